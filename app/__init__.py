@@ -1,0 +1,6 @@
+"""Grovekeeper: a privacy-accounting service that trains private forests.
+
+The packages read in one direction, top to bottom: ``cli``; ``api``, ``worker``, ``client``, ``verifier``;
+``services``; ``ledger``, ``jobs``, ``datasets``, ``registry``, ``access``; ``db``, ``forests``; ``privacy``;
+``wire``; ``core``. A package imports only what stands below it, and import-linter holds that.
+"""

@@ -1,0 +1,1 @@
+"""What every package may use: errors, time, ids, exact amounts, limits, settings, logging."""

@@ -1,0 +1,285 @@
+"""Named facts about the world that a caller has to know. One class per fact, the facts as attributes.
+
+::
+
+    GrovekeeperError
+    ├── MalformedRequest             the bytes are not a request
+    ├── IdempotencyKeyMissing        a spending request without its key
+    ├── Unauthenticated              no key, or not one of ours
+    ├── RoleMissing                  our key, but not this role
+    ├── NotFound                     nothing there that this key may see
+    ├── MethodNotAllowed             the path exists, the method does not
+    ├── BudgetExceeded               the ledger refuses
+    ├── NoRowsYet                    training before the first upload
+    ├── NameTaken                    a living dataset has this name
+    ├── DatasetDeleted               only the tombstone is left
+    ├── JobFinished                  too late to cancel
+    ├── IdempotencyInFlight          the first request with this key has not ended
+    ├── AccountantMismatch           this account's unit cannot hold that charge
+    ├── TooLarge                     over a public limit
+    ├── UnsupportedMediaType         not a body we read
+    ├── InvalidRequest               a field breaks its rule
+    ├── RowsInvalid                  an upload the declaration cannot read
+    ├── IdempotencyKeyReused         the same key with another body
+    ├── NotSupported                 declared, but its rule is not built yet
+    ├── TooManyRequests              slow down
+    ├── Unavailable                  not ready; try again
+    ├── LeaseLost                    another worker owns the job now (never leaves the worker)
+    ├── ReservationSettled           a reservation ends once (a bug or a race; never leaves the service)
+    └── InstallationError            the operator has to act; printed by the command line
+
+No message and no attribute ever carries a private value, an exact private count or a rejected input value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+class GrovekeeperError(Exception):
+    """Root of all named errors. ``str()`` is a sentence for people."""
+
+
+class MalformedRequest(GrovekeeperError):
+    """The body or a header cannot be read at all."""
+
+
+class IdempotencyKeyMissing(GrovekeeperError):
+    """A spending request came without an ``Idempotency-Key`` header."""
+
+    def __str__(self) -> str:
+        return "this request spends budget and needs an Idempotency-Key header"
+
+
+class Unauthenticated(GrovekeeperError):
+    """No key, a malformed one, an unknown one or a revoked one: all alike."""
+
+    def __str__(self) -> str:
+        return "a valid key is needed: Authorization: Bearer <key>"
+
+
+@dataclass
+class RoleMissing(GrovekeeperError):
+    """The key is valid but holds none of the roles that the call needs."""
+
+    needed: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"this call needs the role {' or '.join(self.needed)}"
+
+
+@dataclass
+class NotFound(GrovekeeperError):
+    """Nothing is there, or nothing that this key may know of: the two look the same."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"no such {self.kind}"
+
+
+class MethodNotAllowed(GrovekeeperError):
+    """The path exists but not for this method."""
+
+    def __str__(self) -> str:
+        return "this path has no such method"
+
+
+@dataclass
+class BudgetExceeded(GrovekeeperError):
+    """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
+
+    All amounts are exact decimal strings in the account's unit; ``largest_that_fits`` is an ε.
+    """
+
+    dataset: str
+    dataset_name: str
+    accountant: str
+    unit: str
+    cap: str
+    charged: str
+    reserved: str
+    remaining: str
+    requested: str
+    tightest_cell: Mapping[str, object]
+    largest_that_fits: str
+
+    def __str__(self) -> str:
+        where = f"dataset {self.dataset_name}"
+        if self.tightest_cell:
+            cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
+            where = f"cell {cell} of {where}"
+        return f"{self.requested} ε asked, {self.remaining} ε left for {where}"
+
+
+class NoRowsYet(GrovekeeperError):
+    """Nothing was uploaded so far. An upload is a public act, so saying this costs nothing."""
+
+    def __str__(self) -> str:
+        return "no rows were uploaded to this dataset yet"
+
+
+class NameTaken(GrovekeeperError):
+    """A living dataset has this name."""
+
+    def __str__(self) -> str:
+        return "a living dataset has this name already"
+
+
+class DatasetDeleted(GrovekeeperError):
+    """The rows were erased; the tombstone keeps the spend."""
+
+    def __str__(self) -> str:
+        return "the rows of this dataset were erased; its ledger remains"
+
+
+class JobFinished(GrovekeeperError):
+    """A finished job cannot be cancelled."""
+
+    def __str__(self) -> str:
+        return "the job has finished already"
+
+
+class IdempotencyInFlight(GrovekeeperError):
+    """The first request with this key has not ended yet."""
+
+    def __str__(self) -> str:
+        return "a request with this Idempotency-Key is still running"
+
+
+@dataclass
+class AccountantMismatch(GrovekeeperError):
+    """The account's unit cannot hold this charge; ``accepted_by`` names accountants that would."""
+
+    accountant: str
+    accepted_by: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"a {self.accountant} account cannot take this; accepted by: {', '.join(self.accepted_by) or 'none'}"
+
+
+@dataclass
+class TooLarge(GrovekeeperError):
+    """A body or a list is over a public limit."""
+
+    what: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"{self.what} is over the limit of {self.limit}"
+
+
+@dataclass
+class UnsupportedMediaType(GrovekeeperError):
+    """The body's type or encoding is not one that this call reads."""
+
+    accepted: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"send one of: {', '.join(self.accepted)}"
+
+
+@dataclass(frozen=True)
+class FieldProblem:
+    """One broken rule: ``at`` is a JSON pointer into the request, ``problem`` a stable slug. Never a value."""
+
+    at: str
+    problem: str
+
+
+@dataclass
+class InvalidRequest(GrovekeeperError):
+    """One or more fields break their rules."""
+
+    errors: Sequence[FieldProblem]
+
+    @classmethod
+    def at(cls, pointer: str, problem: str) -> "InvalidRequest":
+        """One field, one problem."""
+        return cls([FieldProblem(pointer, problem)])
+
+    def __str__(self) -> str:
+        return "the request breaks a rule; see errors"
+
+
+@dataclass(frozen=True)
+class ColumnProblem:
+    """A column that the declaration cannot read: its name, a stable slug, the number of cells (or 1)."""
+
+    name: str
+    problem: str
+    count: int
+
+
+@dataclass
+class RowsInvalid(GrovekeeperError):
+    """An upload that the declaration cannot read. Told to the owner only; nothing was stored."""
+
+    columns: Sequence[ColumnProblem]
+
+    def __str__(self) -> str:
+        return "the upload does not match the declaration; nothing was stored"
+
+
+class IdempotencyKeyReused(GrovekeeperError):
+    """The same key came with another body."""
+
+    def __str__(self) -> str:
+        return "this Idempotency-Key was used with another body"
+
+
+@dataclass
+class NotSupported(GrovekeeperError):
+    """A legal declaration whose rule is not built yet."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"not supported yet: {self.what}"
+
+
+@dataclass
+class TooManyRequests(GrovekeeperError):
+    """Slow down."""
+
+    retry_after_s: int = 1
+
+    def __str__(self) -> str:
+        return "too many requests"
+
+
+@dataclass
+class Unavailable(GrovekeeperError):
+    """The service cannot answer now."""
+
+    why: str = "the service is not ready"
+    retry_after_s: int = 1
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class LeaseLost(GrovekeeperError):
+    """Another worker owns this job now: write nothing."""
+
+    def __str__(self) -> str:
+        return "the lease on this job was lost"
+
+
+@dataclass
+class ReservationSettled(GrovekeeperError):
+    """A reservation ends exactly once."""
+
+    state: str = field(default="settled")
+
+    def __str__(self) -> str:
+        return f"the reservation is {self.state} already"
+
+
+@dataclass
+class InstallationError(GrovekeeperError):
+    """The operator has to act: a missing setting, an old schema, an unsafe bind."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why

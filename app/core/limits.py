@@ -1,0 +1,38 @@
+"""Every public limit, in one file. A limit is a fact that clients may know, so it may appear in an error."""
+
+MAX_FEATURES = 2_000
+MAX_CATEGORIES = 255
+MAX_CLASSES = 1_000
+MAX_NAME_CHARS = 128
+MAX_DATASET_NAME_CHARS = 64
+MAX_CATEGORY_CHARS = 256
+MAX_PARTITIONS = 1
+MAX_HASH_CELLS = 1_024
+MAX_PUBLIC_SIZE = 10**12
+
+MAX_JSON_BODY_BYTES = 4 * 1024 * 1024
+MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
+MAX_PREDICTION_ROWS = 10_000
+MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
+MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
+"""Upper bound on a decompressed upload: a gzip bomb ends here."""
+MAX_CSV_LINE_BYTES = 1024 * 1024
+MAX_ROWS_PER_DATASET = 2**31 - 1
+
+MAX_CAP_EPSILON = 10**9
+"""Caps are stored as 64-bit nano-ε."""
+MAX_IDEMPOTENCY_KEY_CHARS = 200
+MAX_KEY_NAME_CHARS = 128
+MAX_HEADER_BYTES = 64 * 1024
+
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 500
+
+MAX_TREES = 1_024
+MAX_DEPTH = 12
+MAX_TREE_LEAF_CELLS = 2**26
+"""Trees × leaves × classes of one model: bounds memory, artifact and prediction by public numbers."""
+
+MAX_QUEUE_S = 86_400
+LEASE_TTL_S = 30
+CHILD_TIMEOUT_S = 24 * 3_600

@@ -1,0 +1,36 @@
+"""The one in-memory form of sanitised rows: what ingestion stores, growth reads and prediction encodes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class SanitisedColumns:
+    """PRIVATE (training) or a caller's own (prediction) feature values, total and record-wise.
+
+    Attributes:
+        columns: one array per schema feature, in schema order. Numbers: float64 ``(n_rows,)``, inside the bounds,
+            NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
+            an undeclared value and ``missing_code`` for an empty cell.
+        n_rows: number of rows; the only attribute that tells it when there are no features left to ask.
+    """
+
+    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class SanitisedRows:
+    """PRIVATE training rows of one job.
+
+    Attributes:
+        features: see :class:`SanitisedColumns`.
+        y: int32 ``(n_rows,)`` class codes; rows whose label was not declared were dropped one by one.
+        row_ids: uint8 ``(n_rows, 16)``: the stable random id that each row got at ingestion, never shown.
+    """
+
+    features: SanitisedColumns
+    y: NDArray[np.int32]
+    row_ids: NDArray[np.uint8]

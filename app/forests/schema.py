@@ -1,0 +1,214 @@
+"""The public schema of a dataset: what a learner may know without spending budget.
+
+Bounds, categories and classes are declared by the owner, never inferred from rows. The schema travels inside every
+artifact, so that prediction needs nothing else.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from app.core import limits
+from app.core.errors import FieldProblem, InvalidRequest
+
+FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
+FEATURE_TYPES: tuple[FeatureType, ...] = ("numeric", "integer", "categorical")
+BOUNDS_NOTES = ("documented", "natural", "rounded-from-data")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One public column.
+
+    Attributes:
+        name: column name.
+        type: ``numeric`` and ``integer`` have ``lower`` ≤ ``upper``; ``categorical`` has ``categories``.
+        lower: smallest legal value; values below are clamped to it.
+        upper: largest legal value.
+        categories: distinct strings, at least one; a value outside them is OTHER.
+        ordered: the categories are in a meaningful order.
+        missing: an empty cell is legal and becomes MISSING.
+        bounds: where the bounds come from; a note for people.
+    """
+
+    name: str
+    type: FeatureType
+    lower: float = 0.0
+    upper: float = 0.0
+    categories: tuple[str, ...] = ()
+    ordered: bool = False
+    missing: bool = False
+    bounds: str | None = None
+
+    @property
+    def is_categorical(self) -> bool:
+        return self.type == "categorical"
+
+    @property
+    def other_code(self) -> int:
+        """Code of a category that was not declared."""
+        return len(self.categories)
+
+    @property
+    def missing_code(self) -> int:
+        """Code of an empty categorical cell."""
+        return len(self.categories) + 1
+
+    def to_json(self) -> dict[str, object]:
+        """The declaration as the owner may write it."""
+        result: dict[str, object] = {"name": self.name, "type": self.type}
+        if self.is_categorical:
+            result |= {"categories": list(self.categories), "ordered": self.ordered}
+        else:
+            result |= {"lower": _plain(self.lower), "upper": _plain(self.upper)}
+        result["missing"] = self.missing
+        if self.bounds is not None:
+            result["bounds"] = self.bounds
+        return result
+
+
+@dataclass(frozen=True)
+class Label:
+    """The column to predict, and its classes: two or more distinct strings."""
+
+    name: str
+    classes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name, "classes": list(self.classes)}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Features in declared order, and the label."""
+
+    features: tuple[Feature, ...]
+    label: Label
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.label.classes)
+
+    def to_json(self) -> dict[str, object]:
+        return {"features": [feature.to_json() for feature in self.features], "label": self.label.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> "Schema":
+        """Reads and checks a declaration that has the right field types (the wire model saw to that).
+
+        Args:
+            value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
+
+        Raises:
+            InvalidRequest: with a pointer below ``/schema`` and a slug for every broken rule.
+        """
+        features = tuple(_feature(item) for item in cast(Sequence[Mapping[str, object]], value["features"]))
+        label = cast(Mapping[str, object], value["label"])
+        schema = cls(features, Label(str(label["name"]), tuple(cast(Sequence[str], label["classes"]))))
+        problems = _problems(schema)
+        if problems:
+            raise InvalidRequest(problems)
+        return schema
+
+
+def _feature(item: Mapping[str, object]) -> Feature:
+    return Feature(
+        name=cast(str, item["name"]),
+        type=cast(FeatureType, item["type"]),
+        lower=float(cast(float, item.get("lower") if item.get("lower") is not None else math.nan)),
+        upper=float(cast(float, item.get("upper") if item.get("upper") is not None else math.nan)),
+        categories=tuple(cast(Sequence[str], item.get("categories") or ())),
+        ordered=bool(item.get("ordered", False)),
+        missing=bool(item.get("missing", False)),
+        bounds=cast("str | None", item.get("bounds")),
+    )
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def column_name_problem(name: str) -> str | None:
+    """The slug of what is wrong with a column name, or ``None``: 1 to 128 characters, no control characters."""
+    if not name:
+        return "empty"
+    if len(name) > limits.MAX_NAME_CHARS:
+        return "too-long"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return "control-character"
+    return None
+
+
+def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) -> str | None:
+    """The slug of what is wrong with a list of categories or classes, or ``None``."""
+    if len(values) < smallest:
+        return "too-few"
+    if len(values) > largest:
+        return "too-many"
+    if len(set(values)) != len(values):
+        return "not-distinct"
+    if any(not value for value in values):
+        return "empty"
+    if any(len(value) > limits.MAX_CATEGORY_CHARS for value in values):
+        return "too-long"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for value in values for character in value):
+        return "control-character"
+    return None
+
+
+def _problems(schema: Schema) -> list[FieldProblem]:
+    found: list[FieldProblem] = []
+    if not schema.features:
+        found.append(FieldProblem("/schema/features", "too-few"))
+    if len(schema.features) > limits.MAX_FEATURES:
+        return [FieldProblem("/schema/features", "too-many")]
+    seen: set[str] = set()
+    for index, feature in enumerate(schema.features):
+        at = f"/schema/features/{index}"
+        found.extend(FieldProblem(f"{at}/{field}", problem) for field, problem in _feature_problems(feature))
+        if feature.name in seen:
+            found.append(FieldProblem(f"{at}/name", "not-distinct"))
+        seen.add(feature.name)
+    name_problem = column_name_problem(schema.label.name)
+    if schema.label.name in seen:
+        name_problem = "not-distinct"
+    if name_problem:
+        found.append(FieldProblem("/schema/label/name", name_problem))
+    classes_problem = value_list_problem(schema.label.classes, smallest=2, largest=limits.MAX_CLASSES)
+    if classes_problem:
+        found.append(FieldProblem("/schema/label/classes", classes_problem))
+    return found
+
+
+def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    name_problem = column_name_problem(feature.name)
+    if name_problem:
+        found.append(("name", name_problem))
+    if feature.bounds is not None and feature.bounds not in BOUNDS_NOTES:
+        found.append(("bounds", "unknown"))
+    if feature.is_categorical:
+        problem = value_list_problem(feature.categories, smallest=1, largest=limits.MAX_CATEGORIES)
+        if problem:
+            found.append(("categories", problem))
+        found.extend(
+            (field, "not-for-categories") for field in ("lower", "upper") if not math.isnan(getattr(feature, field))
+        )
+        return found
+    if feature.categories:
+        found.append(("categories", "not-for-numbers"))
+    if feature.ordered:
+        found.append(("ordered", "not-for-numbers"))
+    for field in ("lower", "upper"):
+        value = getattr(feature, field)
+        if math.isnan(value):
+            found.append((field, "missing"))
+        elif math.isinf(value):
+            found.append((field, "not-finite"))
+        elif feature.type == "integer" and not value.is_integer():
+            found.append((field, "not-an-integer"))
+    if not found and feature.lower > feature.upper:
+        found.append(("lower", "above-upper"))
+    return found

@@ -1,0 +1,1 @@
+"""Mathematics on events and budgets: no I/O, no clock, no randomness, no floats."""

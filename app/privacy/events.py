@@ -1,0 +1,186 @@
+"""Privacy events: frozen, versioned descriptions of mechanism calls, known before any private row is read.
+
+An event is a tree. Its leaves say which mechanism runs, with which sensitivity and which noise; ``sequential/1`` adds
+its parts, ``parallel/1`` takes the largest of parts that see disjoint rows. That is all an auditor needs to recompute
+the charge with another program. The meaning of an existing slug never changes: a new behaviour is a new slug.
+
+JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``"p/q"`` in lowest terms)::
+
+    {"type": "sequential/1", "parts": [{"times": 8, "event": {…}}, …]}
+    {"type": "parallel/1", "over": "trees", "parts": [{"times": 8, "event": {…}}, …]}
+    {"type": "permute-and-flip/1", "adjacency": "add_remove", "range_sensitivity": "512",
+     "inverse_scale": "35791/4294967296", "max_candidates": 310}
+    {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1",
+     "inverse_scale": "536870912/4294967296 in lowest terms", "coordinates": 4096}
+
+``times`` in a ``parallel/1`` part counts disjoint parts of the same kind and does not multiply the loss.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self, TypeAlias
+
+from app.privacy.adjacency import Adjacency
+
+QUANTUM = Fraction(1, 2**32)
+"""Draw parameters are multiples of this, rounded down, so that kernels work in 64-bit integers."""
+
+Json: TypeAlias = dict[str, object]
+
+
+class UnknownPrivacyEvent(ValueError):
+    """An event that this code has no proven bound for. It is refused, never guessed at."""
+
+
+def quantised(value: Fraction) -> Fraction:
+    """The largest multiple of :data:`QUANTUM` that is at most ``value``."""
+    return (value / QUANTUM).__floor__() * QUANTUM
+
+
+@dataclass(frozen=True)
+class Part:
+    """An event that happens ``times`` times: adaptively one after another, or on disjoint rows."""
+
+    times: int
+    event: "Event"
+
+    def __post_init__(self) -> None:
+        if self.times < 1:
+            raise ValueError("times must be at least 1")
+
+    def to_json(self) -> Json:
+        return {"times": self.times, "event": self.event.to_json()}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        match value:
+            case {"times": int(times), "event": event, **rest} if not rest and not isinstance(times, bool):
+                return cls(times, from_json(event))
+        raise UnknownPrivacyEvent("a part of an event is not of the known form")
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Adaptive sequential composition: losses add, each part ``times`` times."""
+
+    parts: tuple[Part, ...]
+
+    def to_json(self) -> Json:
+        return {"type": "sequential/1", "parts": [part.to_json() for part in self.parts]}
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Parts on disjoint rows, each a stable function of one record: the loss is the largest part's.
+
+    ``over`` says what is disjoint (``trees``, ``nodes``, ``shards``): words for the receipt.
+    """
+
+    over: str
+    parts: tuple[Part, ...]
+
+    def to_json(self) -> Json:
+        return {"type": "parallel/1", "over": self.over, "parts": [part.to_json() for part in self.parts]}
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip:
+    """One selection among at most ``max_candidates`` public candidates by permute-and-flip.
+
+    Candidate r is accepted with probability exp(−inverse_scale · (u* − u_r)). ε-DP with
+    ε = ``range_sensitivity · inverse_scale`` (lemma L2 in docs/proofs/lemmas.md; Ding et al. 2021), where ``range_sensitivity`` is the
+    largest spread of utility changes between neighbours, in the utility's own integer units.
+    """
+
+    adjacency: Adjacency
+    range_sensitivity: Fraction
+    inverse_scale: Fraction
+    max_candidates: int
+
+    def to_json(self) -> Json:
+        return {
+            "type": "permute-and-flip/1",
+            "adjacency": self.adjacency.value,
+            "range_sensitivity": str(self.range_sensitivity),
+            "inverse_scale": str(self.inverse_scale),
+            "max_candidates": self.max_candidates,
+        }
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace:
+    """An integer vector plus independent noise with Pr[z] ∝ exp(−inverse_scale · |z|) on every coordinate.
+
+    ε-DP with ε = ``l1_sensitivity · inverse_scale`` (lemma L3 in docs/proofs/lemmas.md).
+    """
+
+    adjacency: Adjacency
+    l1_sensitivity: Fraction
+    inverse_scale: Fraction
+    coordinates: int
+
+    def to_json(self) -> Json:
+        return {
+            "type": "discrete-laplace/1",
+            "adjacency": self.adjacency.value,
+            "l1_sensitivity": str(self.l1_sensitivity),
+            "inverse_scale": str(self.inverse_scale),
+            "coordinates": self.coordinates,
+        }
+
+
+Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace
+
+
+def from_json(value: object) -> Event:
+    """Reads an event's JSON form, strictly: an unknown slug or a field too many is refused.
+
+    Raises:
+        UnknownPrivacyEvent: anything but a form described above.
+    """
+    try:
+        return _read(value)
+    except (ValueError, ZeroDivisionError, TypeError, KeyError) as error:
+        raise UnknownPrivacyEvent("not a privacy event of a known form") from error
+
+
+def _read(value: object) -> Event:
+    match value:
+        case {"type": "sequential/1", "parts": [*parts], **rest} if not rest:
+            return Sequential(tuple(Part.from_json(part) for part in parts))
+        case {"type": "parallel/1", "over": str(over), "parts": [*parts], **rest} if not rest:
+            return Parallel(over, tuple(Part.from_json(part) for part in parts))
+        case {"type": "permute-and-flip/1", **fields} if set(fields) == {
+            "adjacency", "range_sensitivity", "inverse_scale", "max_candidates",
+        }:  # fmt: skip
+            return PermuteAndFlip(
+                Adjacency(str(fields["adjacency"])),
+                _fraction(fields["range_sensitivity"]),
+                _fraction(fields["inverse_scale"]),
+                _count(fields["max_candidates"]),
+            )
+        case {"type": "discrete-laplace/1", **fields} if set(fields) == {
+            "adjacency", "l1_sensitivity", "inverse_scale", "coordinates",
+        }:  # fmt: skip
+            return DiscreteLaplace(
+                Adjacency(str(fields["adjacency"])),
+                _fraction(fields["l1_sensitivity"]),
+                _fraction(fields["inverse_scale"]),
+                _count(fields["coordinates"]),
+            )
+    raise UnknownPrivacyEvent("not a privacy event of a known form")
+
+
+def _fraction(value: object) -> Fraction:
+    if not isinstance(value, str):
+        raise TypeError("a fraction is text")
+    fraction = Fraction(value)
+    if fraction < 0 or str(fraction) != value:
+        raise ValueError("a fraction is non-negative and in lowest terms")
+    return fraction
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("a count is a positive integer")
+    return value
