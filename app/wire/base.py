@@ -1,0 +1,99 @@
+"""Base classes of all wire models, and the exact number types that pydantic's own do not give."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from app.core import amounts
+
+
+class Request(BaseModel):
+    """A body that a client sends: strict types, unknown fields refused, never mutated."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
+
+
+class Answer(BaseModel):
+    """A body that the service sends. No field has a default: what is not said was forgotten."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def problem(slug: str) -> PydanticCustomError:
+    """A validation error whose type is the public slug; it carries no value."""
+    return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug})
+
+
+def _amount(value: object) -> Fraction:
+    try:
+        exact = amounts.parse(value)
+    except amounts.NotAnAmount:
+        signed = isinstance(value, int | Decimal) and not isinstance(value, bool) and value < 0
+        raise problem("not-positive" if signed else "not-an-amount") from None
+    if exact <= 0:
+        raise problem("not-positive")
+    return exact
+
+
+_AMOUNT_SCHEMA = {
+    "title": "Amount",
+    "description": "An exact positive decimal: text, or a JSON number of at most 15 significant digits.",
+    "anyOf": [
+        {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"},
+        {"type": "number", "exclusiveMinimum": 0},
+    ],
+}
+
+PositiveAmount: TypeAlias = Annotated[Fraction, BeforeValidator(_amount), WithJsonSchema(_AMOUNT_SCHEMA)]
+"""ε, δ, ρ or μ² of a request, exact and above zero."""
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise problem("not-a-number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise problem("not-finite") from None
+    if not math.isfinite(number):
+        raise problem("not-finite")
+    return number
+
+
+FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})]
+"""A JSON number that fits a double."""
+
+DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
+"""An exact decimal of an answer."""
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class ProblemField(Answer):
+    """A broken rule: a JSON pointer to a known place, and a slug."""
+
+    at: str
+    problem: str
+
+
+class ProblemColumn(Answer):
+    """A column of an upload that the declaration cannot read."""
+
+    name: str
+    problem: str
+    count: int
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details; ``application/problem+json``. Members beyond the first four depend on ``type``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["budget-exceeded"])
+    title: str
+    status: int
+    detail: str

@@ -1,0 +1,153 @@
+"""``/datasets``: declaration, public facts, uploads, grants."""
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from app.core import limits
+from app.wire.base import Answer, DecimalText, FiniteNumber, JsonObject, PositiveAmount, Request, problem
+
+NAME_PATTERN = rf"^[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}$"
+
+
+class FeatureIn(Request):
+    """A public column: bounds for numbers, categories for the rest."""
+
+    name: str
+    type: Literal["numeric", "integer", "categorical"]
+    lower: FiniteNumber | None = None
+    upper: FiniteNumber | None = None
+    categories: list[str] | None = None
+    ordered: bool = False
+    missing: bool = False
+    bounds: Literal["documented", "natural", "rounded-from-data"] | None = None
+
+
+class LabelIn(Request):
+    """The column to predict and its classes."""
+
+    name: str
+    classes: list[str]
+
+
+class SchemaIn(Request):
+    """What a learner may know without spending."""
+
+    features: Annotated[list[FeatureIn], Field(max_length=limits.MAX_FEATURES)]
+    label: LabelIn
+
+
+class BudgetIn(Request):
+    """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ."""
+
+    accountant: Literal["pure", "zcdp", "gdp"]
+    epsilon: PositiveAmount
+    delta: PositiveAmount | None = None
+
+    @model_validator(mode="after")
+    def _delta_where_it_belongs(self) -> "BudgetIn":
+        if (self.accountant == "pure") != (self.delta is None):
+            raise problem("delta-not-for-pure" if self.accountant == "pure" else "delta-required")
+        if self.delta is not None and self.delta >= Fraction(1):
+            raise problem("delta-not-below-one")
+        return self
+
+
+class PrivacyUnitIn(Request):
+    """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit."""
+
+    column: str | None = None
+    max_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+
+
+class PartitionIn(Request):
+    """A stable rule that puts every row into exactly one cell."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    kind: Literal["hash", "column", "epoch"]
+    cells: Annotated[int, Field(ge=2, le=limits.MAX_HASH_CELLS)] | None = None
+    column: str | None = None
+    categories: list[str] | None = None
+    how: str | None = None
+
+
+class DatasetIn(Request):
+    """A declaration: everything about a dataset that is public and fixed before its first row."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    schema_: Annotated[SchemaIn, Field(alias="schema")]
+    budget: BudgetIn | None = None
+    privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
+    protects: Literal["row", "label"] = "row"
+    partitions: Annotated[list[PartitionIn], Field(default_factory=list)]
+    public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
+    visibility: Literal["private", "public"] = "private"
+    population: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
+
+
+class AccountOut(Answer):
+    """The balance of the tightest joint cell, in the account's unit: ``cap = charged + reserved + remaining``."""
+
+    accountant: str
+    unit: str
+    cap: DecimalText
+    charged: DecimalText
+    reserved: DecimalText
+    remaining: DecimalText
+
+
+class EpochOut(Answer):
+    """One upload: a public act with private contents."""
+
+    epoch: str
+    uploaded_at: str
+
+
+class DatasetOut(Answer):
+    """Public facts of a dataset and the budget left."""
+
+    id: str
+    name: str
+    account: AccountOut
+    schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
+    adjacency: str
+    privacy_unit: JsonObject
+    protects: str
+    partitions: list[JsonObject]
+    public_size: int | None
+    visibility: str
+    population: str | None
+    epochs: list[EpochOut]
+    created_at: str
+    deleted_at: str | None
+
+
+class DatasetList(Answer):
+    datasets: list[DatasetOut]
+    next: str | None
+
+
+class ColumnReport(Answer):
+    """What the declaration mapped in one column of an upload. Exact counts: for the owner only."""
+
+    name: str
+    clamped: int
+    missing: int
+    unknown: int
+
+
+class UploadOut(Answer):
+    epoch: str
+    columns: list[ColumnReport]
+
+
+class GrantIn(Request):
+    role: Literal["owner", "analyst", "predictor", "auditor"]
+
+
+class GrantOut(Answer):
+    dataset: str
+    dataset_name: str
+    key_id: str
+    role: str

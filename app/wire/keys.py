@@ -1,0 +1,37 @@
+"""``/keys``: who may call."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.core import limits
+from app.wire.base import Answer, Request
+
+RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
+
+
+class KeyIn(Request):
+    name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    roles: list[RoleName]
+
+
+class KeyCreated(Answer):
+    """The only answer that ever holds the secret."""
+
+    id: str
+    name: str
+    key: str
+    roles: list[str]
+
+
+class KeyOut(Answer):
+    id: str
+    name: str
+    roles: list[str]
+    created_at: str
+    revoked_at: str | None
+
+
+class KeyList(Answer):
+    keys: list[KeyOut]
+    next: str | None

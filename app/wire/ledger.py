@@ -1,0 +1,63 @@
+"""``/ledger``: balances, entries, exports."""
+
+from typing import Literal
+
+from app.wire.base import Answer, DecimalText, JsonObject
+
+
+class BalanceOut(Answer):
+    """One account at its tightest joint cell."""
+
+    dataset: str
+    dataset_name: str
+    accountant: str
+    unit: str
+    cap: DecimalText
+    charged: DecimalText
+    reserved: DecimalText
+    remaining: DecimalText
+
+
+class BalanceList(Answer):
+    datasets: list[BalanceOut]
+    next: str | None
+
+
+class CellOut(Answer):
+    cell: int
+    charged: DecimalText
+    reserved: DecimalText
+    remaining: DecimalText
+
+
+class PartitionBalance(Answer):
+    name: str
+    kind: str
+    cells: list[CellOut]
+
+
+class DatasetBalance(BalanceOut):
+    """The same for one dataset, with the tightest cell of the box that was asked and every cell."""
+
+    tightest_cell: JsonObject
+    partitions: list[PartitionBalance]
+
+
+class EntryOut(Answer):
+    """One immutable line of an account; the object whose RFC 8785 form, without ``hash``, was hashed."""
+
+    sequence: int
+    kind: Literal["open", "reserve", "charge", "void", "expire", "cap"]
+    amount: DecimalText
+    scope: JsonObject
+    event: JsonObject | None
+    job_id: str | None
+    actor: str
+    at: str
+    previous_hash: str
+    hash: str
+
+
+class EntryList(Answer):
+    entries: list[EntryOut]
+    next: str | None

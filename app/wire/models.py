@@ -1,0 +1,57 @@
+"""``/models``: the card of a trained forest, and predictions."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from app.wire.base import Answer, JsonObject, Request
+
+
+class ModelOut(Answer):
+    """The model card. Everything in it is public: it comes out of the artifact itself."""
+
+    id: str
+    name: str | None
+    dataset: str
+    dataset_name: str
+    job_id: str
+    algorithm: str
+    parameters: JsonObject
+    schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
+    guarantee: JsonObject
+    receipt: str
+    event: JsonObject
+    ledger: JsonObject
+    read_outs: list[str]
+    digest: str
+    size_bytes: int
+    created_at: str
+
+
+class ModelSummary(Answer):
+    id: str
+    name: str | None
+    dataset: str
+    dataset_name: str
+    algorithm: str
+    digest: str
+    created_at: str
+
+
+class ModelList(Answer):
+    models: list[ModelSummary]
+    next: str | None
+
+
+class PredictIn(Request):
+    """Documentation of the predict body; the route decodes the raw bytes itself (see ``api.routes.predict``)."""
+
+    rows: list[dict[str, Any]] | None = None
+    columns: dict[str, list[Any]] | None = None
+    read_out: Literal["mv", "ta", "pa"] | None = None
+
+
+class PredictOut(Answer):
+    classes: list[str]
+    labels: list[str]
+    probabilities: list[list[float]]

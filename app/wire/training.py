@@ -1,0 +1,91 @@
+"""``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, Request
+
+
+class PlanIn(Request):
+    """A question about a price; it never touches rows."""
+
+    dataset: str
+    algorithm: str
+    epsilon: PositiveAmount
+    delta: PositiveAmount | None = None
+    parameters: Annotated[JsonObject, Field(default_factory=dict)]
+    scope: Annotated[JsonObject, Field(default_factory=dict)]
+
+
+class TrainIn(PlanIn):
+    """The same question, meant."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+
+
+class PriceOut(Answer):
+    """``amount`` in the account's unit; ``epsilon`` and ``delta`` are what was asked."""
+
+    accountant: str
+    unit: str
+    amount: DecimalText
+    epsilon: DecimalText
+    delta: DecimalText | None
+
+
+class PlanOut(Answer):
+    dataset: str
+    dataset_name: str
+    algorithm: str
+    parameters: JsonObject
+    scope: JsonObject
+    price: PriceOut
+    event: JsonObject
+    receipt: str
+    fits: bool
+    largest_that_fits: DecimalText
+    warnings: list[str]
+
+
+class TrainOut(Answer):
+    job_id: str
+    reservation_id: str
+    price: PriceOut
+
+
+class JobOut(Answer):
+    """A job as an analyst may see it: states and public numbers only."""
+
+    id: str
+    dataset: str
+    dataset_name: str
+    algorithm: str
+    name: str | None
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    reason: Literal["cancelled", "expired", "lost", "failed"] | None
+    progress: float
+    trees_done: int
+    n_trees: int
+    model_id: str | None
+    reservation_id: str
+    price: PriceOut
+    submitted_at: str
+
+
+class JobList(Answer):
+    jobs: list[JobOut]
+    next: str | None
+
+
+class AlgorithmOut(Answer):
+    slug: str
+    title: str
+    regime: str
+    source: str
+    accountants: list[str]
+    parameters: list[JsonObject]
+
+
+class AlgorithmList(Answer):
+    algorithms: list[AlgorithmOut]
