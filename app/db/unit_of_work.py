@@ -1,5 +1,6 @@
 """A database, and its two kinds of transaction. A service opens one of them and commits before it answers."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -14,6 +15,11 @@ from app.core import clock
 from app.core.errors import Unavailable
 from app.db.engine import ACCESS, DEFAULT_POOL_SIZE, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
+
+_TEMPORARY_ON_SQLITE = frozenset(
+    (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
+)
+"""SQLite's driver calls a missing table and a write in a read transaction "operational" too: those are bugs."""
 
 
 class Database:
@@ -33,7 +39,9 @@ class Database:
 
     @classmethod
     def open(cls, url: str, *, pool_size: int = DEFAULT_POOL_SIZE) -> Self:
-        """Opens the database at an address. Nothing is created or migrated, and no connection is made yet.
+        """Opens the database at an address. Nothing is migrated, and no connection is made yet.
+
+        A missing SQLite file is created empty, readable by its owner only; its folder has to be there.
 
         Args:
             url: ``sqlite:///<file>`` or ``postgresql://…``.
@@ -101,5 +109,9 @@ class Database:
 def _unavailable_if_unreachable() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, PoolExhausted) as error:
+    except PoolExhausted as error:
+        raise Unavailable("the database is busy") from error
+    except OperationalError as error:
+        if isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode & 0xFF not in _TEMPORARY_ON_SQLITE:
+            raise
         raise Unavailable("the database cannot answer now") from error

@@ -1,0 +1,123 @@
+"""Brings a database to the newest revision, and says which revision it is at.
+
+One chain of revisions serves both databases. An upgrade is one transaction on either of them, and upgrades exclude
+one another, so several processes may start it at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, text
+
+import app
+from app.core.errors import InstallationError
+from app.db.append_only import grant_to_service
+from app.db.engine import ACCESS, database_file, dialect_of, open_engine, parse_url
+from app.db.locks import WriteLock
+from app.db.unit_of_work import Database
+
+_ADVISORY_LOCK = 0x67726F7665  # "grove"
+
+
+def upgrade(url: str, *, revision: str = "head", service_role: str | None = None) -> None:
+    """Runs the migrations that are missing, in one transaction: all of them or none.
+
+    Args:
+        url: address of the database, as the role that owns (or will own) the tables.
+        revision: where to stop; for tests of past revisions.
+        service_role: on PostgreSQL, the role the service connects as when it is not the owner; it is granted what it
+            needs (:func:`app.db.append_only.grant_to_service`).
+
+    Raises:
+        InstallationError: the address is unusable, or the database is at a revision that this version does not know.
+    """
+    with migration_transaction(url) as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, revision)
+        except CommandError as error:
+            raise InstallationError(
+                "a newer version migrated this database; install that version, or one after it"
+            ) from error
+        if service_role is not None and connection.dialect.name == "postgresql":
+            grant_to_service(connection, service_role)
+
+
+def current_revision(url: str) -> str | None:
+    """The revision a database is at, or ``None`` before the first upgrade."""
+    database = Database.open(url, pool_size=1)
+    try:
+        return _revision_of(database)
+    finally:
+        database.close()
+
+
+@cache
+def head_revision() -> str:
+    """The newest revision that this installation knows.
+
+    Raises:
+        InstallationError: the installation came without its migrations.
+    """
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    if head is None:
+        raise InstallationError("this installation has no migrations; install it again")
+    return head
+
+
+def is_current(database: Database) -> bool:
+    """Whether a database is at :func:`head_revision`: what readiness asks."""
+    return _revision_of(database) == head_revision()
+
+
+@contextmanager
+def migration_transaction(url: str) -> Iterator[Connection]:
+    """A transaction in which the schema may change; every other one on the same database waits for it.
+
+    On SQLite, foreign keys are off inside and are checked before the commit: with them on, the rebuild of a table
+    would delete the rows that refer to it by ``ON DELETE CASCADE``.
+    """
+    parsed = parse_url(url)
+    engine = open_engine(parsed, pool_size=1)
+    try:
+        with _exclusive(parsed), engine.execution_options(**{ACCESS: "write"}).connect() as connection:
+            if dialect_of(parsed) == "sqlite":
+                # Inside a transaction this PRAGMA does nothing, so it goes past the one that SQLAlchemy would begin.
+                connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
+            with connection.begin():
+                if dialect_of(parsed) == "postgresql":
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+                yield connection
+                if dialect_of(parsed) == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                    raise RuntimeError("a migration broke a foreign key; nothing was changed")
+    finally:
+        engine.dispose()
+
+
+def _revision_of(database: Database) -> str | None:
+    with database.read() as session:
+        return MigrationContext.configure(session.connection()).get_current_revision()
+
+
+def _exclusive(url: URL) -> AbstractContextManager[None]:
+    return WriteLock.of(database_file(url)).held() if dialect_of(url) == "sqlite" else nullcontext()
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_script_folder()).replace("%", "%%"))
+    return config
+
+
+def _script_folder() -> Path:
+    package = Path(app.__file__).parent
+    in_wheel = package / "_migrations"
+    return in_wheel if in_wheel.is_dir() else package.parent / "migrations"
