@@ -57,7 +57,7 @@ class Unauthenticated(GrovekeeperError):
         return "a valid key is needed: Authorization: Bearer <key>"
 
 
-@dataclass
+@dataclass(eq=False)
 class RoleMissing(GrovekeeperError):
     """The key is valid but holds none of the roles that the call needs."""
 
@@ -67,7 +67,7 @@ class RoleMissing(GrovekeeperError):
         return f"this call needs the role {' or '.join(self.needed)}"
 
 
-@dataclass
+@dataclass(eq=False)
 class NotFound(GrovekeeperError):
     """Nothing is there, or nothing that this key may know of: the two look the same."""
 
@@ -84,7 +84,7 @@ class MethodNotAllowed(GrovekeeperError):
         return "this path has no such method"
 
 
-@dataclass
+@dataclass(eq=False)
 class BudgetExceeded(GrovekeeperError):
     """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
 
@@ -146,7 +146,7 @@ class IdempotencyInFlight(GrovekeeperError):
         return "a request with this Idempotency-Key is still running"
 
 
-@dataclass
+@dataclass(eq=False)
 class AccountantMismatch(GrovekeeperError):
     """The account's unit cannot hold this charge; ``accepted_by`` names accountants that would."""
 
@@ -157,7 +157,7 @@ class AccountantMismatch(GrovekeeperError):
         return f"a {self.accountant} account cannot take this; accepted by: {', '.join(self.accepted_by) or 'none'}"
 
 
-@dataclass
+@dataclass(eq=False)
 class TooLarge(GrovekeeperError):
     """A body or a list is over a public limit."""
 
@@ -168,7 +168,7 @@ class TooLarge(GrovekeeperError):
         return f"{self.what} is over the limit of {self.limit}"
 
 
-@dataclass
+@dataclass(eq=False)
 class UnsupportedMediaType(GrovekeeperError):
     """The body's type or encoding is not one that this call reads."""
 
@@ -186,7 +186,7 @@ class FieldProblem:
     problem: str
 
 
-@dataclass
+@dataclass(eq=False)
 class InvalidRequest(GrovekeeperError):
     """One or more fields break their rules."""
 
@@ -210,7 +210,7 @@ class ColumnProblem:
     count: int
 
 
-@dataclass
+@dataclass(eq=False)
 class RowsInvalid(GrovekeeperError):
     """An upload that the declaration cannot read. Told to the owner only; nothing was stored."""
 
@@ -227,7 +227,7 @@ class IdempotencyKeyReused(GrovekeeperError):
         return "this Idempotency-Key was used with another body"
 
 
-@dataclass
+@dataclass(eq=False)
 class NotSupported(GrovekeeperError):
     """A legal declaration whose rule is not built yet."""
 
@@ -237,7 +237,7 @@ class NotSupported(GrovekeeperError):
         return f"not supported yet: {self.what}"
 
 
-@dataclass
+@dataclass(eq=False)
 class TooManyRequests(GrovekeeperError):
     """Slow down."""
 
@@ -247,7 +247,7 @@ class TooManyRequests(GrovekeeperError):
         return "too many requests"
 
 
-@dataclass
+@dataclass(eq=False)
 class Unavailable(GrovekeeperError):
     """The service cannot answer now."""
 
@@ -265,7 +265,7 @@ class LeaseLost(GrovekeeperError):
         return "the lease on this job was lost"
 
 
-@dataclass
+@dataclass(eq=False)
 class ReservationSettled(GrovekeeperError):
     """A reservation ends exactly once."""
 
@@ -275,7 +275,7 @@ class ReservationSettled(GrovekeeperError):
         return f"the reservation is {self.state} already"
 
 
-@dataclass
+@dataclass(eq=False)
 class InstallationError(GrovekeeperError):
     """The operator has to act: a missing setting, an old schema, an unsafe bind."""
 

@@ -88,7 +88,8 @@ class PermuteAndFlip:
     """One selection among at most ``max_candidates`` public candidates by permute-and-flip.
 
     Candidate r is accepted with probability exp(−inverse_scale · (u* − u_r)). ε-DP with
-    ε = ``range_sensitivity · inverse_scale`` (lemma L2 in docs/proofs/lemmas.md; Ding et al. 2021), where ``range_sensitivity`` is the
+    ε = ``range_sensitivity · inverse_scale`` (lemma L2 in docs/proofs/lemmas.md; Ding et al. 2021), where
+    ``range_sensitivity`` is the
     largest spread of utility changes between neighbours, in the utility's own integer units.
     """
 

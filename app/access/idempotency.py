@@ -1,0 +1,106 @@
+"""Idempotent answers: the first request with a key does the work, every later one gets the same bytes.
+
+The row of the key is written first, in the transaction that does the work. A racing twin therefore waits for the
+first one's commit (on SQLite for its write transaction) and then finds the answer. A refusal rolls the row back, so
+the key stays free.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from app.access.tables import AnswerRow
+from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
+
+_IN_FLIGHT = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A serialised answer: what is stored is what is sent."""
+
+    status: int
+    body: bytes
+    location: str | None = None
+
+
+@dataclass(frozen=True)
+class IdempotentRequest:
+    """Whose request it is, which route, which key, and SHA-256 of the canonical body."""
+
+    principal: str
+    route: str
+    key: str
+    body_sha256: bytes
+
+
+def stored(session: Session, request: IdempotentRequest) -> Answer | None:
+    """The answer that was given to this key, if any.
+
+    Raises:
+        IdempotencyKeyReused: the key came with another body then.
+    """
+    row = session.execute(
+        select(AnswerRow)
+        .where(
+            AnswerRow.principal == request.principal,
+            AnswerRow.route == request.route,
+            AnswerRow.idempotency_key == request.key,
+        )
+        .execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        return None
+    if row.request_sha256 != request.body_sha256:
+        raise IdempotencyKeyReused
+    if row.status == _IN_FLIGHT:
+        raise IdempotencyInFlight
+    return Answer(row.status, row.body, row.location)
+
+
+def once(session: Session, request: IdempotentRequest | None, *, at: datetime, work: Callable[[], Answer]) -> Answer:
+    """Does ``work`` unless this request was answered before; stores its answer in the same transaction.
+
+    Args:
+        request: ``None`` where the key is optional and was not sent: the work is simply done.
+        work: runs on the caller's transaction; if it raises, the caller rolls everything back.
+
+    Raises:
+        IdempotencyKeyReused: the key came with another body before.
+        IdempotencyInFlight: its first request has not committed (only where a database does not wait).
+    """
+    if request is None:
+        return work()
+    if not _take(session, request, at=at):
+        earlier = stored(session, request)
+        if earlier is None:
+            raise IdempotencyInFlight
+        return earlier
+    answer = work()
+    row = session.get_one(AnswerRow, (request.principal, request.route, request.key))
+    row.status, row.body, row.location = answer.status, answer.body, answer.location
+    session.flush()
+    return answer
+
+
+def _take(session: Session, request: IdempotentRequest, *, at: datetime) -> bool:
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    taken = session.execute(
+        insert(AnswerRow)
+        .values(
+            principal=request.principal,
+            route=request.route,
+            idempotency_key=request.key,
+            request_sha256=request.body_sha256,
+            status=_IN_FLIGHT,
+            location=None,
+            body=b"",
+            answered_at=at,
+        )
+        .on_conflict_do_nothing()
+    )
+    return bool(taken.rowcount == 1)  # type: ignore[attr-defined]  # a DML result has one

@@ -1,0 +1,1 @@
+"""Declarations, uploads and the private rows behind them, with one reader."""

@@ -1,0 +1,142 @@
+"""Public facts of datasets: declare, find, list, bury. It never opens a file of rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from app.core.errors import DatasetDeleted, NameTaken, NotFound
+from app.datasets.tables import DatasetRow, EpochRow
+from app.forests.schema import Schema
+from app.privacy.composition import Partitions
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a declaration says, typed; the row behind it never changes but for its burial."""
+
+    row: DatasetRow
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def schema(self) -> Schema:
+        return Schema.from_json(self.row.schema)
+
+    @property
+    def partitions(self) -> Partitions:
+        return Partitions.from_json(self.row.partitions)
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.row.deleted_at is not None
+
+    def living(self) -> "Dataset":
+        """The dataset itself.
+
+        Raises:
+            DatasetDeleted: only the tombstone is left.
+        """
+        if self.is_deleted:
+            raise DatasetDeleted
+        return self
+
+
+def declare(session: Session, row: DatasetRow) -> Dataset:
+    """Adds a declaration.
+
+    Raises:
+        NameTaken: a living dataset has the name.
+    """
+    if session.execute(select(DatasetRow.id).where(DatasetRow.living_name == row.name)).first():
+        raise NameTaken
+    session.add(row)
+    session.flush()
+    return Dataset(row)
+
+
+def find(session: Session, reference: str) -> Dataset:
+    """A dataset by id, or by name: the living one of that name, else its newest tombstone.
+
+    Raises:
+        NotFound: no such dataset.
+    """
+    row = session.get(DatasetRow, reference, populate_existing=True)
+    if row is None:
+        row = session.execute(
+            select(DatasetRow)
+            .where(or_(DatasetRow.living_name == reference, DatasetRow.name == reference))
+            .order_by(DatasetRow.living_name.is_(None), DatasetRow.created_at.desc())
+            .limit(1)
+        ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("dataset")
+    return Dataset(row)
+
+
+def locked(session: Session, dataset_id: str) -> Dataset:
+    """A dataset under its row lock, for uploads and burial.
+
+    Raises:
+        NotFound: no such dataset.
+    """
+    row = session.execute(
+        select(DatasetRow)
+        .where(DatasetRow.id == dataset_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("dataset")
+    return Dataset(row)
+
+
+def page(session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int) -> list[Dataset]:
+    """A page of datasets in order of id, tombstones included; ``ids`` restricts it (``None`` = all)."""
+    query = select(DatasetRow).order_by(DatasetRow.id).limit(limit)
+    if ids is not None:
+        query = query.where(DatasetRow.id.in_(ids))
+    if after is not None:
+        query = query.where(DatasetRow.id > after)
+    return [Dataset(row) for row in session.execute(query).scalars()]
+
+
+def add_epoch(session: Session, dataset_id: str, *, epoch_id: str, at: datetime) -> EpochRow:
+    """Records an upload; the caller holds the dataset's lock."""
+    last = session.execute(select(func.max(EpochRow.ordinal)).where(EpochRow.dataset_id == dataset_id)).scalar()
+    row = EpochRow(id=epoch_id, dataset_id=dataset_id, ordinal=(last or 0) + 1, uploaded_at=at)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
+    """The uploads of a dataset, in order."""
+    return list(
+        session.execute(select(EpochRow).where(EpochRow.dataset_id == dataset_id).order_by(EpochRow.ordinal)).scalars()
+    )
+
+
+def bury(row: DatasetRow, *, at: datetime) -> None:
+    """Leaves the tombstone: the spend and the name for people, but the name is free again."""
+    row.deleted_at = at
+    row.living_name = None
+
+
+def epoch_ids(session: Session) -> set[str]:
+    """Ids of all uploads of living datasets: what files of rows may exist."""
+    return set(
+        session.execute(
+            select(EpochRow.id)
+            .join(DatasetRow, DatasetRow.id == EpochRow.dataset_id)
+            .where(DatasetRow.deleted_at.is_(None))
+        ).scalars()
+    )

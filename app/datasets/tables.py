@@ -1,0 +1,50 @@
+"""Tables of the catalog: public facts of datasets, and their uploads. Rows themselves are files."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, LargeBinary, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.base import Base
+from app.db.types import CanonicalJson
+
+
+class DatasetRow(Base):
+    """A declaration, fixed before the first row; a tombstone once ``deleted_at`` is set.
+
+    ``living_name`` is the name while the dataset lives, so that the name is free again afterwards.
+    ``hash_key`` keys the hash partition; it is secret and never leaves the service.
+    """
+
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(index=True)
+    living_name: Mapped[str | None] = mapped_column(unique=True)
+    schema: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    protects: Mapped[str]
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
+    public_size: Mapped[int | None]
+    visibility: Mapped[str]
+    population: Mapped[str | None]
+    hash_key: Mapped[bytes] = mapped_column(LargeBinary)
+    declared_by: Mapped[str]
+    created_at: Mapped[datetime]
+    deleted_at: Mapped[datetime | None]
+
+    __table_args__ = (CheckConstraint("(deleted_at IS NULL) = (living_name IS NOT NULL)", name="living_has_its_name"),)
+
+
+class EpochRow(Base):
+    """One upload. Its rows are the file of the same id."""
+
+    __tablename__ = "epochs"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[str]
+    ordinal: Mapped[int]
+    uploaded_at: Mapped[datetime]
+
+    __table_args__ = (UniqueConstraint("dataset_id", "ordinal"),)

@@ -1,0 +1,205 @@
+"""Enqueue, claim, heartbeat, finish: each on the caller's transaction, each fenced by the lease token.
+
+At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
+``SKIP LOCKED`` lets claimants pass one another on PostgreSQL; on SQLite the write transaction excludes them anyway.
+Whoever locks a job and an account locks the job first.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from app.core.errors import LeaseLost, NotFound
+from app.jobs.tables import JobRow
+
+UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What a submission puts into the queue."""
+
+    id: str
+    dataset_id: str
+    dataset_name: str
+    algorithm: str
+    name: str | None
+    task: dict[str, Any]
+    price: dict[str, Any]
+    reservation_id: str
+    submitted_by: str
+    n_trees: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker's time-limited hold on one job."""
+
+    job_id: str
+    token: str
+
+
+def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
+    """Adds a job in state ``queued``."""
+    row = JobRow(
+        **new.__dict__,
+        submitted_at=at,
+        state="queued",
+        reason=None,
+        trees_done=0,
+        lease_token=None,
+        lease_until=None,
+        charged_at=None,
+        finished_at=None,
+        model_id=None,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
+    """Takes the oldest queued job, or none."""
+    row = session.execute(
+        select(JobRow)
+        .where(JobRow.state == "queued")
+        .order_by(JobRow.submitted_at, JobRow.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    ).scalar_one_or_none()
+    if row is None:
+        return None
+    token = secrets.token_hex(16)
+    row.state = "running"
+    row.lease_token = token
+    row.lease_until = at + timedelta(seconds=ttl_s)
+    session.flush()
+    return Claim(row.id, token)
+
+
+def held(session: Session, claim: Claim) -> JobRow:
+    """The job under its row lock, if the claim still holds.
+
+    Raises:
+        LeaseLost: another worker has it, or it was cancelled or settled.
+    """
+    row = locked(session, claim.job_id)
+    if row.lease_token != claim.token:
+        raise LeaseLost
+    return row
+
+
+def locked(session: Session, job_id: str) -> JobRow:
+    """The job under its row lock.
+
+    Raises:
+        NotFound: no such job.
+    """
+    row = session.execute(
+        select(JobRow).where(JobRow.id == job_id).with_for_update().execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("job")
+    return row
+
+
+def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, trees_done: int) -> None:
+    """Extends the lease and notes progress, a public number.
+
+    Raises:
+        LeaseLost: the claim no longer holds; nothing was written.
+    """
+    changed = session.execute(
+        update(JobRow)
+        .where(JobRow.id == claim.job_id, JobRow.lease_token == claim.token)
+        .values(lease_until=at + timedelta(seconds=ttl_s), trees_done=trees_done)
+        .execution_options(synchronize_session=False)
+    )
+    if changed.rowcount != 1:  # type: ignore[attr-defined]  # a DML result has one
+        raise LeaseLost
+
+
+def finish(row: JobRow, *, state: str, reason: str | None, at: datetime, model_id: str | None = None) -> None:
+    """Ends a job that the caller holds under its lock; the lease ends with it."""
+    row.state = state
+    row.reason = reason
+    row.model_id = model_id
+    row.finished_at = at
+    row.lease_token = None
+    row.lease_until = None
+    if state == "succeeded":
+        row.trees_done = row.n_trees
+
+
+def requeue(row: JobRow) -> None:
+    """Puts a claimed but uncharged job back; the caller holds its lock."""
+    row.state = "queued"
+    row.trees_done = 0
+    row.lease_token = None
+    row.lease_until = None
+
+
+def overdue(session: Session, *, at: datetime, max_queue_s: int, limit: int = 100) -> list[str]:
+    """Ids of jobs that need settling: a lease ran out, or one waited in the queue for too long."""
+    waited_since = at - timedelta(seconds=max_queue_s)
+    return list(
+        session.execute(
+            select(JobRow.id)
+            .where(
+                or_(
+                    (JobRow.state == "running") & (JobRow.lease_until < at),
+                    (JobRow.state == "queued") & (JobRow.submitted_at < waited_since),
+                )
+            )
+            .order_by(JobRow.submitted_at)
+            .limit(limit)
+        ).scalars()
+    )
+
+
+def job(session: Session, job_id: str) -> JobRow:
+    """One job, without a lock.
+
+    Raises:
+        NotFound: no such job.
+    """
+    row = session.get(JobRow, job_id)
+    if row is None:
+        raise NotFound("job")
+    return row
+
+
+def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[JobRow]:
+    """A page of jobs, newest first, of the given datasets (``None`` = all)."""
+    query = select(JobRow).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
+    if dataset_ids is not None:
+        query = query.where(JobRow.dataset_id.in_(dataset_ids))
+    if before is not None:
+        last = job(session, before)
+        query = query.where(
+            or_(
+                JobRow.submitted_at < last.submitted_at,
+                (JobRow.submitted_at == last.submitted_at) & (JobRow.id < last.id),
+            )
+        )
+    return list(session.execute(query).scalars())
+
+
+def unfinished_of(session: Session, dataset_id: str) -> list[str]:
+    """Ids of the dataset's jobs that have not ended."""
+    return list(
+        session.execute(
+            select(JobRow.id).where(JobRow.dataset_id == dataset_id, JobRow.state.in_(UNFINISHED))
+        ).scalars()
+    )
+
+
+def is_unfinished(session: Session, job_id: str) -> bool:
+    """Whether a job of this id exists and has not ended."""
+    state = session.execute(select(JobRow.state).where(JobRow.id == job_id)).scalar_one_or_none()
+    return state in UNFINISHED

@@ -1,0 +1,78 @@
+"""The entries of an account: frozen lines, each bound to the one before by its hash.
+
+An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the object's RFC 8785 form without
+``hash``; the first ``previous_hash`` is 64 zeros; ``sequence`` counts from 1 without gaps. The same object is what
+``/entries`` shows and what an export carries, so anyone can recompute the chain.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import rfc8785
+
+from app.core import amounts
+
+FIRST_PREVIOUS_HASH = "0" * 64
+
+
+class EntryKind(StrEnum):
+    """What a line records. No kind lowers what was spent."""
+
+    OPEN = "open"
+    RESERVE = "reserve"
+    CHARGE = "charge"
+    VOID = "void"
+    EXPIRE = "expire"
+    CAP = "cap"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One immutable line of an account.
+
+    Attributes:
+        sequence: from 1, without gaps.
+        kind: see :class:`EntryKind`.
+        amount: in the account's smallest unit (nano-ε); of ``open`` and ``cap`` the cap itself.
+        scope: the cells it covers, by partition; empty = the whole dataset.
+        event: the privacy event's JSON form; ``None`` for ``open`` and ``cap``.
+        job_id: the job it belongs to.
+        actor: the key that caused it, or ``worker``.
+        at: RFC 3339 time, never earlier than the entry before.
+        previous_hash: hash of the entry before.
+        hash: of this entry.
+    """
+
+    sequence: int
+    kind: EntryKind
+    amount: int
+    scope: dict[str, Any]
+    event: dict[str, Any] | None
+    job_id: str | None
+    actor: str
+    at: str
+    previous_hash: str
+    hash: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The public object, with ``amount`` as shortest exact decimal text."""
+        return {
+            "sequence": self.sequence,
+            "kind": self.kind.value,
+            "amount": amounts.from_nano(self.amount),
+            "scope": self.scope,
+            "event": self.event,
+            "job_id": self.job_id,
+            "actor": self.actor,
+            "at": self.at,
+            "previous_hash": self.previous_hash,
+            "hash": self.hash,
+        }
+
+    def sealed(self) -> "Entry":
+        """The same entry with its hash."""
+        body = self.to_json()
+        del body["hash"]
+        return replace(self, hash=hashlib.sha256(rfc8785.dumps(body)).hexdigest())

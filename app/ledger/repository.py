@@ -1,0 +1,136 @@
+"""Reads and writes of ledger rows. No rule of the ledger lives here."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.tables import AccountRow, CellRow, EntryRow, ReservationRow
+
+
+def locked_account(session: Session, account_id: str) -> AccountRow:
+    """The account under its row lock (on SQLite the write transaction itself excludes everyone else).
+
+    Raises:
+        NotFound: no such account.
+    """
+    row = session.execute(
+        select(AccountRow)
+        .where(AccountRow.id == account_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if row is None:
+        raise NotFound("account")
+    return row
+
+
+def account(session: Session, account_id: str) -> AccountRow:
+    """The account as it stands, without a lock."""
+    row = session.get(AccountRow, account_id)
+    if row is None:
+        raise NotFound("account")
+    return row
+
+
+def tightest_cell(session: Session, account_id: str, cells: Sequence[int] | None) -> CellRow:
+    """The joint cell with the largest ``charged + reserved``; ties in canonical (numeric) order."""
+    query = select(CellRow).where(CellRow.account_id == account_id)
+    if cells is not None:
+        query = query.where(CellRow.cell.in_(cells))
+    query = query.order_by((CellRow.charged + CellRow.reserved).desc(), CellRow.cell).limit(1)
+    return session.execute(query.execution_options(populate_existing=True)).scalar_one()
+
+
+def all_cells(session: Session, account_id: str) -> list[CellRow]:
+    """Every joint cell, in canonical order."""
+    return list(
+        session.execute(select(CellRow).where(CellRow.account_id == account_id).order_by(CellRow.cell)).scalars()
+    )
+
+
+def move(session: Session, account_id: str, cells: Sequence[int] | None, *, charged: int, reserved: int) -> None:
+    """Adds to ``charged`` and ``reserved`` of the given joint cells (``None`` = all)."""
+    statement = update(CellRow).where(CellRow.account_id == account_id)
+    if cells is not None:
+        statement = statement.where(CellRow.cell.in_(cells))
+    session.execute(
+        statement.values(charged=CellRow.charged + charged, reserved=CellRow.reserved + reserved).execution_options(
+            synchronize_session=False
+        )
+    )
+
+
+def append(session: Session, account_row: AccountRow, entry: Entry) -> None:
+    """Writes a sealed entry and moves the account's head to it."""
+    session.add(
+        EntryRow(
+            account_id=account_row.id,
+            sequence=entry.sequence,
+            kind=entry.kind.value,
+            amount=entry.amount,
+            scope=entry.scope,
+            event=entry.event,
+            job_id=entry.job_id,
+            actor=entry.actor,
+            at=entry.at,
+            previous_hash=entry.previous_hash,
+            hash=entry.hash,
+        )
+    )
+    account_row.last_sequence = entry.sequence
+    account_row.last_hash = entry.hash
+    account_row.last_at = entry.at
+    session.flush()
+
+
+def reservation(session: Session, reservation_id: str) -> ReservationRow:
+    """One reservation.
+
+    Raises:
+        NotFound: no such reservation.
+    """
+    row = session.get(ReservationRow, reservation_id, populate_existing=True)
+    if row is None:
+        raise NotFound("reservation")
+    return row
+
+
+def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
+    """At most ``limit`` entries with a sequence above ``after``, in order."""
+    rows = session.execute(
+        select(EntryRow)
+        .where(EntryRow.account_id == account_id, EntryRow.sequence > after)
+        .order_by(EntryRow.sequence)
+        .limit(limit)
+    ).scalars()
+    return [_entry(row) for row in rows]
+
+
+def all_entries(session: Session, account_id: str, *, up_to: int, batch: int = 1000) -> Iterator[Entry]:
+    """Every entry up to a sequence, in order, in bounded memory."""
+    after = 0
+    while after < up_to:
+        found = entries(session, account_id, after=after, limit=min(batch, up_to - after))
+        if not found:
+            return
+        yield from found
+        after = found[-1].sequence
+        session.expunge_all()
+
+
+def _entry(row: EntryRow) -> Entry:
+    return Entry(
+        sequence=row.sequence,
+        kind=EntryKind(row.kind),
+        amount=row.amount,
+        scope=row.scope,
+        event=row.event,
+        job_id=row.job_id,
+        actor=row.actor,
+        at=row.at,
+        previous_hash=row.previous_hash,
+        hash=row.hash,
+    )

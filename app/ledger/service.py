@@ -1,0 +1,268 @@
+"""The only writer of the ledger: open, reserve, charge, void, expire, each on the caller's transaction.
+
+Everything of one account happens under the lock of its row. A reservation is admitted only if, in every joint cell of
+its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import amounts, clock, ids
+from app.core.errors import BudgetExceeded, ReservationSettled
+from app.ledger import repository
+from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger.tables import AccountRow, CellRow, ReservationRow
+from app.privacy.accountants import pure
+from app.privacy.composition import Partitions, Scope
+
+
+@dataclass(frozen=True)
+class NewAccount:
+    """What an account is opened with. ``cap`` in nano-ε; the JSON values appear in exports as they are."""
+
+    id: str
+    name: str
+    accountant: str
+    adjacency: str
+    cap: int
+    delta: str | None
+    privacy_unit: dict[str, Any]
+    partitions: Partitions
+
+
+@dataclass(frozen=True)
+class Balance:
+    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``."""
+
+    account_id: str
+    name: str
+    accountant: str
+    unit: str
+    cap: int
+    charged: int
+    reserved: int
+    tightest_cell: dict[str, Any]
+
+    @property
+    def remaining(self) -> int:
+        return self.cap - self.charged - self.reserved
+
+
+@dataclass(frozen=True)
+class CellBalance:
+    """One joint cell."""
+
+    cell: int
+    charged: int
+    reserved: int
+
+
+def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
+    """Opens an account with its first entry, and one balance row per joint cell."""
+    row = AccountRow(
+        id=new.id,
+        name=new.name,
+        accountant=new.accountant,
+        adjacency=new.adjacency,
+        cap=new.cap,
+        delta=new.delta,
+        privacy_unit=new.privacy_unit,
+        partitions=new.partitions.to_json(),
+        last_sequence=0,
+        last_hash=FIRST_PREVIOUS_HASH,
+        last_at="",
+    )
+    session.add(row)
+    session.add_all(
+        CellRow(account_id=new.id, cell=cell, charged=0, reserved=0) for cell in range(new.partitions.n_joint_cells)
+    )
+    session.flush()
+    _append(session, row, kind=EntryKind.OPEN, amount=new.cap, actor=actor)
+
+
+def reserve(
+    session: Session, account_id: str, *, amount: int, scope: Scope, event: dict[str, Any], job_id: str, actor: str
+) -> str:
+    """Sets ``amount`` aside in every joint cell of ``scope``: all or nothing.
+
+    Args:
+        amount: nano-ε, positive: exactly what was asked for.
+        scope: in normal form; resolved here to joint cells, once.
+        event: canonical JSON form of the privacy event.
+
+    Returns:
+        The reservation's id.
+
+    Raises:
+        BudgetExceeded: in some cell ``charged + reserved + amount`` would pass the cap; nothing was changed.
+    """
+    if amount <= 0:
+        raise ValueError("a reservation is positive")
+    row = repository.locked_account(session, account_id)
+    cells = _partitions(row).joint_cells(scope)
+    tightest = repository.tightest_cell(session, account_id, cells)
+    if tightest.charged + tightest.reserved + amount > row.cap:
+        raise _refusal(row, tightest, amount)
+    reservation = ReservationRow(
+        id=ids.new(ids.RESERVATION),
+        account_id=account_id,
+        job_id=job_id,
+        amount=amount,
+        scope={name: list(listed) for name, listed in scope.items()},
+        event=event,
+        state="reserved",
+    )
+    session.add(reservation)
+    repository.move(session, account_id, cells, charged=0, reserved=amount)
+    _append_for(session, row, reservation, kind=EntryKind.RESERVE, actor=actor)
+    return reservation.id
+
+
+def charge(session: Session, reservation_id: str, *, actor: str) -> None:
+    """Turns a reservation into a charge. From here on no code path gives it back.
+
+    Raises:
+        ReservationSettled: it came to an end before.
+    """
+    _settle(session, reservation_id, kind=EntryKind.CHARGE, state="charged", actor=actor)
+
+
+def void(session: Session, reservation_id: str, *, actor: str) -> None:
+    """Gives back a reservation whose job never started.
+
+    Raises:
+        ReservationSettled: it came to an end before.
+    """
+    _settle(session, reservation_id, kind=EntryKind.VOID, state="void", actor=actor)
+
+
+def expire(session: Session, reservation_id: str, *, actor: str) -> None:
+    """Gives back a reservation whose job waited too long and never started.
+
+    Raises:
+        ReservationSettled: it came to an end before.
+    """
+    _settle(session, reservation_id, kind=EntryKind.EXPIRE, state="expired", actor=actor)
+
+
+def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
+    """The tightest joint cell of an account, or of a box of it."""
+    row = repository.account(session, account_id)
+    partitions = _partitions(row)
+    tightest = repository.tightest_cell(session, account_id, partitions.joint_cells(scope or {}))
+    return Balance(
+        account_id=account_id,
+        name=row.name,
+        accountant=row.accountant,
+        unit=pure.UNIT,
+        cap=row.cap,
+        charged=tightest.charged,
+        reserved=tightest.reserved,
+        tightest_cell=partitions.describe(tightest.cell),
+    )
+
+
+def cells(session: Session, account_id: str) -> list[CellBalance]:
+    """Every joint cell, in canonical order."""
+    return [CellBalance(row.cell, row.charged, row.reserved) for row in repository.all_cells(session, account_id)]
+
+
+def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
+    """A page of the account's history."""
+    return repository.entries(session, account_id, after=after, limit=limit)
+
+
+def export(session: Session, account_id: str) -> tuple[dict[str, Any], Iterator[Entry]]:
+    """Header and entries of an export, as of one moment: later entries are left out."""
+    row = repository.account(session, account_id)
+    header: dict[str, Any] = {
+        "kind": "export",
+        "format": 1,
+        "dataset": row.id,
+        "accountant": row.accountant,
+        "cap": amounts.from_nano(row.cap),
+        "delta": row.delta,
+        "adjacency": row.adjacency,
+        "privacy_unit": row.privacy_unit,
+        "partitions": _partitions(row).to_json(),
+    }
+    return header, repository.all_entries(session, account_id, up_to=row.last_sequence)
+
+
+def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: str, actor: str) -> None:
+    row = repository.locked_account(session, repository.reservation(session, reservation_id).account_id)
+    reservation = repository.reservation(session, reservation_id)  # again, now under the account's lock
+    if reservation.state != "reserved":
+        raise ReservationSettled(reservation.state)
+    scope = _scope(reservation)
+    reservation.state = state
+    charged = reservation.amount if kind is EntryKind.CHARGE else 0
+    repository.move(session, row.id, _partitions(row).joint_cells(scope), charged=charged, reserved=-reservation.amount)
+    _append_for(session, row, reservation, kind=kind, actor=actor)
+
+
+def _append_for(session: Session, row: AccountRow, reservation: ReservationRow, *, kind: EntryKind, actor: str) -> None:
+    _append(
+        session,
+        row,
+        kind=kind,
+        amount=reservation.amount,
+        actor=actor,
+        reservation=reservation,
+    )
+
+
+def _append(
+    session: Session,
+    row: AccountRow,
+    *,
+    kind: EntryKind,
+    amount: int,
+    actor: str,
+    reservation: ReservationRow | None = None,
+) -> None:
+    entry = Entry(
+        sequence=row.last_sequence + 1,
+        kind=kind,
+        amount=amount,
+        scope={} if reservation is None else reservation.scope,
+        event=None if reservation is None else reservation.event,
+        job_id=None if reservation is None else reservation.job_id,
+        actor=actor,
+        at=_next_time(row.last_at),
+        previous_hash=row.last_hash,
+    )
+    repository.append(session, row, entry.sealed())
+
+
+def _next_time(last_at: str) -> str:
+    """Now, but never before the last entry: clocks step back, chains do not."""
+    return max(clock.to_text(clock.now()), last_at)
+
+
+def _partitions(row: AccountRow) -> Partitions:
+    return Partitions.from_json(row.partitions)
+
+
+def _scope(reservation: ReservationRow) -> Scope:
+    return {name: tuple(listed) for name, listed in reservation.scope.items()}
+
+
+def _refusal(row: AccountRow, tightest: CellRow, amount: int) -> BudgetExceeded:
+    remaining = max(row.cap - tightest.charged - tightest.reserved, 0)
+    return BudgetExceeded(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=row.accountant,
+        unit=pure.UNIT,
+        cap=amounts.from_nano(row.cap),
+        charged=amounts.from_nano(tightest.charged),
+        reserved=amounts.from_nano(tightest.reserved),
+        remaining=amounts.from_nano(remaining),
+        requested=amounts.from_nano(amount),
+        tightest_cell=_partitions(row).describe(tightest.cell),
+        largest_that_fits=amounts.from_nano(remaining),
+    )

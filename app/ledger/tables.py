@@ -1,0 +1,92 @@
+"""Tables of the ledger. Amounts are integers in the account's smallest unit (nano-ε for ``pure``)."""
+
+from typing import Any
+
+from sqlalchemy import CheckConstraint, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.base import Base
+from app.db.types import CanonicalJson
+
+
+class AccountRow(Base):
+    """The holder of a lifetime cap: the lock under which everything of the account happens.
+
+    ``id`` is the id of what holds the budget: a dataset. ``last_…`` are the head of the account's chain.
+    """
+
+    __tablename__ = "accounts"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    accountant: Mapped[str]
+    adjacency: Mapped[str]
+    cap: Mapped[int]
+    delta: Mapped[str | None]
+    privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
+    last_sequence: Mapped[int]
+    last_hash: Mapped[str]
+    last_at: Mapped[str]
+
+    __table_args__ = (CheckConstraint("cap >= 0", name="cap_not_negative"),)
+
+
+class CellRow(Base):
+    """What covers one joint cell of an account. Recomputable from the entries at any time."""
+
+    __tablename__ = "account_cells"
+
+    account_id: Mapped[str] = mapped_column(primary_key=True)
+    cell: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    charged: Mapped[int]
+    reserved: Mapped[int]
+
+    __table_args__ = (
+        CheckConstraint("charged >= 0", name="charged_not_negative"),
+        CheckConstraint("reserved >= 0", name="reserved_not_negative"),
+    )
+
+
+class ReservationRow(Base):
+    """Where a reservation stands. The entries are the record; this row says which end it came to."""
+
+    __tablename__ = "reservations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[str]
+    job_id: Mapped[str]
+    amount: Mapped[int]
+    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    event: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    state: Mapped[str]
+
+    __table_args__ = (
+        UniqueConstraint("account_id", "job_id"),
+        CheckConstraint("amount > 0", name="amount_positive"),
+        CheckConstraint("state IN ('reserved', 'charged', 'void', 'expired')", name="state_known"),
+    )
+
+
+class EntryRow(Base):
+    """One immutable line. Triggers on both databases refuse to change, remove or replace it."""
+
+    __tablename__ = "entries"
+
+    account_id: Mapped[str] = mapped_column(primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[str]
+    amount: Mapped[int]
+    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    job_id: Mapped[str | None] = mapped_column(index=True)
+    actor: Mapped[str]
+    at: Mapped[str]
+    previous_hash: Mapped[str]
+    hash: Mapped[str]
+
+    __table_args__ = (
+        CheckConstraint("sequence >= 1", name="sequence_from_one"),
+        CheckConstraint("amount >= 0", name="amount_not_negative"),
+        CheckConstraint("kind IN ('open', 'reserve', 'charge', 'void', 'expire', 'cap')", name="kind_known"),
+    )

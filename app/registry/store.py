@@ -1,0 +1,60 @@
+"""Content-addressed bytes: an artifact is the file named by its SHA-256. Written once, never changed."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from app.core.errors import NotFound
+
+
+class ArtifactStore:
+    """Artifacts as files below one folder. Two writers of the same bytes write the same file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, data: bytes) -> str:
+        """Stores bytes durably (file and folder synced before it returns) and returns their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        path = self.path(digest)
+        if path.exists():
+            return digest
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{digest}.{os.getpid()}")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """The bytes of a digest, checked against it.
+
+        Raises:
+            NotFound: no such artifact, or its bytes are no longer what they were.
+        """
+        try:
+            data = self.path(digest).read_bytes()
+        except FileNotFoundError:
+            raise NotFound("artifact") from None
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise NotFound("artifact")
+        return data
+
+    def remove(self, digest: str) -> None:
+        """Removes an artifact that no model refers to; nothing happens if it is gone already."""
+        self.path(digest).unlink(missing_ok=True)
+
+    def path(self, digest: str) -> Path:
+        """Where the artifact of a digest is, or would be."""
+        return self._folder / digest[:2] / f"{digest}.safetensors"
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
