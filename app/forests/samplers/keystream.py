@@ -1,0 +1,36 @@
+"""The production source of random words: AES-256 in counter mode, keyed by the operating system."""
+
+import os
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+_KEY_BYTES = 32
+_BLOCK_BYTES = 16
+
+
+class Keystream:
+    """An endless stream of words that nobody can predict or replay, not even after a fork.
+
+    A forked child holds a copy of the cipher's state, so it would repeat its parent's stream; the stream therefore
+    takes a new key whenever it finds itself in another process.
+    """
+
+    def __init__(self) -> None:
+        self._zeros = b""
+        self._rekey()
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        """Overwrites ``words``, which must be contiguous, with the next words of the stream."""
+        if self._process_id != os.getpid():
+            self._rekey()
+        if len(self._zeros) < words.nbytes:
+            self._zeros = bytes(words.nbytes)
+        self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], memoryview(words).cast("B"))
+
+    def _rekey(self) -> None:
+        self._process_id = os.getpid()
+        self._cipher: CipherContext = Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))).encryptor()
