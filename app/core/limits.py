@@ -36,3 +36,6 @@ MAX_TREE_LEAF_CELLS = 2**26
 MAX_QUEUE_S = 86_400
 LEASE_TTL_S = 30
 CHILD_TIMEOUT_S = 24 * 3_600
+
+MAX_WORKERS = 256
+"""Worker processes of one `serve`."""

@@ -26,19 +26,23 @@ from app.db.unit_of_work import Database
 _ADVISORY_LOCK = 0x67726F7665  # "grove"
 
 
-def upgrade(url: str, *, revision: str = "head", service_role: str | None = None) -> None:
+def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head") -> None:
     """Runs the migrations that are missing, in one transaction: all of them or none.
 
     Args:
-        url: address of the database, as the role that owns (or will own) the tables.
-        revision: where to stop; for tests of past revisions.
-        service_role: on PostgreSQL, the role the service connects as when it is not the owner; it is granted what it
-            needs (:func:`app.db.append_only.grant_to_service`).
+        url: address that the service uses.
+        migration_url: address of the role that owns the tables, when that is another one. On PostgreSQL the service's
+            role is then granted what it needs and no more (:func:`app.db.append_only.grant_to_service`).
+        revision: where to stop; anything but the newest is for tests of past revisions.
 
     Raises:
-        InstallationError: the address is unusable, or the database is at a revision that this version does not know.
+        InstallationError: an address is unusable, the two name different databases, or a version of the program that
+            this one does not know has migrated the database.
     """
-    with migration_transaction(url) as connection:
+    service, owner = parse_url(url), parse_url(migration_url or url)
+    if (service.get_backend_name(), service.database) != (owner.get_backend_name(), owner.database):
+        raise InstallationError("the migration address and the database address name different databases")
+    with migration_transaction(migration_url or url) as connection:
         config = _config()
         config.attributes["connection"] = connection
         try:
@@ -47,8 +51,8 @@ def upgrade(url: str, *, revision: str = "head", service_role: str | None = None
             raise InstallationError(
                 "a newer version migrated this database; install that version, or one after it"
             ) from error
-        if service_role is not None and connection.dialect.name == "postgresql":
-            grant_to_service(connection, service_role)
+        if connection.dialect.name == "postgresql" and service.username and service.username != owner.username:
+            grant_to_service(connection, service.username)
 
 
 def current_revision(url: str) -> str | None:

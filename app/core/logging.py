@@ -1,0 +1,76 @@
+"""Logs as JSON lines on standard error, made so that a private value has no way into them.
+
+A line carries the *constant* text of a message, never its arguments, and of the extra fields only those in
+:data:`PUBLIC_FIELDS`. Of an exception it carries the type and the places in the code: parsers of rows like to quote the
+cell they could not read. So log like this::
+
+    logger.warning("the lease on a job was lost", extra={"job_id": job_id})
+"""
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TextIO
+
+from app.core import clock
+
+PUBLIC_FIELDS = (
+    "request_id",
+    "method",
+    "route",
+    "status",
+    "problem",
+    "dataset_id",
+    "job_id",
+    "model_id",
+    "key_id",
+    "worker_id",
+    "process_id",
+    "exit_code",
+    "signal",
+    "revision",
+)
+"""Names of extra fields that are public by nature: ids, routes and states, never rows, amounts of rows or bodies."""
+
+_MAX_FRAMES = 20
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: ``at``, ``level``, ``logger``, ``message``, public fields, ``error``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": clock.to_text(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.msg if isinstance(record.msg, str) else type(record.msg).__name__,
+        }
+        line |= {name: vars(record)[name] for name in PUBLIC_FIELDS if name in vars(record)}
+        if record.exc_info and record.exc_info[0] is not None:
+            kind, _, at = record.exc_info
+            line["error"] = {"type": f"{kind.__module__}.{kind.__qualname__}", "at": _places(at)}
+        return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
+
+
+def _places(at: TracebackType | None) -> list[str]:
+    frames = traceback.extract_tb(at)[-_MAX_FRAMES:]
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def configure(level: str, *, stream: TextIO | None = None) -> None:
+    """Sends every logger of the process through :class:`JsonFormatter`. May be called again.
+
+    Args:
+        level: one of :data:`app.core.settings.LOG_LEVELS`.
+        stream: where to; standard error unless a test says otherwise.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)

@@ -1,0 +1,202 @@
+"""What an operator may set. One table, :data:`SETTINGS`, from which ``docs/settings.md`` is generated.
+
+``python -m app.core.settings`` prints that page. Settings come from environment variables; a flag of the same name on
+the command line wins over the variable. A secret may come from a file instead: ``GROVEKEEPER_ADMIN_KEY_FILE``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from app.core import limits
+from app.core.errors import InstallationError
+
+PREFIX = "GROVEKEEPER_"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table.
+
+    Attributes:
+        name: attribute of :class:`Settings`; the variable is this in capitals after :data:`PREFIX`.
+        default: as text for people; empty if there is none.
+        meaning: a sentence.
+        read: turns the text of the variable into a value; raises ``ValueError``.
+        secret: has a ``_FILE`` twin and is never shown.
+    """
+
+    name: str
+    default: str
+    meaning: str
+    read: Callable[[str], object] = str
+    secret: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"{PREFIX}{self.name.upper()}"
+
+
+def _read_path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "home",
+        "~/.grovekeeper",
+        "Folder of the embedded database, the rows, the artifacts and the generated key. It may hold other files too.",
+        _read_path,
+    ),
+    Setting(
+        "database_url",
+        "sqlite:///<home>/grovekeeper.sqlite3",
+        "Address of the database that the service uses: `sqlite:///<file>` or `postgresql://…`.",
+        secret=True,
+    ),
+    Setting(
+        "migration_url",
+        "",
+        "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
+        "When unset, `GROVEKEEPER_DATABASE_URL` is used.",
+        secret=True,
+    ),
+    Setting(
+        "admin_key",
+        "",
+        "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
+        secret=True,
+    ),
+    Setting("workers", "1", "Worker processes that `serve` starts; 0 leaves jobs to other machines.", int),
+    Setting("host", "127.0.0.1", "Address that the API listens on. TLS is the proxy's."),
+    Setting("port", "8731", "Port that the API listens on; 0 picks a free one.", int),
+    Setting(
+        "lease_ttl_s",
+        str(limits.LEASE_TTL_S),
+        "Seconds after which a job whose worker fell silent is taken from it.",
+        int,
+    ),
+    Setting("poll_interval_s", "0.5", "Seconds that an idle worker waits before it looks for a job again.", float),
+    Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
+    Setting("url", "http://127.0.0.1:8731", "The service that the client commands talk to."),
+    Setting(
+        "api_key",
+        "",
+        "The key that the client commands send. When unset, they read `<home>/admin.key`.",
+        secret=True,
+    ),
+)
+"""Every setting, in the order of the page."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one process. See :data:`SETTINGS` for what each one means.
+
+    Raises:
+        InstallationError: a value is outside its range.
+    """
+
+    home: Path
+    database_url: str = field(repr=False)
+    migration_url: str | None = field(default=None, repr=False)
+    admin_key: str | None = field(default=None, repr=False)
+    workers: int = 1
+    host: str = "127.0.0.1"
+    port: int = 8731
+    lease_ttl_s: int = limits.LEASE_TTL_S
+    poll_interval_s: float = 0.5
+    log_level: str = "INFO"
+    url: str = "http://127.0.0.1:8731"
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        in_range = {
+            "workers": 0 <= self.workers <= limits.MAX_WORKERS,
+            "port": 0 <= self.port <= 65_535,
+            "lease_ttl_s": 3 <= self.lease_ttl_s <= 3_600,
+            "poll_interval_s": 0.01 <= self.poll_interval_s <= 60,
+            "log_level": self.log_level in LOG_LEVELS,
+        }
+        for name, holds in in_range.items():
+            if not holds:
+                raise InstallationError(f"{PREFIX}{name.upper()} is outside its range; see docs/settings.md")
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:
+        """Reads every setting.
+
+        Args:
+            environ: usually ``os.environ``. An empty variable counts as unset.
+            overrides: values of command-line flags by setting name; ``None`` means that the flag was not given.
+
+        Raises:
+            InstallationError: a value that cannot be read, or a secret given both ways. The value is never shown.
+        """
+        known = {setting.name for setting in SETTINGS}
+        if not overrides.keys() <= known:
+            raise TypeError(f"no such setting: {', '.join(sorted(overrides.keys() - known))}")
+        values = {setting.name: _read(setting, environ) for setting in SETTINGS}
+        values |= {name: value for name, value in overrides.items() if value is not None}
+        given = {name: value for name, value in values.items() if value is not None}
+        home = given.setdefault("home", _read_path("~/.grovekeeper"))
+        given.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
+        return cls(**given)  # type: ignore[arg-type]  # SETTINGS and the fields agree; a test holds it
+
+
+def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
+    text = environ.get(setting.variable) or None
+    if setting.secret:
+        text = _read_secret(setting, environ, text=text)
+    if text is None:
+        return None
+    try:
+        return setting.read(text)
+    except ValueError:
+        raise InstallationError(f"{setting.variable} cannot be read; see docs/settings.md") from None
+
+
+def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | None) -> str | None:
+    twin = f"{setting.variable}_FILE"
+    path = environ.get(twin)
+    if not path:
+        return text
+    if text is not None:
+        raise InstallationError(f"set {setting.variable} or {twin}, not both")
+    try:
+        content = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise InstallationError(f"the file that {twin} names cannot be read") from None
+    if not content:
+        raise InstallationError(f"the file that {twin} names is empty")
+    return content
+
+
+def to_markdown() -> str:
+    """The text of ``docs/settings.md``."""
+    rows = [
+        f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} "
+        f"| {'yes' if setting.secret else ''} | {setting.meaning} |"
+        for setting in SETTINGS
+    ]
+    return "\n".join((_PAGE_HEAD, *rows, ""))
+
+
+_PAGE_HEAD = """\
+# Settings
+
+Generated from `app/core/settings.py` by `python -m app.core.settings > docs/settings.md`; do not edit.
+
+Every setting is an environment variable. A flag of the same name wins over it (`--port` over `GROVEKEEPER_PORT`).
+An empty variable counts as unset. A secret can also be read from a file: put the file's name into the variable with
+`_FILE` appended (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
+
+| variable | default | secret | meaning |
+|---|---|---|---|"""
+
+
+if __name__ == "__main__":
+    print(to_markdown(), end="")
