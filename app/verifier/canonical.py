@@ -1,0 +1,107 @@
+"""Strict reading and canonical writing (RFC 8785) of the JSON that a ledger holds.
+
+A ledger holds strings, integers, null, booleans, arrays and objects. Fractions of any kind are text there, so the one
+hard part of RFC 8785, the form of floating-point numbers, never arises: a number with a point or an exponent is refused
+on reading.
+"""
+
+import json
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
+
+MAX_INTEGER = 2**53 - 1
+"""Beyond this, two readers of the same JSON may see different integers (RFC 7493)."""
+
+MAX_NESTING = 200
+"""Deeper than any event that is checked, and far from where Python stops."""
+
+
+class NotStrictJson(ValueError):
+    """The text is no JSON, or JSON that two readers could understand in two ways. ``str()`` says which."""
+
+
+def loads(line: bytes) -> Json:
+    """Reads one JSON value and refuses everything that a lenient reader would guess at.
+
+    Raises:
+        NotStrictJson: not UTF-8, not JSON, a key given twice, NaN or an infinity, a number that is not an integer or
+            is too large, half of a surrogate pair, or nesting too deep to read.
+    """
+    try:
+        value = json.loads(
+            line.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_int=_integer,
+            parse_float=_no_fraction,
+            parse_constant=_no_constant,
+        )
+        dumps(value)
+    except NotStrictJson:
+        raise
+    except UnicodeDecodeError as error:
+        raise NotStrictJson("it is not UTF-8 text") from error
+    except UnicodeEncodeError as error:
+        raise NotStrictJson("a text holds half of a surrogate pair") from error
+    except RecursionError as error:
+        raise NotStrictJson("it is nested too deeply") from error
+    except ValueError as error:
+        raise NotStrictJson("it is not JSON, or was cut") from error
+    return value  # type: ignore[no-any-return]
+
+
+def dumps(value: Json) -> bytes:
+    """The RFC 8785 form: no spaces, keys in the order of their UTF-16 code units, the shortest escapes, UTF-8.
+
+    Raises:
+        UnicodeEncodeError: a text that is no Unicode text (half of a surrogate pair).
+        NotStrictJson: nested more than :data:`MAX_NESTING` deep.
+    """
+    return _text(value, depth=0).encode("utf-8")
+
+
+def _text(value: Json, *, depth: int) -> str:
+    if depth > MAX_NESTING:
+        raise NotStrictJson("it is nested too deeply")
+    match value:
+        case dict():
+            members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
+            return "{" + ",".join(f"{_string(name)}:{_text(item, depth=depth + 1)}" for name, item in members) + "}"
+        case list():
+            return "[" + ",".join(_text(item, depth=depth + 1) for item in value) + "]"
+        case str():
+            return _string(value)
+        case True:
+            return "true"
+        case False:
+            return "false"
+        case None:
+            return "null"
+        case int():
+            return str(value)
+
+
+def _string(text: str) -> str:
+    """Python's own escapes are those of RFC 8785 when non-ASCII text is left as it is; a test holds every one."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(members)
+    if len(result) != len(members):
+        raise NotStrictJson("an object gives the same key twice")
+    return result
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > len(str(-MAX_INTEGER)) or abs(int(digits)) > MAX_INTEGER:
+        raise NotStrictJson("an integer is too large to be exact everywhere")
+    return int(digits)
+
+
+def _no_fraction(_digits: str) -> Json:
+    raise NotStrictJson("a number is not an integer; fractions are text in a ledger")
+
+
+def _no_constant(_name: str) -> Json:
+    raise NotStrictJson("NaN and infinities are no JSON")

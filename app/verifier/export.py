@@ -1,0 +1,206 @@
+"""The published form of an export: what a header and an entry must look like, before anything is made of them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from app.verifier import amounts
+from app.verifier.canonical import Json
+
+Scope: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+"""Partition name and cells, in the order of the names; empty for the whole dataset."""
+
+GENESIS = "0" * 64
+"""The ``previous_hash`` of the first entry."""
+
+_HEADER_FIELDS = {
+    "kind", "format", "dataset", "accountant", "cap", "delta", "adjacency", "privacy_unit", "partitions",
+}  # fmt: skip
+_ENTRY_FIELDS = {
+    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
+}  # fmt: skip
+_KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
+
+
+class Malformed(ValueError):
+    """A line is not of the published form. ``str()`` says why."""
+
+
+@dataclass(frozen=True)
+class HashPartition:
+    """``cells`` public cells, numbered from 0; every row is in exactly one of them."""
+
+    name: str
+    cells: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """The account that an export is of.
+
+    Attributes:
+        dataset: opaque id of the dataset.
+        cap: nano-ε that the export says is in force at its end.
+        adjacency: ``add_remove`` or ``label``.
+        max_rows: rows that one privacy unit may have.
+        partitions: how the dataset is cut, by rules that need no look at the rows.
+    """
+
+    dataset: str
+    cap: int
+    adjacency: str
+    max_rows: int
+    partitions: tuple[HashPartition, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger. ``amount`` is in nano-ε, ``event`` is kept as it came."""
+
+    sequence: int
+    kind: str
+    amount: int
+    scope: Scope
+    event: Json
+    job_id: str | None
+    at: datetime
+    previous_hash: str
+    hash: str
+
+
+def read_header(value: Json) -> Header:
+    """Reads the first line.
+
+    Raises:
+        Malformed: not the header of an export in format 1 of an account that this verifier can check.
+    """
+    fields = _object(value, _HEADER_FIELDS, "the header")
+    if fields["kind"] != "export" or fields["format"] is True or fields["format"] != 1:
+        raise Malformed("this is not the header of an export in format 1")
+    if fields["accountant"] != "pure" or fields["delta"] is not None:
+        raise Malformed("only pure accounts, without a delta, can be checked by this verifier")
+    if fields["adjacency"] not in ("add_remove", "label"):
+        raise Malformed("the adjacency is neither add_remove nor label")
+    unit = _object(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
+    if unit["column"] is not None:
+        _text(unit["column"], "the privacy unit's column")
+    return Header(
+        dataset=_text(fields["dataset"], "dataset"),
+        cap=_amount(fields["cap"], "cap"),
+        adjacency=str(fields["adjacency"]),
+        max_rows=_positive(unit["max_rows"], "max_rows"),
+        partitions=_partitions(fields["partitions"]),
+    )
+
+
+def read_entry(value: Json, partitions: Mapping[str, HashPartition]) -> Entry:
+    """Reads a later line; whether it fits the lines before it is for the replay to say.
+
+    Raises:
+        Malformed: a field too many or too few, or one that is not of its form.
+    """
+    fields = _object(value, _ENTRY_FIELDS, "the entry")
+    if fields["kind"] not in _KINDS:
+        raise Malformed("the entry's kind is unknown")
+    _text(fields["actor"], "actor")
+    entry = Entry(
+        sequence=_positive(fields["sequence"], "sequence"),
+        kind=str(fields["kind"]),
+        amount=_amount(fields["amount"], "amount"),
+        scope=_scope(fields["scope"], partitions),
+        event=fields["event"],
+        job_id=None if fields["job_id"] is None else _text(fields["job_id"], "job_id"),
+        at=_time(fields["at"]),
+        previous_hash=_hash(fields["previous_hash"], "previous_hash"),
+        hash=_hash(fields["hash"], "hash"),
+    )
+    _check_by_kind(entry)
+    return entry
+
+
+def _check_by_kind(entry: Entry) -> None:
+    if entry.kind in ("open", "cap"):
+        if entry.scope or entry.event is not None or entry.job_id is not None:
+            raise Malformed(f"an entry of kind {entry.kind} carries a scope, an event or a job")
+        return
+    if entry.job_id is None:
+        raise Malformed(f"an entry of kind {entry.kind} names no job")
+    if entry.amount == 0:
+        raise Malformed(f"an entry of kind {entry.kind} has no positive amount")
+
+
+def _partitions(value: Json) -> tuple[HashPartition, ...]:
+    if not isinstance(value, list):
+        raise Malformed("partitions is not a list")
+    result = []
+    for item in value:
+        fields = _object(item, {"name", "kind", "cells"}, "a partition")
+        if fields["kind"] != "hash":
+            raise Malformed("only hash partitions can be checked by this verifier")
+        result.append(HashPartition(_text(fields["name"], "a partition's name"), _positive(fields["cells"], "cells")))
+    if len({partition.name for partition in result}) != len(result):
+        raise Malformed("two partitions have the same name")
+    return tuple(result)
+
+
+def _scope(value: Json, partitions: Mapping[str, HashPartition]) -> Scope:
+    if not isinstance(value, dict):
+        raise Malformed("scope is not an object")
+    result = []
+    for name, listed in sorted(value.items()):
+        partition = partitions.get(name)
+        if partition is None:
+            raise Malformed("scope names a partition that the header does not")
+        if not isinstance(listed, list):
+            raise Malformed("scope does not map a partition to a list of cells")
+        cells = [cell for cell in listed if isinstance(cell, int) and not isinstance(cell, bool)]
+        if not cells or len(cells) != len(listed) or cells != sorted(set(cells)):
+            raise Malformed("scope is not a sorted list of distinct cells")
+        if cells[0] < 0 or cells[-1] >= partition.cells:
+            raise Malformed("scope names a cell that its partition does not have")
+        result.append((name, tuple(cells)))
+    return tuple(result)
+
+
+def _object(value: Json, fields: set[str], what: str) -> dict[str, Json]:
+    if not isinstance(value, dict) or set(value) != fields:
+        raise Malformed(f"{what} has not exactly the fields {', '.join(sorted(fields))}")
+    return value
+
+
+def _text(value: Json, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise Malformed(f"{what} is not a text")
+    return value
+
+
+def _positive(value: Json, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Malformed(f"{what} is not a positive integer")
+    return value
+
+
+def _amount(value: Json, what: str) -> int:
+    try:
+        return amounts.to_nano(value)
+    except amounts.NotAnAmount as error:
+        raise Malformed(f"{what} {error}") from error
+
+
+def _hash(value: Json, what: str) -> str:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise Malformed(f"{what} is not 64 lower-case hexadecimal digits")
+    return value
+
+
+def _time(value: Json) -> datetime:
+    try:
+        if isinstance(value, str) and _AT.fullmatch(value):
+            return datetime.fromisoformat(value)
+    except ValueError:
+        pass
+    raise Malformed("at is not an RFC 3339 time in UTC with microseconds")

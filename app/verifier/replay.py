@@ -1,0 +1,181 @@
+"""Replays an export line by line and stops at the first one that does not hold.
+
+Checked for every line: its form; the sequence 1, 2, 3 … without gaps; the chain (``previous_hash`` is the hash before
+it, ``hash`` is its own); times that never go back; the life of every charge (one reservation, then at most one of
+charge, void and expire, with the same amount, scope and event); the cap in force, over every joint cell, after every
+admission; and that each event, recomputed, costs no more than its entry's amount.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from app.verifier import amounts, canonical, events
+from app.verifier.composition import Balance, JointCells, TooManyCells
+from app.verifier.export import GENESIS, Entry, Header, Malformed, read_entry, read_header
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass
+class NotVerified(Exception):
+    """The first line that does not hold, and why. The header is line 1."""
+
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a verified export says.
+
+    Attributes:
+        header: the account.
+        kinds: number of entries of each kind.
+        cap: nano-ε in force at the end.
+        tightest: the joint cell with the largest load at the end.
+        last: the newest entry.
+    """
+
+    header: Header
+    kinds: dict[str, int]
+    cap: int
+    tightest: Balance
+    last: Entry
+
+
+def verify(lines: Iterable[bytes]) -> Summary:
+    """Checks an export.
+
+    Args:
+        lines: the file's lines with their line ends, as iterating over a binary file gives them.
+
+    Raises:
+        NotVerified: at the first line that does not hold.
+    """
+    replay: _Replay | None = None
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = _read_line(line)
+            if replay is None:
+                replay = _Replay(read_header(value))
+            else:
+                replay.take(value)
+        except (Malformed, TooManyCells, _Broken) as error:
+            raise NotVerified(number, str(error)) from error
+    if replay is None or replay.last is None:
+        raise NotVerified(number + 1, "the export ends before its first entry")
+    if replay.cap != replay.header.cap:
+        stated, found = amounts.from_nano(replay.header.cap), amounts.from_nano(replay.cap)
+        raise NotVerified(1, f"the header says a cap of {stated}, the entries end with {found}")
+    return Summary(replay.header, dict(replay.kinds), replay.cap, replay.cells.tightest(()), replay.last)
+
+
+class _Broken(ValueError):
+    """A line that is well formed but does not fit the ones before it."""
+
+
+def _read_line(line: bytes) -> canonical.Json:
+    if not line.endswith(b"\n"):
+        raise Malformed("the line has no line end: the file was cut, or the line is longer than any entry")
+    try:
+        return canonical.loads(line)
+    except canonical.NotStrictJson as error:
+        raise Malformed(f"the line cannot be read: {error}") from error
+
+
+@dataclass
+class _Replay:
+    """The account after the lines so far."""
+
+    header: Header
+    kinds: Counter[str] = field(default_factory=Counter)
+    cap: int = 0
+    last: Entry | None = None
+    reserved: dict[str, Entry] = field(default_factory=dict)
+    settled: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.partitions = {partition.name: partition for partition in self.header.partitions}
+        self.cells = JointCells(self.header.partitions)
+
+    def take(self, value: canonical.Json) -> None:
+        """Checks one entry against everything before it, and takes it in."""
+        entry = read_entry(value, self.partitions)
+        self._check_place(entry)
+        self._check_hash(entry, value)
+        if (entry.kind == "open") is not (self.last is None):
+            raise _Broken("the first entry, and only the first, must be of kind open")
+        match entry.kind:
+            case "open" | "cap":
+                self.cap = entry.amount
+            case "reserve":
+                self._reserve(entry)
+            case _:
+                self._settle(entry)
+        self.kinds[entry.kind] += 1
+        self.last = entry
+
+    def _check_place(self, entry: Entry) -> None:
+        expected = self.last.sequence + 1 if self.last else 1
+        if entry.sequence != expected:
+            raise _Broken(f"sequence is {entry.sequence} where {expected} must stand")
+        if entry.previous_hash != (self.last.hash if self.last else GENESIS):
+            raise _Broken("previous_hash is not the hash of the entry before")
+        if self.last and entry.at < self.last.at:
+            raise _Broken("the time is before that of the entry before")
+
+    def _check_hash(self, entry: Entry, value: canonical.Json) -> None:
+        assert isinstance(value, dict), "read_entry takes objects only"
+        hashed = canonical.dumps({name: item for name, item in value.items() if name != "hash"})
+        if hashlib.sha256(hashed).hexdigest() != entry.hash:
+            raise _Broken("hash is not that of the entry's content: something in it was changed")
+
+    def _reserve(self, entry: Entry) -> None:
+        job_id = str(entry.job_id)
+        if job_id in self.reserved or job_id in self.settled:
+            raise _Broken("this job has a reservation already")
+        self._check_price(entry)
+        self.cells.reserve(entry.scope, entry.amount)
+        tightest = self.cells.tightest(entry.scope)
+        if tightest.load > self.cap:
+            where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
+            over, cap = amounts.from_nano(tightest.load), amounts.from_nano(self.cap)
+            raise _Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
+        self.reserved[job_id] = entry
+
+    def _check_price(self, entry: Entry) -> None:
+        try:
+            loss = self.header.max_rows * events.total(entry.event, adjacency=self.header.adjacency)
+        except events.NotAnEvent as error:
+            raise _Broken(f"the price cannot be recomputed: {error}") from error
+        if loss > Fraction(entry.amount, 10**amounts.NANO_PLACES):
+            raise _Broken("the event, recomputed, costs more than the amount")
+
+    def _settle(self, entry: Entry) -> None:
+        job_id = str(entry.job_id)
+        if job_id in self.settled:
+            raise _Broken(f"the reservation of this job has ended already, by {self.settled[job_id]}")
+        reservation = self.reserved.get(job_id)
+        if reservation is None:
+            raise _Broken(f"an entry of kind {entry.kind} without a reservation")
+        same = {
+            "amount": entry.amount == reservation.amount,
+            "scope": entry.scope == reservation.scope,
+            "event": canonical.dumps(entry.event) == canonical.dumps(reservation.event),
+        }
+        for name, holds in same.items():
+            if not holds:
+                raise _Broken(f"{name} is not that of the reservation, sequence {reservation.sequence}")
+        del self.reserved[job_id]
+        self.settled[job_id] = entry.kind
+        if entry.kind == "charge":
+            self.cells.charge(entry.scope, entry.amount)
+        else:
+            self.cells.reserve(entry.scope, -entry.amount)

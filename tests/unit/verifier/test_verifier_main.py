@@ -1,0 +1,95 @@
+"""The command: its exit codes, its output, and that it needs nothing but its own folder."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.verifier
+from app.verifier.main import CUT_TAIL, main
+
+Export = Callable[..., Any]
+
+
+@pytest.fixture
+def good(export: Export, tmp_path: Path) -> Path:
+    file = tmp_path / "good.jsonl"
+    file.write_bytes(b"".join(export(shards=2).job("a", "1").job("b", "0.7", None, scope={"shard": [1]}).lines()))
+    return file
+
+
+def test_a_good_export_prints_its_balance_and_ends_with_0(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(good)]) == 0
+    words = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert words[0] == ["VERIFIED"]
+    assert ["cap", "3"] in words
+    assert ["charged", "1"] in words
+    assert ["reserved", "0.7"] in words
+    assert ["remaining", "1.3"] in words
+    assert ["entries", "4 (1 open, 2 reserve, 1 charge)"] in words
+    assert ["tightest", "cell shard=1"] in words
+    assert CUT_TAIL.split(maxsplit=1) in words
+
+
+def test_json_output_is_one_object_and_nothing_else(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(good), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verified"] is True
+    assert (answer["cap"], answer["charged"], answer["reserved"], answer["remaining"]) == ("3", "1", "0.7", "1.3")
+    assert answer["tightest_cell"] == {"shard": 1}
+
+
+def test_a_bad_line_and_the_reason_stand_on_stdout_and_it_ends_with_1(
+    good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good.write_bytes(good.read_bytes().replace(b'"0.7"', b'"0.6"'))
+    assert main([str(good)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("NOT VERIFIED")
+    assert "line 5: hash is not that of the entry's content" in printed
+    assert main([str(good), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verified"], answer["line"]) == (False, 5)
+
+
+def test_an_unreadable_file_ends_with_2_and_prints_nothing_on_stdout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "absent.jsonl")]) == 2
+    assert main([str(tmp_path)]) == 2
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--checkpoint"], ["a", "b"], ["a", "--js"]])
+def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def test_an_empty_or_binary_file_is_not_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content in (b"", b"\x00\xff" * 100, b"{" * 1000):
+        (tmp_path / "file").write_bytes(content)
+        assert main([str(tmp_path / "file")]) == 1
+        assert "line 1: " in capsys.readouterr().out
+
+
+def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) -> None:
+    """Without site packages either: the folder and an interpreter are enough."""
+    alone = tmp_path / "alone" / "app"
+    source = Path(app.verifier.__file__).parent
+    shutil.copytree(source, alone / "verifier", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(source.parent / "__init__.py", alone)
+    command = [sys.executable, "-I", "-S", "-c", "import sys, runpy; sys.path.insert(0, '.'); "
+               "sys.argv = ['verify', sys.argv[1]]; runpy.run_module('app.verifier', run_name='__main__')"]  # fmt: skip
+    done = subprocess.run(
+        [*command, str(good)], cwd=alone.parent, capture_output=True, text=True, check=False, env={"PATH": os.defpath}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("VERIFIED")

@@ -1,0 +1,258 @@
+"""Good histories are verified; every kind of tampering is found, and the line is named."""
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import rfc8785
+
+from app.verifier.replay import NotVerified, verify
+
+Export = Callable[..., Any]
+Change = Callable[[list[dict[str, Any]]], object]
+LAPLACE = {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "coordinates": 4}
+
+
+def _event(inverse_scale: str) -> dict[str, Any]:
+    return {**LAPLACE, "inverse_scale": inverse_scale}
+
+
+def _history(export: Export) -> Any:
+    """Every kind of entry, one reservation still open, some boxes. Lines: header 1, open 2, jobs from 3."""
+    writer = export(cap="3", shards=4)
+    writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
+    writer.add("cap", "2.5")
+    writer.job("jb_4", "1.5", scope={"shard": [3]}).job("jb_5", "0.7", None, scope={"shard": [0, 1]}, event=_event("0"))
+    writer.header["cap"] = "2.5"
+    return writer
+
+
+def _failure(lines: list[bytes]) -> NotVerified:
+    with pytest.raises(NotVerified) as caught:
+        verify(lines)
+    return caught.value
+
+
+def _lines(writer: Any, entries: list[dict[str, Any]]) -> list[bytes]:
+    forged = copy.copy(writer)
+    forged.entries = entries
+    return forged.lines()
+
+
+def test_a_whole_history_is_verified_with_its_balance(export: Export) -> None:
+    summary = verify(_history(export).lines())
+    assert summary.kinds == {"open": 1, "reserve": 5, "charge": 2, "void": 1, "expire": 1, "cap": 1}
+    assert (summary.cap, summary.tightest.charged, summary.tightest.reserved) == (2_500_000_000, 2_500_000_000, 0)
+    assert summary.tightest.cell == {"shard": 3}
+
+
+def test_an_account_without_jobs_is_verified(export: Export) -> None:
+    summary = verify(export(cap="0.000000001").lines())
+    assert (summary.cap, summary.tightest.load, summary.last.sequence) == (1, 0, 1)
+
+
+def test_a_void_frees_what_it_held_and_a_charge_does_not(export: Export) -> None:
+    verify(export(cap="1").job("jb_1", "1", "void").job("jb_2", "1").lines())
+    failure = _failure(export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines())
+    assert (failure.line, failure.reason) == (5, "charged and reserved come to 2, over the cap of 1")
+
+
+OTHER_VALUES: dict[str, list[object]] = {
+    "sequence": [0, 99, "3", True, None],
+    "kind": ["refund", "open", "void", "charge", "cap", None, 1],
+    "amount": ["0.4", "0.40", "0", "-1", "1e0", "0.0000000001", 1, None],
+    "scope": [{"shard": [1]}, {"shard": [2, 0]}, {"shard": []}, {"shard": [0, 0]}, {"shard": [4]}, {"shard": [True]},
+              {"shard": ["0"]}, {"region": [0]}, {"shard": {"0": 1}}, [], None],
+    "event": [{}, None, "free", {"type": "sequential/1", "parts": []}],
+    "job_id": ["jb_x", "", None, 7],
+    "actor": ["somebody else", "", None, 7],
+    "at": ["2026-11-20T08:59:59.000000Z", "2026-11-20T09:00:59.000000Z", "2026-02-30T09:00:00.000000Z", "yesterday",
+           "2026-11-20T09:00:00Z", "2026-11-20T09:00:00.000000+00:00", None],
+    "previous_hash": ["f" * 64, "F" * 64, "0", None],
+    "hash": ["f" * 64, "F" * 64, "0", None],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field in OTHER_VALUES for value in OTHER_VALUES[field]]
+)
+def test_each_field_of_each_entry_changed_is_found_on_its_line(export: Export, field: str, value: object) -> None:
+    writer = _history(export)
+    for index, entry in enumerate(writer.entries):
+        if json.dumps(entry[field]) == json.dumps(value):
+            continue
+        entries = copy.deepcopy(writer.entries)
+        entries[index][field] = value
+        assert _failure(_lines(writer, entries)).line == index + 2
+
+
+@pytest.mark.parametrize("field", list(OTHER_VALUES))
+def test_a_field_left_out_or_added_is_found_on_its_line(export: Export, field: str) -> None:
+    writer = _history(export)
+    for index in range(len(writer.entries)):
+        entries = copy.deepcopy(writer.entries)
+        del entries[index][field]
+        assert _failure(_lines(writer, entries)).line == index + 2
+        entries = copy.deepcopy(writer.entries)
+        entries[index][field + "_"] = None
+        assert _failure(_lines(writer, entries)).line == index + 2
+
+
+def test_an_entry_dropped_duplicated_or_exchanged_is_found_on_its_line(export: Export) -> None:
+    writer = _history(export)
+    entries = writer.entries
+    for index in range(len(entries) - 1):
+        assert _failure(_lines(writer, entries[:index] + entries[index + 1 :])).line == index + 2
+        swapped = [*entries[:index], entries[index + 1], entries[index], *entries[index + 2 :]]
+        assert _failure(_lines(writer, swapped)).line == index + 2
+    for index in range(len(entries)):
+        assert _failure(_lines(writer, [*entries[: index + 1], *entries[index:]])).line == index + 3
+
+
+def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(export: Export) -> None:
+    lines = _history(export).lines()
+    for number, line in enumerate(lines, start=1):
+        for kept in (1, len(line) // 2, len(line) - 1):
+            failure = _failure([*lines[: number - 1], line[:kept]])
+            assert (failure.line, "cut" in failure.reason) == (number, True)
+
+
+def test_a_tail_cut_between_lines_is_not_found_without_a_checkpoint(export: Export) -> None:
+    """What the output warns of; the header's cap is the only thing that a cut tail can contradict."""
+    writer = export(cap="3").job("jb_1", "1").job("jb_2", "1")
+    assert verify(writer.lines()[:-1]).last.sequence == len(writer.entries) - 1
+
+
+@pytest.mark.parametrize("lines", [[], [b"\n"], [b"not json\n"], [b"[]\n"], [b"{}\n"]])
+def test_no_header_is_found_on_line_1(lines: list[bytes]) -> None:
+    assert _failure(lines).line == 1
+
+
+def test_a_header_alone_is_no_export(export: Export) -> None:
+    failure = _failure(export().lines()[:1])
+    assert (failure.line, failure.reason) == (2, "the export ends before its first entry")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "entry"), ("format", 2), ("format", True), ("format", "1"), ("accountant", "zcdp"), ("delta", "0"),
+        ("dataset", ""), ("cap", "2.50"), ("cap", "2"), ("cap", 2), ("adjacency", "replace_one"),
+        ("adjacency", ["label"]),
+        ("privacy_unit", None), ("privacy_unit", {"column": None, "max_rows": 0}), ("privacy_unit", {"max_rows": 1}),
+        ("privacy_unit", {"column": 7, "max_rows": 1}), ("partitions", None), ("partitions", [{}]),
+        ("partitions", [{"name": "shard", "kind": "column", "cells": 4}]),
+        ("partitions", [{"name": "shard", "kind": "hash", "cells": True}]),
+        ("partitions", [{"name": "shard", "kind": "hash", "cells": 2**40}]),
+        ("partitions", [{"name": "shard", "kind": "hash", "cells": 4}] * 2), ("surplus", 1),
+    ],
+)  # fmt: skip
+def test_a_header_out_of_form_or_against_the_entries_is_found_on_line_1(
+    export: Export, field: str, value: object
+) -> None:
+    writer = _history(export)
+    writer.header[field] = value
+    assert _failure(writer.lines()).line == 1
+
+
+def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Export) -> None:
+    writer = _history(export)
+    writer.header["partitions"] = []
+    assert _failure(writer.lines()).line == 5
+
+
+def _forge(
+    export: Export, rechained: Callable[..., Any], change: Callable[[list[dict[str, Any]]], object]
+) -> NotVerified:
+    """The failure of a history that was changed by someone who also redid the whole chain."""
+    writer = _history(export)
+    entries = copy.deepcopy(writer.entries)
+    change(entries)
+    return _failure(_lines(writer, rechained(entries)))
+
+
+def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rechained: Callable[..., Any]) -> None:
+    def set_field(index: int, field: str, value: object) -> Change:
+        return lambda entries: entries[index].update({field: value})
+
+    cases: list[tuple[Change, int, str]] = [
+        (set_field(2, "amount", "0.9"), 4, "amount is not that of the reservation"),
+        (set_field(1, "amount", "0.9"), 4, "amount is not that of the reservation"),
+        (set_field(2, "scope", {"shard": [0]}), 4, "scope is not that of the reservation"),
+        (set_field(2, "event", _event("1/8")), 4, "event is not that of the reservation"),
+        (set_field(2, "job_id", "jb_9"), 4, "without a reservation"),
+        (set_field(3, "job_id", "jb_1"), 5, "has a reservation already"),
+        (set_field(1, "event", _event("2")), 3, "costs more than the amount"),
+        (set_field(1, "event", {**_event("1/4"), "type": "gift/1"}), 3, "price cannot be recomputed"),
+        (set_field(2, "at", "2026-11-20T08:00:00.000000Z"), 4, "time is before"),
+        (set_field(0, "amount", "1"), 5, "come to 1.5, over the cap of 1"),
+        (lambda entries: entries.pop(0), 2, "must be of kind open"),
+        (lambda entries: entries.insert(1, entries[0]), 3, "must be of kind open"),
+        (lambda entries: entries.pop(1), 3, "without a reservation"),
+        (lambda entries: entries.insert(3, entries[2]), 5, "has ended already, by charge"),
+        (lambda entries: entries.insert(3, {**entries[2], "kind": "void"}), 5, "has ended already, by charge"),
+        (lambda entries: entries.insert(3, {**entries[1], "at": entries[2]["at"]}), 5, "has a reservation already"),
+        (lambda entries: entries.pop(7), 1, "the header says a cap of 2.5"),
+    ]
+    for change, line, reason in cases:
+        failure = _forge(export, rechained, change)
+        assert (failure.line, reason in failure.reason) == (line, True), failure
+
+
+def test_the_cap_holds_in_every_joint_cell_and_not_on_their_sum(export: Export) -> None:
+    verify(export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "1", scope={"shard": [1]}).lines())
+    overdrawn = export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "0.25")
+    failure = _failure(overdrawn.lines())
+    assert (failure.line, failure.reason) == (5, "charged and reserved in cell shard=0 come to 1.25, over the cap of 1")
+
+
+def test_a_reservation_counts_before_it_is_charged(export: Export) -> None:
+    assert _failure(export(cap="1").job("a", "0.75", None).job("b", "0.5", None).lines()).line == 4
+
+
+def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
+    writer = export(cap="3").job("a", "2").add("cap", "1")
+    writer.header["cap"] = "1"
+    summary = verify(writer.lines())
+    assert summary.cap - summary.tightest.load == -1_000_000_000
+    writer.job("b", "0.5", event=_event("1/2"))
+    assert _failure(writer.lines()).line == 6
+
+
+def test_a_raised_cap_counts_from_its_entry_on(export: Export) -> None:
+    writer = export(cap="1").add("cap", "2").job("a", "2")
+    writer.header["cap"] = "2"
+    verify(writer.lines())
+    early = export(cap="1").job("a", "2").add("cap", "2")
+    early.header["cap"] = "2"
+    assert _failure(early.lines()).line == 3
+
+
+def test_the_price_may_reach_the_amount_and_not_pass_it(export: Export) -> None:
+    verify(export().job("a", "0.25", event=_event("1/4")).lines())
+    assert _failure(export().job("a", "0.249999999", event=_event("1/4")).lines()).line == 3
+
+
+def test_a_unit_of_several_rows_pays_for_each(export: Export) -> None:
+    verify(export(max_rows=4).job("a", "1", event=_event("1/4")).lines())
+    assert _failure(export(max_rows=5).job("a", "1", event=_event("1/4")).lines()).line == 3
+
+
+def test_the_same_key_twice_on_a_line_is_found(export: Export) -> None:
+    lines = export().job("a", "1").lines()
+    lines[2] = lines[2].replace(b'"amount": "1"', b'"amount": "1", "amount": "1"')
+    failure = _failure(lines)
+    assert (failure.line, "same key twice" in failure.reason) == (3, True)
+
+
+def test_the_hash_is_over_the_content_and_not_over_the_bytes(export: Export) -> None:
+    """Spaces and the order of keys may differ between two exports; the content may not."""
+    writer = export().job("a", "1")
+    shuffled = [dict(reversed(entry.items())) for entry in writer.entries]
+    assert verify(_lines(writer, shuffled)) == verify(writer.lines())
+    entry = writer.entries[-1]
+    content = {name: value for name, value in entry.items() if name != "hash"}
+    assert hashlib.sha256(rfc8785.dumps(content)).hexdigest() == entry["hash"]
