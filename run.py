@@ -1,0 +1,157 @@
+"""The two commands of the README, with nothing but Python: it makes ``.venv`` beside itself and installs the lock.
+
+::
+
+    python3 run.py demo [options]     grovekeeper demo
+    python3 run.py test [options]     every test; options go to pytest
+    python3 run.py lint               formatting, lint, types, import contracts
+    python3 run.py check              lint, then test: all that CI runs
+    python3 run.py lock               renews the hashed lock files (needs uv)
+    python3 run.py <command> …        grovekeeper <command> …
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - older ones come here too, and should read a sentence
+    sys.exit("Grovekeeper needs Python 3.11 or newer; this is {}.{}.".format(*sys.version_info[:2]))
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / "python"
+LOCKS = ROOT / "requirements"
+
+LINT = (
+    ("ruff", "check", "."),
+    ("ruff", "format", "--check", "."),
+    ("mypy",),
+    ("lint-imports",),
+)
+
+
+def main(arguments: list[str]) -> None:
+    """Runs one command and never returns."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if command == "lock":
+        _renew_locks()
+        sys.exit(0)
+    if command not in ("test", "lint", "check"):
+        _install("runtime")
+        _replace_process([str(BIN / "grovekeeper"), command, *rest])
+    _install("test")
+    if command in ("lint", "check"):
+        _lint()
+    if command == "lint":
+        sys.exit(0)
+    _replace_process([str(PYTHON), "-m", "pytest", *rest])
+
+
+def _install(lock: str) -> None:
+    """Makes the environment hold exactly a lock and this project, if it does not already."""
+    with _one_at_a_time():
+        wanted = _fingerprint(lock)
+        stamp = VENV / f"{lock}.stamp"
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and PYTHON.exists():
+            return
+        print(f"Installing Grovekeeper into {VENV}: once, and it takes a minute or two …", file=sys.stderr, flush=True)
+        _make_environment()
+        _pip("install", "--require-hashes", "--requirement", str(LOCKS / "build.lock"))
+        _pip("install", "--require-hashes", "--requirement", str(LOCKS / f"{lock}.lock"))
+        # Without build isolation: the build backend came from the hashed lock too.
+        _pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+        stamp.write_text(wanted, encoding="utf-8")
+        if lock == "test":  # It contains the other lock.
+            (VENV / "runtime.stamp").write_text(_fingerprint("runtime"), encoding="utf-8")
+
+
+def _fingerprint(lock: str) -> str:
+    """What the environment depends on: the interpreter, the folder, the locks and the project's own declaration."""
+    digest = hashlib.sha256(f"{sys.version}\n{sys.base_prefix}\n{ROOT}".encode())
+    for path in (LOCKS / "build.lock", LOCKS / f"{lock}.lock", ROOT / "pyproject.toml"):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _make_environment() -> None:
+    try:
+        import ensurepip  # noqa: F401 - Debian ships venv without it
+        import venv
+    except ImportError:
+        sys.exit("Grovekeeper needs Python's venv module; on Debian or Ubuntu: sudo apt install python3-venv")
+    for stamp in VENV.glob("*.stamp"):
+        stamp.unlink()
+    venv.EnvBuilder(with_pip=True, clear=not _is_ours()).create(VENV)
+
+
+def _is_ours() -> bool:
+    """Whether ``.venv`` runs this very Python: one made by another version is made anew."""
+    if not PYTHON.exists():
+        return False
+    asked = subprocess.run([str(PYTHON), "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+    return asked.returncode == 0 and asked.stdout.strip() == sys.version.strip()
+
+
+def _pip(*arguments: str) -> None:
+    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
+    if subprocess.run(command, stdout=sys.stderr.fileno()).returncode != 0:
+        sys.exit("The installation failed; pip says why above. Is the package registry reachable?")
+
+
+def _lint() -> None:
+    failed = [" ".join(tool) for tool in LINT if subprocess.run([str(BIN / tool[0]), *tool[1:]], cwd=ROOT).returncode]
+    if failed:
+        sys.exit(f"Failed: {'; '.join(failed)}")
+
+
+def _renew_locks() -> None:
+    """Resolves anew for Python 3.11 and later on every platform. No address gets into the files."""
+    uv = shutil.which("uv")
+    if uv is None:
+        sys.exit("Renewing the locks needs uv on the PATH.")
+    options = "--universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url"
+    common = [uv, "pip", "compile", *options.split(), "--quiet", "--upgrade", "--output-file"]
+    test, runtime, build = (str(LOCKS / f"{name}.lock") for name in ("test", "runtime", "build"))
+    for arguments in (
+        (test, "--extra", "test", "pyproject.toml"),
+        (runtime, "--constraint", test, "pyproject.toml"),
+        (build, "--constraint", test, str(LOCKS / "build.in")),
+    ):
+        subprocess.run([*common, *arguments], cwd=ROOT, check=True)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two commands started together must not install into each other's environment."""
+    try:
+        import fcntl
+    except ImportError:  # Windows without WSL
+        yield
+        return
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _replace_process(command: list[str]) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if command[1:3] == ["-m", "pytest"]:
+        os.chdir(ROOT)
+    if os.name == "nt":
+        sys.exit(subprocess.run(command).returncode)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
