@@ -1,0 +1,60 @@
+"""Hash partitions: a keyed hash of a row's own id puts it into one of k cells, whatever the other rows are.
+
+The assignment is stable (lemma L5 in docs/proofs/lemmas.md): adding or removing a row moves no other row. Positions,
+shuffles and sizes would; they are never used.
+"""
+
+import hmac
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import limits
+
+ROW_ID_BYTES = 16
+DATASET_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class HashPartition:
+    """A declared partition of kind ``hash``: public.
+
+    Attributes:
+        name: the name that scopes use.
+        cells: number of cells k; they are 0 … k−1.
+    """
+
+    name: str
+    cells: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cells <= limits.MAX_HASH_CELLS:
+            raise ValueError(f"a hash partition has 1 to {limits.MAX_HASH_CELLS} cells")
+
+
+def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) -> NDArray[np.int32]:
+    """The cell of every row: HMAC-SHA256(dataset key, row id), read as a big-endian integer, modulo k.
+
+    The whole 256-bit digest is reduced, so the shares of two cells differ by less than 2⁻²⁴⁶.
+
+    Args:
+        row_ids: PRIVATE; the ids one after another, 16 bytes each.
+        partition: public.
+        dataset_key: secret; made at declaration, never part of an answer.
+
+    Returns:
+        int32 ``(n_rows,)``, PRIVATE.
+
+    Raises:
+        ValueError: the key or the ids do not have their fixed length.
+    """
+    if len(dataset_key) != DATASET_KEY_BYTES:
+        raise ValueError(f"a dataset key has {DATASET_KEY_BYTES} bytes")
+    n_rows, rest = divmod(len(row_ids), ROW_ID_BYTES)
+    if rest:
+        raise ValueError(f"a row id has {ROW_ID_BYTES} bytes")
+    digest, read, k = hmac.digest, int.from_bytes, partition.cells
+    starts = range(0, len(row_ids), ROW_ID_BYTES)
+    cells = (read(digest(dataset_key, row_ids[at : at + ROW_ID_BYTES], "sha256"), "big") % k for at in starts)
+    return np.fromiter(cells, dtype=np.int32, count=n_rows)

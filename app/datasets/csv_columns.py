@@ -1,0 +1,209 @@
+"""Columns of text become the stored arrays: parsed, sanitised and counted, one block of an upload at a time.
+
+What counts as which cell:
+
+* A cell of no characters is empty, quoted or not. In a number column a cell of spaces and tabs is empty too, and so is
+  ``nan`` in any case.
+* A number is a decimal with an optional exponent, or ``inf``; spaces and tabs around it do not matter. A comma, an
+  underscore, a hexadecimal or a digit outside ASCII makes it text. A number beyond the range of a float is an infinity,
+  hence clamped.
+* A category and a class are compared character by character: space and case matter.
+* A line break inside quotes is refused. No declared value can hold one, and a stray quote would otherwise swallow
+  the rows after it without a word.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.core.errors import ColumnProblem
+from app.datasets.row_files import UNKNOWN_LABEL
+from app.forests.sanitiser import count_out_of_bounds, sanitise_numbers
+from app.forests.schema import Feature, Label
+
+_NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_NAN = r"(?i)^[+-]?nan$"
+_LINE_BREAK = "[\r\n]"
+
+PROBLEMS = ("not-utf8", "empty", "not-a-number", "not-an-integer", "line-break")
+"""Slugs of what the declaration cannot read in a cell; ``count`` is the number of such cells."""
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """What one column of an upload was mapped to: exact PRIVATE counts, for the owner alone and for no log.
+
+    Attributes:
+        name: the declared column.
+        clamped: numbers that were out of bounds.
+        missing: empty cells of a feature that allows them.
+        unknown: undeclared categories; for the label, undeclared and empty ones, whose rows training drops.
+    """
+
+    name: str
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
+    unknown: int = field(repr=False)
+
+
+class _Column:
+    """Counts of one column, over all blocks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.n_clamped = 0
+        self.n_missing = 0
+        self.n_unknown = 0
+        self._problems: Counter[str] = Counter()
+
+    @property
+    def report(self) -> ColumnReport:
+        return ColumnReport(self.name, clamped=self.n_clamped, missing=self.n_missing, unknown=self.n_unknown)
+
+    @property
+    def problems(self) -> list[ColumnProblem]:
+        """What has to be mended, so far; the arrays of a column with problems are not to be stored."""
+        found = ((problem, self._problems[problem]) for problem in PROBLEMS)
+        return [ColumnProblem(self.name, problem, count) for problem, count in found if count]
+
+    def _refuse(self, problem: str, count: int) -> None:
+        self._problems[problem] += count
+
+    def _text(self, cells: pa.Array) -> pa.Array:
+        """The cells as text; those that are not UTF-8 are counted and left out."""
+        text = _cast(cells, pa.string())
+        if text is None:
+            decoded = [_decoded(cell) for cell in cells.to_pylist()]
+            self._refuse("not-utf8", decoded.count(None))
+            text = pa.array(decoded, pa.string()).drop_null()
+        return text
+
+    def _empty(self, count: int, *, is_legal: bool) -> None:
+        if is_legal:
+            self.n_missing += count
+        else:
+            self._refuse("empty", count)
+
+
+class NumberColumn(_Column):
+    """A ``numeric`` or ``integer`` feature."""
+
+    def __init__(self, feature: Feature) -> None:
+        super().__init__(feature.name)
+        self._feature = feature
+
+    def read(self, cells: pa.Array) -> pa.Array:
+        """One block.
+
+        Args:
+            cells: PRIVATE; binary, as they stand in the upload.
+
+        Returns:
+            float64 inside the bounds, null = MISSING.
+        """
+        values = self._parse(self._text(cells))
+        is_empty = np.isnan(values)
+        self._empty(int(np.count_nonzero(is_empty)), is_legal=self._feature.missing)
+        if self._feature.type == "integer":
+            self._refuse("not-an-integer", int(np.count_nonzero((np.rint(values) != values) & ~is_empty)))
+        self.n_clamped += count_out_of_bounds(self._feature, values)
+        return pa.array(sanitise_numbers(self._feature, values), pa.float64(), mask=is_empty)
+
+    def _parse(self, text: pa.Array) -> NDArray[np.float64]:
+        """NaN for empty cells; cells that are no numbers are counted and left out."""
+        parsed = _cast(_nulled(text), pa.float64())
+        if parsed is None:
+            text = _nulled(pc.ascii_trim(text, characters=" \t"))
+            parsed = _cast(text, pa.float64())
+        if parsed is None:
+            text = self._only(text, pc.match_substring_regex(text, _NUMBER))
+            parsed = text.cast(pa.float64())
+        # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
+        if pc.any(pc.is_nan(parsed)).as_py():
+            is_legal = pc.or_(pc.invert(pc.is_nan(parsed)), pc.match_substring_regex(text, _NAN))
+            parsed = self._only(parsed, is_legal)
+        values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
+        return values
+
+    def _only(self, cells: pa.Array, is_number: pa.Array) -> pa.Array:
+        is_number = pc.fill_null(is_number, True)
+        self._refuse("not-a-number", len(cells) - is_number.true_count)
+        return cells.filter(is_number)
+
+
+class CategoryColumn(_Column):
+    """A ``categorical`` feature."""
+
+    def __init__(self, feature: Feature) -> None:
+        super().__init__(feature.name)
+        self._feature = feature
+        self._categories = pa.array(feature.categories, pa.string())
+
+    def read(self, cells: pa.Array) -> pa.Array:
+        """One block: PRIVATE binary cells in, int32 codes with OTHER and MISSING out."""
+        text = self._text(cells)
+        codes = pc.index_in(text, self._categories)
+        is_empty = pc.equal(text, "")
+        n_empty = is_empty.true_count
+        self._empty(n_empty, is_legal=self._feature.missing)
+        self.n_unknown += codes.null_count - n_empty
+        self._refuse("line-break", _count_line_breaks(text, codes))
+        other, missing = (
+            pa.scalar(self._feature.other_code, pa.int32()),
+            pa.scalar(self._feature.missing_code, pa.int32()),
+        )
+        return pc.if_else(is_empty, missing, pc.fill_null(codes, other))
+
+
+class LabelColumn(_Column):
+    """The label. An undeclared or an empty class is kept as unknown; training drops the row."""
+
+    def __init__(self, label: Label) -> None:
+        super().__init__(label.name)
+        self._classes = pa.array(label.classes, pa.string())
+
+    def read(self, cells: pa.Array) -> pa.Array:
+        """One block: PRIVATE binary cells in, int32 class codes out, −1 where unknown."""
+        text = self._text(cells)
+        codes = pc.index_in(text, self._classes)
+        self.n_unknown += codes.null_count
+        self._refuse("line-break", _count_line_breaks(text, codes))
+        return pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
+
+
+Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn
+
+
+def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
+    """The reader that a declared feature needs."""
+    return CategoryColumn(feature) if feature.is_categorical else NumberColumn(feature)
+
+
+def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """``None`` if a cell does not fit. The library's error quotes that cell, so it ends here, unseen."""
+    try:
+        return cells.cast(target)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _nulled(text: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def _count_line_breaks(text: pa.Array, codes: pa.Array) -> int:
+    """Cells with a line break; declared values have none, so only cells without a code are looked at."""
+    count: int = pc.match_substring_regex(text.filter(codes.is_null()), _LINE_BREAK).true_count
+    return count
+
+
+def _decoded(cell: bytes) -> str | None:
+    try:
+        return cell.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

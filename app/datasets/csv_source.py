@@ -1,0 +1,159 @@
+"""The bytes of an uploaded CSV: unpacked, bounded and counted before a parser sees them.
+
+The dialect is RFC 4180 in UTF-8: comma, double quotes, doubled quotes inside quotes, a header row. A byte order mark is
+accepted, and so are LF, CRLF and CR as line ends; empty lines are skipped.
+"""
+
+import codecs
+import csv
+import gzip
+import zlib
+from typing import BinaryIO
+
+from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+
+_PIECE_BYTES = 1024 * 1024
+
+
+def whole_file_problem(problem: str) -> RowsInvalid:
+    """The refusal of an upload for a reason that belongs to no column."""
+    return RowsInvalid([ColumnProblem("", problem, 1)])
+
+
+class CsvSource:
+    """A file object for the parser: a header that names columns by position, then the upload's own lines.
+
+    The parser runs the reads in a thread of its own, so a refusal is kept in :attr:`refusal` and looks like the end of
+    the file to the parser; whoever drives the parser calls :meth:`check` first thing after it.
+
+    Attributes:
+        refusal: why reading ended early, or ``None``.
+        n_nul_bytes: NUL bytes seen so far; text has none.
+    """
+
+    def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
+        """Reads nothing yet.
+
+        Args:
+            source: PRIVATE; the upload's body. Stays open.
+            is_gzip: the body is packed.
+            max_bytes: how many unpacked bytes are accepted.
+            max_line_bytes: how long a line may be, its end not counted.
+        """
+        self.refusal: GrovekeeperError | None = None
+        self.n_nul_bytes = 0
+        self.closed = False
+        self._source = gzip.GzipFile(fileobj=source, mode="rb") if is_gzip else source
+        self._max_bytes = max_bytes
+        self._max_line_bytes = max_line_bytes
+        self._n_bytes = 0
+        self._n_line_bytes = 0
+        self._waiting = b""
+        self._ended = False
+
+    def check(self) -> None:
+        """Raises the refusal, if there is one.
+
+        Raises:
+            MalformedRequest: the body is not gzip, or is cut off.
+            TooLarge: more bytes than accepted.
+            RowsInvalid: a line is too long.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+
+    def read_header(self) -> list[str]:
+        """The column names of the upload, which it takes from the bytes.
+
+        Raises:
+            RowsInvalid: ``no-header``, ``not-utf8`` or ``malformed-header``.
+            MalformedRequest, TooLarge: see :meth:`check`.
+        """
+        line = self._first_line()
+        self.check()
+        try:
+            names = next(csv.reader([line.decode("utf-8")], strict=True))
+        except UnicodeDecodeError:
+            problem = "not-utf8"
+        except csv.Error:
+            problem = "malformed-header"
+        else:
+            return names
+        # Out of the handlers: the errors above hold the text that they refuse.
+        raise whole_file_problem(problem)
+
+    def name_columns(self, names: list[str]) -> None:
+        """Puts a header of our own before what is left. The names need no quotes."""
+        self._waiting = ",".join(names).encode("ascii") + b"\n" + self._waiting
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes: fewer only at the end, so that the parser's blocks have their full size."""
+        pieces = [self._waiting[:size] if size >= 0 else self._waiting]
+        self._waiting = self._waiting[len(pieces[0]) :]
+        left = size - len(pieces[0])
+        while left > 0 or size < 0:
+            piece = self._next_piece(left if size >= 0 else _PIECE_BYTES)
+            if not piece:
+                break
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Ends reading: a parser's thread that still reads ahead gets nothing more."""
+        self.closed = self._ended = True
+
+    def _first_line(self) -> bytes:
+        """The first line that is not empty, without its end; what was read beyond it waits."""
+        text = self.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+        while True:
+            text = text.lstrip(b"\r\n")
+            end = _first_line_end(text)
+            if end >= 0:
+                self._waiting = text[end:]
+                return text[:end]
+            piece = self._next_piece(_PIECE_BYTES)
+            if not piece:
+                break
+            text += piece
+        if not text and self.refusal is None:
+            self._refuse(whole_file_problem("no-header"))
+        return text
+
+    def _next_piece(self, size: int) -> bytes:
+        """Unpacks, counts and checks a few more bytes; none at the end and after a refusal."""
+        if self._ended:
+            return b""
+        try:
+            piece = self._source.read(min(size, self._max_line_bytes, _PIECE_BYTES))
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
+        self._ended = not piece
+        self._n_bytes += len(piece)
+        self.n_nul_bytes += piece.count(0)
+        if self._n_bytes > self._max_bytes:
+            return self._refuse(TooLarge("the unpacked upload in bytes", self._max_bytes))
+        if self._ends_long_line(piece):
+            return self._refuse(whole_file_problem("line-too-long"))
+        return piece
+
+    def _ends_long_line(self, piece: bytes) -> bool:
+        """A piece is no longer than a line may be, so only a line that began before it can have become too long."""
+        end = _first_line_end(piece)
+        if end < 0:
+            self._n_line_bytes += len(piece)
+            return self._n_line_bytes > self._max_line_bytes
+        is_too_long = self._n_line_bytes + end > self._max_line_bytes
+        self._n_line_bytes = len(piece) - 1 - max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+        return is_too_long
+
+    def _refuse(self, refusal: GrovekeeperError) -> bytes:
+        self.refusal = refusal
+        self._ended = True
+        return b""
+
+
+def _first_line_end(text: bytes) -> int:
+    """Where the first CR or LF is, or −1."""
+    ends = [end for end in (text.find(b"\n"), text.find(b"\r")) if end >= 0]
+    return min(ends, default=-1)

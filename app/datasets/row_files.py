@@ -1,0 +1,176 @@
+"""Where private rows are kept: one Parquet file per epoch, in one form, written completely or not at all.
+
+::
+
+    <home>/rows/<dataset id>/<epoch id>.parquet
+
+The columns are named by position (``f0``, ``f1`` …), so that no declared name meets the rules of a file format:
+
+=============  =====================  =====================================================================
+column         type                   content
+=============  =====================  =====================================================================
+``f<i>``       float64, nullable      number of feature i inside its bounds; null = MISSING
+``f<i>``       int32                  category code of feature i, with OTHER and MISSING
+``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
+``row_id``     fixed binary, 16       random, never shown
+``cell``       int32                  cell of the declared hash partition; absent if there is none
+=============  =====================  =====================================================================
+
+Folders are 0700 and files 0600. Pages carry checksums, so that a damaged file is refused instead of read.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from io import BufferedRandom
+from pathlib import Path
+
+import pyarrow as pa
+
+from app.datasets.cells import ROW_ID_BYTES, HashPartition
+from app.forests.schema import Schema
+
+UNKNOWN_LABEL = -1
+LABEL_COLUMN = "label"
+ROW_ID_COLUMN = "row_id"
+CELL_COLUMN = "cell"
+FORMAT = {b"grovekeeper": b"rows/1"}
+"""Metadata of every row file. A new layout is a new number; the reader refuses numbers that it does not know."""
+
+_ROWS_FOLDER = "rows"
+_UNFINISHED = ".part"
+_ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
+
+
+def feature_column(index: int) -> str:
+    """The stored name of a schema's feature number ``index``."""
+    return f"f{index}"
+
+
+def arrow_schema(schema: Schema, partition: HashPartition | None) -> pa.Schema:
+    """The one form of a row file for a declaration: column names, types, nullability and format number."""
+    fields = [
+        pa.field(feature_column(index), pa.int32(), nullable=False)
+        if feature.is_categorical
+        else pa.field(feature_column(index), pa.float64())
+        for index, feature in enumerate(schema.features)
+    ]
+    fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
+    fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
+    if partition is not None:
+        fields.append(pa.field(CELL_COLUMN, pa.int32(), nullable=False))
+    return pa.schema(fields, metadata=FORMAT)
+
+
+def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
+    """Where the rows of one upload are kept.
+
+    Raises:
+        ValueError: an id that is not one of ours, so that no text from outside becomes a path.
+    """
+    if not _ID.fullmatch(epoch_id):
+        raise ValueError("not an epoch id")
+    return _dataset_folder(home, dataset_id) / f"{epoch_id}.parquet"
+
+
+def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
+    """Erases the rows of one upload, durably: for an upload whose transaction failed. Erasing twice is legal."""
+    file = epoch_file(home, dataset_id, epoch_id)
+    with suppress(FileNotFoundError):
+        file.unlink()
+        _sync_folder(file.parent)
+
+
+def erase_dataset(home: Path, dataset_id: str) -> None:
+    """Erases all rows of a dataset, unfinished uploads included, durably. Erasing twice is legal.
+
+    The file system forgets the files; blocks on the medium are not overwritten.
+    """
+    folder = _dataset_folder(home, dataset_id)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+        _sync_folder(folder.parent)
+
+
+def erase_unfinished(home: Path, *, before: datetime) -> int:
+    """Erases what killed uploads left behind: unfinished files that were last written before a time.
+
+    Args:
+        home: the service's folder.
+        before: aware; choose it so far back that no living upload can be older.
+
+    Returns:
+        The number of files erased.
+    """
+    erased = 0
+    for file in (home / _ROWS_FOLDER).glob(f"*/.*{_UNFINISHED}"):
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime < before.timestamp():
+                file.unlink()
+                erased += 1
+    return erased
+
+
+@contextmanager
+def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
+    """Opens a file that appears under its name only when it is complete and on the disk.
+
+    The content goes to a hidden name in the same folder; when the block ends well, the file is synced, renamed, and the
+    folder is synced. When the block ends in any other way nothing is left.
+
+    Args:
+        destination: the final name; its folder is made where needed.
+
+    Yields:
+        A file open for writing.
+
+    Raises:
+        FileExistsError: there is a file of that name; rows are never overwritten.
+    """
+    folder = destination.parent
+    _make_folder(folder)
+    if destination.exists():
+        raise FileExistsError(destination.name)
+    unfinished = folder / f".{destination.name}.{secrets.token_hex(8)}{_UNFINISHED}"
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(destination)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(folder)
+
+
+def _dataset_folder(home: Path, dataset_id: str) -> Path:
+    if not _ID.fullmatch(dataset_id):
+        raise ValueError("not a dataset id")
+    return home / _ROWS_FOLDER / dataset_id
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and its parents, each durably: a new name is safe only when the folder that holds it is synced."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes renames and unlinks in a folder durable, where the platform can open folders (Windows cannot)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
