@@ -1,0 +1,54 @@
+"""Every algorithm that can be trained, by slug, and how ``GET /algorithms`` describes it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from app.core.errors import InvalidRequest
+from app.forests.mechanisms.mechanism import Mechanism
+from app.forests.mechanisms.mrf import MultinomialForest
+from app.forests.mechanisms.rdt import RandomDecisionTrees
+
+REGIME = "pure"
+"""Every algorithm here is ε-DP with δ = 0."""
+
+_MECHANISMS: tuple[Mechanism, ...] = (
+    MultinomialForest(),
+    RandomDecisionTrees("rdt-mv", "Random decision trees, majority vote", ("mv", "ta", "pa")),
+    RandomDecisionTrees("rdt-ta", "Random decision trees, threshold averaging", ("ta", "mv", "pa")),
+    RandomDecisionTrees("rdt-pa", "Random decision trees, probabilistic averaging", ("pa", "mv", "ta")),
+)
+
+BY_SLUG: Mapping[str, Mechanism] = MappingProxyType({mechanism.slug: mechanism for mechanism in _MECHANISMS})
+
+
+def mechanism(slug: str) -> Mechanism:
+    """The mechanism of an algorithm.
+
+    Raises:
+        InvalidRequest: no algorithm has this slug.
+    """
+    found = BY_SLUG.get(slug)
+    if found is None:
+        raise InvalidRequest.at("/algorithm", "unknown")
+    return found
+
+
+def read_outs(slug: str) -> tuple[str, ...]:
+    """Read-outs that a model of this algorithm offers, its default first."""
+    return mechanism(slug).read_outs
+
+
+def algorithms() -> list[dict[str, object]]:
+    """One description per algorithm: slug, title, regime, source, read-outs and parameters. JSON-able."""
+    return [
+        {
+            "slug": each.slug,
+            "title": each.title,
+            "regime": REGIME,
+            "accountants": ["pure"],
+            "source": each.source,
+            "read_outs": list(each.read_outs),
+            "parameters": [parameter.describe() for parameter in each.parameters],
+        }
+        for each in _MECHANISMS
+    ]

@@ -1,0 +1,155 @@
+"""Public bins: how a sanitised value becomes a small integer, and which splits the bins allow.
+
+Everything here is a function of the schema and of one public number, so a bin tells nothing about other rows: the
+map is record-wise (lemma L6, docs/proofs/lemmas.md).
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.rows import SanitisedColumns
+from app.forests.schema import Feature, Schema
+
+MAX_BINS = 255
+"""Bins of a number without MISSING, which takes one code more: codes fit one byte."""
+
+GEOMETRIC_SHARE = Fraction(1, 4)
+"""Share of the edges that halve their distance to zero (or to the nearer bound), for skewed columns."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every split that the public schema allows, as parallel arrays; candidate r is one entry of each.
+
+    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code > threshold``.
+
+    Attributes:
+        feature: int32 ``(n_candidates,)``, in ascending order.
+        threshold: uint8 ``(n_candidates,)``.
+        equals: bool ``(n_candidates,)``: one value against the rest.
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The public bins of a schema.
+
+    Attributes:
+        schema: whose columns are encoded.
+        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories.
+        n_codes: int32 ``(n_features,)``: codes of feature f are ``0 … n_codes[f] − 1``, at most 256.
+    """
+
+    schema: Schema
+    edges: tuple[NDArray[np.float64] | None, ...]
+    n_codes: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, schema: Schema, n_bins: int) -> "Encoding":
+        """The bins of ``schema`` with at most ``n_bins`` bins per number; MISSING takes one more.
+
+        Args:
+            schema: public columns.
+            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: they have a code each, whatever ``n_bins`` is.
+        """
+        assert 2 <= n_bins <= MAX_BINS
+        edges = tuple(None if feature.is_categorical else _edges(feature, n_bins) for feature in schema.features)
+        n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
+        return cls(schema, edges, np.array(n_codes, dtype=np.int32))
+
+    def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+        """Codes of PRIVATE or caller's rows, record by record and without failing.
+
+        Returns:
+            uint8 ``(n_features, n_rows)``, feature-major.
+        """
+        codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
+        for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_codes, strict=True)):
+            # NaN sorts above every edge; categories above the last code (MISSING beside 255 others) share it.
+            found = values if own is None else np.searchsorted(own, values, side="left")
+            if own is not None and self.schema.features[row].missing:
+                found = np.where(np.isnan(values), n_codes - 1, found)
+            codes[row] = np.clip(found, 0, n_codes - 1)
+        return codes
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """All public splits: thresholds for numbers and ordered categories, one category against the rest otherwise.
+
+        OTHER is never split off by itself: the owner declared the categories that are expected to occur.
+        """
+        feature: list[int] = []
+        threshold: list[int] = []
+        equals: list[bool] = []
+        for index, declared in enumerate(self.schema.features):
+            values, one_against_rest = _cuts(declared, int(self.n_codes[index]))
+            feature += [index] * len(values)
+            threshold += values
+            equals += [one_against_rest] * len(values)
+        return Candidates(
+            np.array(feature, dtype=np.int32), np.array(threshold, dtype=np.uint8), np.array(equals, dtype=np.bool_)
+        )
+
+
+def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
+    if edges is None:
+        return min(len(feature.categories) + 1 + feature.missing, 256)
+    return len(edges) + 1 + feature.missing
+
+
+def _cuts(feature: Feature, n_codes: int) -> tuple[list[int], bool]:
+    """Thresholds (or values, if one-against-rest) that leave no side empty."""
+    if not feature.is_categorical:
+        return list(range(n_codes - 1)), False
+    declared = len(feature.categories)
+    missing = [feature.missing_code] if feature.missing and feature.missing_code < n_codes else []
+    if feature.ordered:
+        # OTHER stands with the highest category; the cut above it splits off MISSING.
+        return [*range(declared - 1), *(code - 1 for code in missing)], False
+    values = [*range(declared), *missing]
+    # Two values: either of them against the rest is the same split. One value: none.
+    return (values if len(values) > 2 else values[: len(values) - 1]), True
+
+
+def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64]:
+    lower, upper = Fraction(feature.lower), Fraction(feature.upper)
+    if feature.type == "integer":
+        if upper - lower < n_bins:
+            exact = {lower + step + Fraction(1, 2) for step in range(int(upper - lower))}
+        else:
+            exact = {floor(edge) + Fraction(1, 2) for edge in _positions(lower, upper, n_bins - 1)}
+    else:
+        exact = _positions(lower, upper, n_bins - 1)
+    # float() of a Fraction rounds to nearest: the same edges on every machine.
+    return np.array(sorted({float(edge) for edge in exact if lower <= edge < upper}), dtype=np.float64)
+
+
+def _positions(lower: Fraction, upper: Fraction, n_edges: int) -> set[Fraction]:
+    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero)."""
+    if lower == upper:
+        return set()
+    halving = _halving(lower, upper, floor(n_edges * GEOMETRIC_SHARE))
+    n_steps = n_edges - len(halving) + 1
+    return halving | {lower + (upper - lower) * step / n_steps for step in range(1, n_steps)}
+
+
+def _halving(lower: Fraction, upper: Fraction, n_edges: int) -> set[Fraction]:
+    span = upper - lower
+    if lower >= 0:
+        return {lower + span / 2 ** (step + 4) for step in range(n_edges)}
+    if upper <= 0:
+        return {upper - span / 2 ** (step + 4) for step in range(n_edges)}
+    sides = (upper, lower)
+    return {sides[step % 2] / 2 ** (step // 2 + 4) for step in range(n_edges)}

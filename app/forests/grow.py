@@ -1,0 +1,67 @@
+"""Grows the planned forest on PRIVATE rows: the only function here that turns rows into something publishable."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from app.forests import assignment, catalogue
+from app.forests.encoding import Encoding
+from app.forests.forest import Forest
+from app.forests.in_memory import LocalHistograms
+from app.forests.mechanisms.common import SHARDED
+from app.forests.plan import Plan
+from app.forests.randomness import Randomness
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Schema
+
+
+def grow(
+    plan: Plan,
+    schema: Schema,
+    rows: SanitisedRows,
+    randomness: Randomness,
+    *,
+    on_tree_done: Callable[[], None],
+) -> Forest:
+    """Runs a plan once. One call is one release and costs ``plan.epsilon``; running again costs again.
+
+    No number of rows is an error: an empty dataset, or one with a single class, gives a forest of the same shape.
+
+    **Privacy**: ``pure.loss(plan.event)``-DP under add/remove and twice that under replace-one, by the mechanism's own
+    theorem: encoding and assignment are record-wise (lemmas L5 and L6), trees compose by Theorem L. ``on_tree_done``
+    is called once per tree whatever the rows are; *when* it is called is not covered.
+
+    **Source**: docs/proofs/lemmas.md, and the proof page of the mechanism.
+
+    Args:
+        plan: what was priced.
+        schema: public.
+        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution.
+        randomness: source of every draw.
+        on_tree_done: told after each tree.
+
+    Returns:
+        The released forest, of a shape that the plan fixes.
+    """
+    mechanism = catalogue.mechanism(plan.algorithm)
+    encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
+    shard = None
+    if plan.parameters["assignment"] == SHARDED:
+        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, plan.n_trees)
+    histograms = LocalHistograms(
+        encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
+    )
+    trees = []
+    for index in range(plan.n_trees):
+        own = histograms.of_tree(index)
+        trees.append(
+            mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
+        )
+        on_tree_done()
+    return Forest(
+        plan,
+        feature=np.stack([tree.feature for tree in trees]),
+        threshold=np.stack([tree.threshold for tree in trees]),
+        equals=np.stack([tree.equals for tree in trees]),
+        counts=np.stack([tree.counts for tree in trees]),
+    )

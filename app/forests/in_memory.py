@@ -1,0 +1,64 @@
+"""Histograms of PRIVATE rows that this process holds in memory."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.histograms import TreeHistograms
+from app.forests.kernels import histograms as kernels
+from app.forests.kernels import routing
+
+
+class LocalHistograms:
+    """Rows in this process's memory."""
+
+    def __init__(
+        self,
+        X: NDArray[np.uint8],
+        y: NDArray[np.int32],
+        *,
+        n_codes: NDArray[np.int32],
+        n_classes: int,
+        shard: NDArray[np.int64] | None,
+    ) -> None:
+        """Keeps references to the PRIVATE arrays.
+
+        Args:
+            X: uint8 ``(n_features, n_rows)`` codes.
+            y: int32 ``(n_rows,)`` classes.
+            n_codes: int32 ``(n_features,)``.
+            n_classes: public number of classes.
+            shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
+        """
+        self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
+
+    def of_tree(self, tree: int) -> TreeHistograms:
+        """The rows of ``tree``: all, or those whose keyed hash chose it."""
+        X, y = self._X, self._y
+        if self._shard is not None:
+            mine = np.flatnonzero(self._shard == tree)
+            X, y = np.ascontiguousarray(X[:, mine]), y[mine]
+        return _LocalTree(X, y, self._n_codes, self._n_classes)
+
+
+class _LocalTree:
+    def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], n_codes: NDArray[np.int32], n_classes: int) -> None:
+        self._X, self._y, self._n_codes, self._n_classes = X, y, n_codes, n_classes
+        self._node = np.zeros(len(y), dtype=np.int32)
+        self._n_nodes = 1
+
+    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        return kernels.class_histogram(
+            self._X[features],
+            self._y,
+            self._node,
+            n_nodes=self._n_nodes,
+            n_bins=self._n_codes[features],
+            n_classes=self._n_classes,
+        )
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        self._node = routing.descend(self._X, self._node, feature=feature, threshold=threshold, equals=equals)
+        self._n_nodes *= 2
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        return kernels.leaf_histogram(self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes)

@@ -1,0 +1,84 @@
+"""Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
+
+from fractions import Fraction
+
+from app.core import limits
+from app.forests.encoding import MAX_BINS
+from app.forests.mechanisms.parameters import Parameter
+from app.privacy.events import DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+
+SEQUENTIAL, SHARDED = "sequential", "sharded"
+
+N_ESTIMATORS = Parameter(
+    "n_estimators",
+    "integer",
+    "Number of trees. By default a rule of the public size, ε and the number of classes.",
+    minimum=Fraction(1),
+    maximum=Fraction(limits.MAX_TREES),
+)
+MAX_DEPTH = Parameter(
+    "max_depth",
+    "integer",
+    "Splits on every path; the only stopping rule. By default a rule of the public size, ε and the number of classes.",
+    minimum=Fraction(0),
+    maximum=Fraction(limits.MAX_DEPTH),
+)
+N_BINS = Parameter(
+    "n_bins",
+    "integer",
+    "Public bins per number between its declared bounds; an integer with fewer values has a bin per value.",
+    default=32,
+    minimum=Fraction(2),
+    maximum=Fraction(MAX_BINS),
+)
+ASSIGNMENT = Parameter(
+    "assignment",
+    "choice",
+    "Every tree sees all rows at its share of ε, or each row is in one tree (by a keyed hash of its id) at all of ε.",
+    default=SEQUENTIAL,
+    choices=(SEQUENTIAL, SHARDED),
+    built=(SEQUENTIAL, SHARDED),
+)
+
+
+def tree_event(event: Event) -> Event:
+    """The event of one of the like parts that a forest (or a level) consists of.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a forest or a level.
+    """
+    if isinstance(event, Sequential | Parallel) and len(event.parts) == 1:
+        return event.parts[0].event
+    raise UnknownPrivacyEvent("not an event of like parts")
+
+
+def leaf_scale(event: Event) -> Fraction:
+    """Inverse scale of the noise on leaf counts, as priced in a forest's event; above zero.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a forest.
+    """
+    tree = tree_event(event)
+    leaves = tree.parts[-1].event if isinstance(tree, Sequential) and tree.parts else tree
+    if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
+        return leaves.inverse_scale
+    raise UnknownPrivacyEvent("not the event of a forest with noisy leaf counts")
+
+
+def level_scales(event: Event) -> tuple[Fraction, ...]:
+    """Inverse scale of the selections at each level, root first, as priced in a forest's event.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a forest that selects its splits.
+    """
+    tree = tree_event(event)
+    if not isinstance(tree, Sequential):
+        raise UnknownPrivacyEvent("not the event of a tree that selects its splits")
+    return tuple(_selection_scale(part.event) for part in tree.parts[:-1])
+
+
+def _selection_scale(level: Event) -> Fraction:
+    selection = tree_event(level)
+    if isinstance(selection, PermuteAndFlip):
+        return selection.inverse_scale
+    raise UnknownPrivacyEvent("not the event of a level of selections")

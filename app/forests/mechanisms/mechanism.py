@@ -1,0 +1,109 @@
+"""What a mechanism is to the rest of the package, and the public facts that its rules may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.errors import InvalidRequest
+from app.forests.encoding import Encoding
+from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.schema import Schema
+from app.privacy.events import Event, quantised
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness  # its samplers are compiled; a price needs none
+
+Parameters: TypeAlias = Mapping[str, Value]
+"""Every parameter with its settled value."""
+
+LARGEST_INVERSE_SCALE = Fraction(64)
+"""Noise that differs from zero once in e^64 draws: more would be paid for nothing, and kernels stay in 64 bits."""
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """All that a default may depend on.
+
+    Attributes:
+        schema: the declaration.
+        epsilon: what one tree ensemble may cost under add/remove.
+        size: the public order of magnitude of the rows in scope.
+    """
+
+    schema: Schema
+    epsilon: Fraction
+    size: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One released tree in heap layout; shapes as in ``Forest`` without the leading axis."""
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+class Mechanism(Protocol):
+    """A randomised learner with a proven price.
+
+    ``settle`` and ``event`` see public facts only. ``grow_tree`` sees the PRIVATE rows of one tree through integer
+    histograms, takes every noise scale out of the event that was priced, and draws through ``randomness``.
+    """
+
+    @property
+    def slug(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def read_outs(self) -> tuple[str, ...]:
+        """Offered by its models, the default first."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Every parameter with its value, chosen by public rules where it was not asked for; and warnings."""
+        ...
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """What growing will do, as an event whose pure loss is at most ``facts.epsilon``."""
+        ...
+
+    def grow_tree(
+        self,
+        event: Event,
+        parameters: Parameters,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> Tree:
+        """Grows and releases one tree; one call is one release."""
+        ...
+
+
+def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:
+    """The inverse scale of a draw that may cost ``loss``: a multiple of 2^-32, rounded down.
+
+    Raises:
+        InvalidRequest: the share of the budget is too small to be drawn with at all.
+    """
+    scale = min(quantised(loss / sensitivity), LARGEST_INVERSE_SCALE)
+    if scale == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return scale

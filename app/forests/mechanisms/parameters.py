@@ -1,0 +1,122 @@
+"""What an analyst may set, checked against public ranges. A value that breaks its rule is never repeated."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from app.core import amounts
+from app.core.errors import FieldProblem, InvalidRequest, NotSupported
+
+Value: TypeAlias = int | str
+"""A settled parameter: integers as they are, choices as their name, exact numbers as decimal text."""
+
+ParameterType: TypeAlias = Literal["integer", "number", "choice"]
+
+POINTER = "/parameters"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One public knob of a mechanism.
+
+    Attributes:
+        name: as in the request.
+        type: ``integer``, ``number`` (exact decimal) or ``choice``.
+        description: a sentence for people.
+        default: the value taken when none is given; ``None``: a published rule of public numbers chooses.
+        minimum: smallest legal value of a number.
+        maximum: largest legal value of a number.
+        choices: every documented choice.
+        built: the choices that this version can train; the others are answered as not supported.
+    """
+
+    name: str
+    type: ParameterType
+    description: str
+    default: Value | None = None
+    minimum: Fraction = Fraction(0)
+    maximum: Fraction = Fraction(0)
+    choices: tuple[str, ...] = ()
+    built: tuple[str, ...] = ()
+
+    def read(self, value: object) -> Value:
+        """The settled form of a given value.
+
+        Raises:
+            InvalidRequest: the value is of another type or outside its range.
+            NotSupported: a documented choice that is not built yet.
+        """
+        match self.type:
+            case "choice":
+                return self._choice(value)
+            case "integer":
+                if isinstance(value, bool) or not isinstance(value, int):
+                    raise self._invalid("not-an-integer")
+                self._check_range(Fraction(value))
+                return value
+            case "number":
+                number = self._number(value)
+                self._check_range(number)
+                return amounts.to_text(number)
+
+    def describe(self) -> dict[str, object]:
+        """The entry of ``GET /algorithms``."""
+        described: dict[str, object] = {"name": self.name, "type": self.type}
+        if self.type == "choice":
+            described |= {"choices": list(self.choices), "supported": list(self.built)}
+        elif self.type == "integer":
+            described |= {"minimum": int(self.minimum), "maximum": int(self.maximum)}
+        else:
+            described |= {"minimum": amounts.to_text(self.minimum), "maximum": amounts.to_text(self.maximum)}
+        return described | {"default": self.default, "description": self.description}
+
+    def _choice(self, value: object) -> str:
+        if not isinstance(value, str) or value not in self.choices:
+            raise self._invalid("unknown-choice")
+        if value not in self.built:
+            raise NotSupported(f"{self.name} {value}")
+        return value
+
+    def _number(self, value: object) -> Fraction:
+        if isinstance(value, float) and math.isfinite(value):
+            value = Decimal(repr(value))
+        try:
+            return amounts.parse(value)
+        except amounts.NotAnAmount:
+            raise self._invalid("not-a-number") from None
+
+    def _check_range(self, value: Fraction) -> None:
+        if value < self.minimum:
+            raise self._invalid("too-small")
+        if value > self.maximum:
+            raise self._invalid("too-large")
+
+    def _invalid(self, problem: str) -> InvalidRequest:
+        return InvalidRequest.at(f"{POINTER}/{self.name}", problem)
+
+
+def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> dict[str, Value]:
+    """The settled values of everything that was asked for or has a fixed default.
+
+    Raises:
+        InvalidRequest: every broken rule at once; an unknown name is reported at the object that holds it.
+        NotSupported: a documented choice that is not built yet.
+    """
+    problems: list[FieldProblem] = []
+    settled: dict[str, Value] = {}
+    if set(asked) - {parameter.name for parameter in parameters}:
+        problems.append(FieldProblem(POINTER, "unknown-field"))
+    for parameter in parameters:
+        try:
+            if parameter.name in asked:
+                settled[parameter.name] = parameter.read(asked[parameter.name])
+            elif parameter.default is not None:
+                settled[parameter.name] = parameter.default
+        except InvalidRequest as invalid:
+            problems.extend(invalid.errors)
+    if problems:
+        raise InvalidRequest(problems)
+    return settled

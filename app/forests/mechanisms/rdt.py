@@ -1,0 +1,143 @@
+"""Random decision trees with noisy leaf counts: the structure never looks at a row.
+
+Bojarski et al. 2014 ("Differentially- and non-differentially-private random decision trees"); the guarantee and its
+proof stand in docs/proofs/rdt.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.encoding import Candidates, Encoding
+from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms import boxes, common, shapes
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
+from app.forests.mechanisms.parameters import Parameter, Value
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness
+
+
+@dataclass(frozen=True)
+class RandomDecisionTrees:
+    """Trees drawn from public randomness; discrete Laplace noise on every (leaf, class) count of every tree.
+
+    The three slugs are one mechanism: they differ only in the read-out that prediction takes by default.
+
+    **Privacy**: ε-DP under add/remove, 2ε under replace-one, ε being the request's. One row adds one to one count
+    of one tree's (leaf, class) histogram, so that histogram has L1 sensitivity 1. Sequential trees all see every row:
+    the losses ε/T of T trees add up. Sharded trees see disjoint rows by a keyed hash of the row id: the largest tree's
+    loss is the forest's. Empty leaves are released like any other. Not covered: running time.
+
+    **Source**: Bojarski, Choromanska, Choromanski, LeCun 2014, algorithms dpRFMV, dpRFTA and dpRFPA; Theorem 1 of
+    docs/proofs/rdt.md.
+    """
+
+    slug: str
+    title: str
+    read_outs: tuple[str, ...]
+    source: str = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
+    parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the number and depth of trees from the public size, ε and the schema; see :func:`default_size`."""
+        settled = dict(asked)
+        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        n_trees, _ = default_size(facts)
+        settled.setdefault("n_estimators", n_trees)
+        depth = default_depth(facts, int(settled["n_estimators"]))
+        warnings = shapes.settle_depth(settled, depth, encoding, tables=False)
+        return settled, warnings
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """T noisy histograms, one after another or on disjoint rows."""
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        sharded = parameters["assignment"] == common.SHARDED
+        leaves = DiscreteLaplace(
+            Adjacency.ADD_REMOVE_ONE,
+            l1_sensitivity=Fraction(1),
+            inverse_scale=draw_scale(facts.epsilon if sharded else facts.epsilon / n_trees, 1),
+            coordinates=2**depth * facts.schema.n_classes,
+        )
+        parts = (Part(n_trees, leaves),)
+        return Parallel("trees", parts) if sharded else Sequential(parts)
+
+    def grow_tree(
+        self,
+        event: Event,
+        parameters: Parameters,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> Tree:
+        """Draws a structure, drops the PRIVATE rows through it and releases noisy counts.
+
+        Args:
+            event: what was priced; the noise scale is taken from it.
+            parameters: settled.
+            encoding: public bins.
+            rows: PRIVATE rows of this tree.
+            randomness: source of the public structure and of the noise.
+
+        Returns:
+            The released tree. One call is one release, at the loss of one part of ``event``.
+        """
+        depth = int(parameters["max_depth"])
+        feature, threshold, equals = random_structure(encoding.candidates, depth, randomness)
+        for level in range(depth):
+            nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
+            rows.descend(feature=feature[nodes], threshold=threshold[nodes], equals=equals[nodes])
+        exact = rows.leaf_histogram()
+        noise = randomness.discrete_laplace(exact.shape, inverse_scale=common.leaf_scale(event))
+        return Tree(feature, threshold, equals, exact + noise)
+
+
+def random_structure(
+    candidates: Candidates, depth: int, randomness: Randomness
+) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]:
+    """A complete random tree: in every box a uniform feature among those it can split, then a uniform split of it.
+
+    Touches no row. Depth first, so that only one path of boxes is alive at a time.
+    """
+    chosen: list[int | None] = [None] * (2**depth - 1)
+    pending = [(0, boxes.root(candidates))] if chosen else []
+    while pending:
+        node, box = pending.pop()
+        choice = _random_split(candidates, box, randomness)
+        chosen[node] = choice
+        if choice is not None and 2 * node + 2 < len(chosen):
+            left, right = boxes.children(candidates, box, choice)
+            pending += [(2 * node + 2, right), (2 * node + 1, left)]
+    return boxes.splits(candidates, chosen)
+
+
+def _random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
+    alive = np.flatnonzero(box)
+    if len(alive) == 0:
+        return None
+    features, starts = np.unique(candidates.feature[alive], return_index=True)
+    pick = randomness.uniform(len(features))
+    own = np.append(starts, len(alive))[pick : pick + 2]
+    return int(alive[own[0] + randomness.uniform(int(own[1] - own[0]))])
+
+
+def default_size(facts: PublicFacts) -> tuple[int, int]:
+    """Number and depth of trees by a public rule of the size, ε and the number of classes."""
+    strength = facts.size * float(facts.epsilon)
+    n_trees = min(max(round(1.6 * strength**0.35), 4), 64)
+    return n_trees, default_depth(facts, n_trees)
+
+
+def default_depth(facts: PublicFacts, n_trees: int) -> int:
+    """Depth at which an average leaf count still stands clear of its noise, by public numbers only."""
+    strength = max(facts.size * float(facts.epsilon) / n_trees, 2.0)
+    return min(max(round(math.log2(strength) - 1), 2), 10)
