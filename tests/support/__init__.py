@@ -1,0 +1,1 @@
+"""What several kinds of test share. Nothing here is imported by the product."""
