@@ -1,0 +1,316 @@
+"""One method per endpoint. Answers are the JSON that the API documents; amounts in them are exact decimal text.
+
+Every method raises :class:`~app.client.errors.ApiProblem` when the service refuses or fails, and
+:class:`~app.client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an
+``Idempotency-Key``; it is made anew per call unless the caller gives one to continue an earlier intention.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote
+
+import httpx
+
+from app.client.transport import Request, Transport, new_idempotency_key, not_grovekeeper
+from app.core import limits
+
+Json: TypeAlias = dict[str, Any]
+
+_CHUNK_BYTES = 256 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+_UPLOAD_TIMEOUT_S = 3_600.0
+_FINISHED = ("succeeded", "failed", "cancelled")
+
+
+class Client:
+    """A synchronous client for one service and one key.
+
+    Args:
+        url: address of the service.
+        key: ``<id>.<secret>``.
+        attempts: how often a request that may be repeated is sent at most.
+        transport: a stand-in for the network, for tests.
+        sleep: waits between attempts and polls.
+
+    Raises:
+        ValueError: the address or the key does not have the form of one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        attempts: int = 5,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(url, key, attempts=attempts, transport=transport, sleep=sleep)
+        self._sleep = sleep
+
+    @property
+    def url(self) -> str:
+        """Address of the service."""
+        return self._transport.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    # Datasets
+
+    def declare_dataset(self, declaration: Json | bytes, *, idempotency_key: str | None = None) -> Json:
+        """``POST /datasets``. Bytes are sent as they are, so that numbers in a file keep their own digits."""
+        return self._json("POST", "/datasets", body=declaration, key=idempotency_key or new_idempotency_key())
+
+    def upload_rows(
+        self,
+        dataset: str,
+        file: Path,
+        *,
+        idempotency_key: str | None = None,
+        on_progress: Callable[[int], None] = lambda _sent: None,
+    ) -> Json:
+        """``POST /datasets/{id}/rows``: streams a CSV file; one that is gzip already is passed through.
+
+        Args:
+            dataset: id or name.
+            file: UTF-8 CSV with a header row.
+            idempotency_key: that of an earlier attempt, so that rows are never stored twice.
+            on_progress: told the bytes sent so far; starts again from 0 with each attempt.
+        """
+        with file.open("rb") as stream:
+            is_gzip = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        headers = {
+            "Content-Type": "text/csv",
+            "Content-Length": str(file.stat().st_size),
+            "Idempotency-Key": idempotency_key or new_idempotency_key(),
+        }
+        if is_gzip:
+            headers["Content-Encoding"] = "gzip"
+        request = Request(
+            "POST",
+            f"/datasets/{_segment(dataset)}/rows",
+            headers=headers,
+            content=lambda: _chunks(file, on_progress),
+            read_timeout_s=_UPLOAD_TIMEOUT_S,
+        )
+        return _object(self._transport.send(request))
+
+    def datasets(self) -> Iterator[Json]:
+        """``GET /datasets``, all pages."""
+        return self._pages("/datasets", "datasets")
+
+    def dataset(self, dataset: str) -> Json:
+        """``GET /datasets/{id}``."""
+        return self._json("GET", f"/datasets/{_segment(dataset)}")
+
+    def delete_dataset(self, dataset: str) -> Json:
+        """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
+        return self._json("DELETE", f"/datasets/{_segment(dataset)}")
+
+    def grant(self, dataset: str, key_id: str, role: str) -> Json:
+        """``PUT /datasets/{id}/grants/{key_id}``."""
+        return self._json("PUT", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}", body={"role": role})
+
+    def revoke_grant(self, dataset: str, key_id: str) -> Json:
+        """``DELETE /datasets/{id}/grants/{key_id}``."""
+        return self._json("DELETE", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}")
+
+    # Training
+
+    def algorithms(self) -> list[Json]:
+        """``GET /algorithms``."""
+        return list(self._json("GET", "/algorithms")["algorithms"])
+
+    def plan(self, request: Json) -> Json:
+        """``POST /plans``: a price; it costs nothing, so it may be asked twice."""
+        return self._json("POST", "/plans", body=request, repeatable=True)
+
+    def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /train``: reserves budget and queues the job, once per key."""
+        return self._json("POST", "/train", body=request, key=idempotency_key or new_idempotency_key())
+
+    def jobs(self) -> Iterator[Json]:
+        """``GET /jobs``, all pages."""
+        return self._pages("/jobs", "jobs")
+
+    def job(self, job_id: str) -> Json:
+        """``GET /jobs/{id}``."""
+        return self._json("GET", f"/jobs/{_segment(job_id)}")
+
+    def cancel_job(self, job_id: str) -> Json:
+        """``DELETE /jobs/{id}``: a queued job gives its reservation back, a running one stays charged."""
+        return self._json("DELETE", f"/jobs/{_segment(job_id)}")
+
+    def wait_for_job(
+        self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None, poll_interval_s: float = 0.25
+    ) -> Json:
+        """Polls a job until it has finished; returns it in its last state, whatever that is.
+
+        Args:
+            job_id: the job.
+            on_change: told the job at the start and whenever its answer changes.
+            poll_interval_s: pause between two looks.
+        """
+        seen: Json | None = None
+        while True:
+            job = self.job(job_id)
+            if job != seen:
+                on_change(job)
+                seen = job
+            if job["state"] in _FINISHED:
+                return job
+            self._sleep(poll_interval_s)
+
+    # Models
+
+    def models(self) -> Iterator[Json]:
+        """``GET /models``, all pages."""
+        return self._pages("/models", "models")
+
+    def model(self, model_id: str) -> Json:
+        """``GET /models/{id}``: the model card."""
+        return self._json("GET", f"/models/{_segment(model_id)}")
+
+    def delete_model(self, model_id: str) -> Json:
+        """``DELETE /models/{id}``."""
+        return self._json("DELETE", f"/models/{_segment(model_id)}")
+
+    def download_model(self, model_id: str, file: Path, *, artifact_format: str = "safetensors") -> str:
+        """``GET /models/{id}/artifact`` into a file, which appears only when it is whole.
+
+        Returns:
+            SHA-256 of the bytes, in lower-case hexadecimal.
+        """
+        path = f"/models/{_segment(model_id)}/artifact"
+        return self._download(Request("GET", path, params={"format": artifact_format}), file)
+
+    def predict(self, model_id: str, body: Mapping[str, Any]) -> Json:
+        """``POST /models/{id}/predict``: free, and never stored, so it may be asked twice."""
+        return self._json("POST", f"/models/{_segment(model_id)}/predict", body=dict(body), repeatable=True)
+
+    # Ledger
+
+    def balances(self) -> Iterator[Json]:
+        """``GET /ledger``, all pages."""
+        return self._pages("/ledger", "datasets")
+
+    def balance(self, dataset: str, *, scope: Mapping[str, Any] | None = None) -> Json:
+        """``GET /ledger/{dataset}``: the tightest joint cell, of a box if one is given."""
+        params = {"scope": None if scope is None else json.dumps(scope)}
+        return self._json("GET", f"/ledger/{_segment(dataset)}", params=params)
+
+    def entries(self, dataset: str) -> Iterator[Json]:
+        """``GET /ledger/{dataset}/entries``, all pages, in order."""
+        return self._pages(f"/ledger/{_segment(dataset)}/entries", "entries")
+
+    def export_ledger(self, dataset: str, file: Path, *, export_format: str = "jsonl") -> str:
+        """``GET /ledger/{dataset}/export`` into a file, which appears only when it is whole.
+
+        Returns:
+            SHA-256 of the bytes, in lower-case hexadecimal.
+        """
+        params = {"format": None if export_format == "jsonl" else export_format}
+        return self._download(Request("GET", f"/ledger/{_segment(dataset)}/export", params=params), file)
+
+    # Keys
+
+    def create_key(self, name: str, roles: list[str]) -> Json:
+        """``POST /keys``. Not repeated after a lost connection: each arrival makes another key."""
+        return self._json("POST", "/keys", body={"name": name, "roles": roles})
+
+    def keys(self) -> Iterator[Json]:
+        """``GET /keys``, all pages."""
+        return self._pages("/keys", "keys")
+
+    def revoke_key(self, key_id: str) -> Json:
+        """``DELETE /keys/{id}``."""
+        return self._json("DELETE", f"/keys/{_segment(key_id)}")
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | bytes | None = None,
+        params: Mapping[str, str | int | None] | None = None,
+        key: str | None = None,
+        repeatable: bool = False,
+    ) -> Json:
+        headers = {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
+        request = Request(
+            method,
+            path,
+            params=params or {},
+            headers=headers,
+            content=None if content is None else lambda: content,
+            repeatable=repeatable,
+        )
+        return _object(self._transport.send(request))
+
+    def _pages(self, path: str, member: str) -> Iterator[Json]:
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", path, params={"limit": limits.MAX_PAGE_SIZE, "cursor": cursor})
+            yield from page[member]
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    def _download(self, request: Request, file: Path) -> str:
+        digest = hashlib.sha256()
+        with self._transport.stream(request) as response:
+            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            partial = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    for chunk in response.iter_bytes(_CHUNK_BYTES):
+                        digest.update(chunk)
+                        stream.write(chunk)
+                partial.replace(file)
+            finally:
+                partial.unlink(missing_ok=True)
+        return digest.hexdigest()
+
+
+def _segment(reference: str) -> str:
+    return quote(reference, safe="")
+
+
+def _object(response: httpx.Response) -> Json:
+    """The answer's object; an answer without a body (204) is an empty one."""
+    if not response.content:
+        return {}
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError):
+        raise not_grovekeeper(response) from None
+
+
+def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:
+    sent = 0
+    on_progress(0)
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk
+            sent += len(chunk)
+            on_progress(sent)

@@ -1,0 +1,171 @@
+"""Each method calls its endpoint, streams what is large, and leaves no half file."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.client import ApiProblem, Client, Unreachable
+
+KEY = "key_test." + "s" * 43
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def _client(handler: Handler, **options: Any) -> Client:
+    return Client("http://grove.test", KEY, transport=httpx.MockTransport(handler), sleep=lambda _s: None, **options)
+
+
+CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
+    (lambda c: c.declare_dataset({"name": "a"}), "POST", "/datasets", {"name": "a"}),
+    (lambda c: c.dataset("a"), "GET", "/datasets/a", None),
+    (lambda c: c.dataset("../keys"), "GET", "/datasets/..%2Fkeys", None),
+    (lambda c: c.delete_dataset("a"), "DELETE", "/datasets/a", None),
+    (lambda c: c.grant("a", "key_b", "analyst"), "PUT", "/datasets/a/grants/key_b", {"role": "analyst"}),
+    (lambda c: c.revoke_grant("a", "key_b"), "DELETE", "/datasets/a/grants/key_b", None),
+    (lambda c: c.plan({"dataset": "a"}), "POST", "/plans", {"dataset": "a"}),
+    (lambda c: c.train({"dataset": "a"}), "POST", "/train", {"dataset": "a"}),
+    (lambda c: c.job("jb_1"), "GET", "/jobs/jb_1", None),
+    (lambda c: c.cancel_job("jb_1"), "DELETE", "/jobs/jb_1", None),
+    (lambda c: c.model("md_1"), "GET", "/models/md_1", None),
+    (lambda c: c.delete_model("md_1"), "DELETE", "/models/md_1", None),
+    (lambda c: c.predict("md_1", {"rows": []}), "POST", "/models/md_1/predict", {"rows": []}),
+    (lambda c: c.balance("a"), "GET", "/ledger/a", None),
+    (lambda c: c.balance("a", scope={"s": [0]}), "GET", "/ledger/a?scope=%7B%22s%22%3A+%5B0%5D%7D", None),
+    (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"]}),
+    (lambda c: c.revoke_key("key_b"), "DELETE", "/keys/key_b", None),
+]
+
+
+@pytest.mark.parametrize(("call", "method", "target", "body"), CALLS)
+def test_each_method_calls_its_endpoint(
+    call: Callable[[Client], object], method: str, target: str, body: object
+) -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"answer": 1})
+
+    assert call(_client(handler)) == {"answer": 1}
+    assert (seen[0].method, seen[0].url.raw_path.decode()) == (method, target)
+    assert seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert (json.loads(seen[0].content) if seen[0].content else None) == body
+    assert ("Idempotency-Key" in seen[0].headers) is (target in ("/datasets", "/train"))
+
+
+def test_an_answer_without_a_body_is_an_empty_object() -> None:
+    assert _client(lambda _request: httpx.Response(204)).delete_dataset("a") == {}
+
+
+def test_a_declaration_given_as_bytes_keeps_its_digits() -> None:
+    seen: list[bytes] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request.content)
+        return httpx.Response(201, json={})
+
+    _client(handler).declare_dataset(b'{"budget": {"epsilon": 0.10}}')
+    assert seen == [b'{"budget": {"epsilon": 0.10}}']
+
+
+def test_lists_follow_the_cursor_to_the_end() -> None:
+    pages = {None: ([1, 2], "x"), "x": ([3], "y"), "y": ([], None)}
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.params["limit"] == "500"
+        items, following = pages[request.url.params.get("cursor")]
+        return httpx.Response(200, json={"entries": [{"n": n} for n in items], "next": following})
+
+    assert [entry["n"] for entry in _client(handler).entries("a")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_upload_is_streamed_and_gzip_is_passed_through(tmp_path: Path, compressed: bool) -> None:
+    text = b"age,income\n" + b"39,low\n" * 100_000
+    file = tmp_path / "rows"
+    file.write_bytes(gzip.compress(text) if compressed else text)
+    sent: list[int] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        body = request.read()
+        assert request.headers["Content-Type"] == "text/csv"
+        assert request.headers["Content-Length"] == str(len(body))
+        assert "Transfer-Encoding" not in request.headers
+        assert request.headers.get("Content-Encoding") == ("gzip" if compressed else None)
+        assert (gzip.decompress(body) if compressed else body) == text
+        return httpx.Response(201, json={"epoch": "ep_1", "columns": []})
+
+    assert _client(handler).upload_rows("a", file, on_progress=sent.append)["epoch"] == "ep_1"
+    assert sent[0] == 0
+    assert sent[-1] == file.stat().st_size
+    assert all(0 < later - earlier <= 256 * 1024 for earlier, later in pairwise(sent))
+
+
+def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes(b"x" * 600_000)
+    bodies: list[bytes] = []
+    keys: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.read())
+        keys.append(request.headers["Idempotency-Key"])
+        if len(bodies) == 1:
+            raise httpx.WriteError("x")
+        return httpx.Response(201, json={})
+
+    _client(handler).upload_rows("a", file)
+    assert bodies[0] == bodies[1] == file.read_bytes()
+    assert keys[0] == keys[1]
+
+
+def test_waiting_tells_every_change_once_and_ends_with_the_last_state() -> None:
+    states = [("queued", 0), ("queued", 0), ("running", 0.5), ("running", 0.5), ("succeeded", 1)]
+    answers = iter([{"id": "jb_1", "state": state, "progress": progress} for state, progress in states])
+    told: list[str] = []
+    job = _client(lambda _request: httpx.Response(200, json=next(answers))).wait_for_job(
+        "jb_1", on_change=lambda job: told.append(job["state"])
+    )
+    assert job["state"] == "succeeded"
+    assert told == ["queued", "running", "succeeded"]
+
+
+def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
+    content = b"m" * 700_000
+    file = tmp_path / "model.safetensors"
+    digest = _client(lambda _request: httpx.Response(200, content=content)).download_model("md_1", file)
+    assert file.read_bytes() == content
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    def broken() -> Any:
+        yield b"half"
+        raise httpx.ReadError("x")
+
+    file = tmp_path / "census.jsonl"
+    with pytest.raises(Unreachable, match="broke off"):
+        _client(lambda _request: httpx.Response(200, content=broken())).export_ledger("a", file)
+    with pytest.raises(ApiProblem):
+        _client(lambda _request: httpx.Response(403)).export_ledger("a", file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_other_export_formats_are_named_in_the_query(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(str(request.url))
+        return httpx.Response(200, content=b"x")
+
+    client = _client(handler)
+    client.export_ledger("a", tmp_path / "a")
+    client.export_ledger("a", tmp_path / "b", export_format="csv")
+    assert seen == ["http://grove.test/ledger/a/export", "http://grove.test/ledger/a/export?format=csv"]

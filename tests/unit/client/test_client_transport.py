@@ -1,0 +1,174 @@
+"""Retries that can never pay twice, and problems that keep everything the service said."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.client import ApiProblem, Client, Unreachable
+
+KEY = "key_test." + "s" * 43
+Handler = Callable[[httpx.Request], httpx.Response]
+PROBLEM = {"Content-Type": "application/problem+json"}
+
+
+class Service:
+    """Answers from a script, and remembers what arrived."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers: Iterator[httpx.Response | Exception] = iter(answers)
+        self.requests: list[httpx.Request] = []
+        self.bodies: list[bytes] = []
+        self.waits: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        self.bodies.append(request.read())
+        answer = next(self.answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, *, attempts: int = 5) -> Client:
+        return Client(
+            "http://grove.test/",
+            KEY,
+            attempts=attempts,
+            transport=httpx.MockTransport(self),
+            sleep=self.waits.append,
+        )
+
+    def keys(self) -> list[str | None]:
+        return [request.headers.get("Idempotency-Key") for request in self.requests]
+
+
+def _problem(status: int, slug: str, headers: dict[str, str] | None = None, **members: Any) -> httpx.Response:
+    body = {"type": slug, "title": "t", "status": status, "detail": "d", **members}
+    return httpx.Response(status, content=json.dumps(body), headers=PROBLEM | (headers or {}))
+
+
+TRAINED = httpx.Response(202, json={"job_id": "jb_1"})
+
+
+@pytest.mark.parametrize("lost", [httpx.ReadError("x"), httpx.RemoteProtocolError("x"), httpx.ReadTimeout("x")])
+def test_a_lost_connection_is_tried_again_with_the_same_key_and_body(lost: Exception) -> None:
+    service = Service(lost, lost, TRAINED)
+    assert service.client().train({"epsilon": "1"}) == {"job_id": "jb_1"}
+    assert len(service.requests) == 3
+    assert len(set(service.keys())) == 1
+    assert service.keys()[0] is not None
+    assert set(service.bodies) == {b'{"epsilon": "1"}'}
+
+
+def test_two_calls_have_two_keys_and_a_given_key_is_used() -> None:
+    service = Service(TRAINED, httpx.Response(202, json={}), httpx.Response(202, json={}))
+    client = service.client()
+    client.train({})
+    client.train({})
+    client.train({}, idempotency_key="mine")
+    first, second, third = service.keys()
+    assert first != second
+    assert third == "mine"
+
+
+def test_a_request_without_a_key_is_not_sent_again_once_it_may_have_arrived() -> None:
+    service = Service(httpx.ReadError("x"))
+    with pytest.raises(Unreachable, match="broke off"):
+        service.client().create_key("analyst", [])
+    assert len(service.requests) == 1
+
+
+def test_a_request_without_a_key_is_sent_again_if_it_never_left() -> None:
+    service = Service(httpx.ConnectError("x"), httpx.Response(201, json={"id": "key_1"}))
+    assert service.client().create_key("analyst", []) == {"id": "key_1"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_service_is_asked_again_when_it_says(status: int) -> None:
+    service = Service(_problem(status, "unavailable", {"Retry-After": "7"}), TRAINED)
+    service.client().train({})
+    assert service.waits == [7.0]
+    assert len(set(service.keys())) == 1
+
+
+def test_no_service_can_make_the_client_wait_for_ever() -> None:
+    service = Service(_problem(503, "unavailable", {"Retry-After": "86400"}), TRAINED)
+    service.client().train({})
+    assert service.waits == [30.0]
+
+
+def test_waits_grow_and_end_with_the_attempts() -> None:
+    service = Service(*[httpx.ConnectError("x")] * 5)
+    with pytest.raises(Unreachable, match="nothing listens there"):
+        service.client().dataset("census")
+    assert len(service.requests) == 5
+    assert [low <= wait <= 1.5 * low for low, wait in zip((0.2, 0.4, 0.8, 1.6), service.waits, strict=True)] == [
+        True
+    ] * 4
+
+
+def test_the_first_arrival_that_still_runs_is_waited_for() -> None:
+    service = Service(httpx.ReadError("x"), _problem(409, "idempotency-in-flight"), TRAINED)
+    assert service.client().train({}) == {"job_id": "jb_1"}
+
+
+def test_a_refusal_is_a_normal_answer_and_is_not_asked_again() -> None:
+    service = Service(_problem(409, "budget-exceeded", {"X-Request-Id": "rq_1"}, largest_that_fits="0.7"))
+    with pytest.raises(ApiProblem) as caught:
+        service.client().train({})
+    problem = caught.value
+    assert (problem.status, problem.type, problem.detail, problem.request_id) == (409, "budget-exceeded", "d", "rq_1")
+    assert problem.body["largest_that_fits"] == "0.7"
+    assert len(service.requests) == 1
+
+
+def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
+    service = Service(_problem(503, "unavailable"), _problem(503, "unavailable"))
+    with pytest.raises(ApiProblem) as caught:
+        service.client(attempts=2).train({})
+    assert caught.value.status == 503
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(502, html="<h1>Bad Gateway</h1>"),
+        httpx.Response(404, json={"type": "not-found"}),
+        httpx.Response(400, content=b"{", headers=PROBLEM),
+        httpx.Response(400, content=b"[]", headers=PROBLEM),
+        httpx.Response(400, content=b'{"type": 7}', headers=PROBLEM),
+        httpx.Response(200, html="<h1>It works!</h1>"),
+        httpx.Response(200, json=["a"]),
+    ],
+)
+def test_what_is_not_grovekeeper_is_said_to_be_that(answer: httpx.Response) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        Service(answer).client().dataset("census")
+    assert caught.value.type == "unexpected-answer"
+    assert caught.value.status == answer.status_code
+
+
+@pytest.mark.parametrize("url", ["", "grove.test", "ftp://grove.test", "http://", "http://[::1", "http://a b\n/"])
+def test_an_address_of_another_form_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        Client(url, KEY)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\nb", "ключ"])
+def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Client("http://grove.test", key)
+    assert str(caught.value) == "the key is not of the form <id>.<secret>"
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy's port is closed as well: the reason tells which of the two was called."""
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:1")
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:1")
+    for url in ("http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9"):
+        with Client(url, KEY) as client:
+            assert client._transport._http._mounts == {}
+    with Client("http://grove.test:9", KEY) as client:
+        assert client._transport._http._mounts != {}
