@@ -1,0 +1,114 @@
+"""Writers of one database: many threads and several processes, without an error, a lost update or a starved process."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from app.core.errors import Unavailable
+from app.db.locks import WriteLock
+from app.db.unit_of_work import Database
+from tests.support.counter import count_up
+
+_ROOT = Path(__file__).parents[2]
+_THREADS, _PROCESSES, _TIMES = 32, 2, 30
+
+
+@pytest.fixture
+def counter(empty_database_url: str) -> Iterator[tuple[str, Database]]:
+    database = Database.open(empty_database_url)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE counter (value BIGINT)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+    yield empty_database_url, database
+    database.close()
+
+
+def _value(database: Database) -> int:
+    with database.read() as session:
+        value: int = session.execute(text("SELECT value FROM counter")).scalar_one()
+        return value
+
+
+def _start(url: str, times: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.support.counter", url, str(times)]
+    return subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_threads_and_processes_write_without_an_error(counter: tuple[str, Database]) -> None:
+    url, database = counter
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            count_up(database, _TIMES)
+        except BaseException as failure:  # noqa: BLE001 - reported by the assertion below
+            failures.append(failure)
+
+    processes = [_start(url, _TIMES * 4) for _ in range(_PROCESSES)]
+    threads = [threading.Thread(target=run) for _ in range(_THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert (failures, errors) == ([], [""] * _PROCESSES)
+    assert _value(database) == _TIMES * (_THREADS + 4 * _PROCESSES)
+
+
+def test_a_writer_killed_inside_its_transaction_frees_the_database_and_leaves_nothing(
+    counter: tuple[str, Database],
+) -> None:
+    url, database = counter
+    process = _start(url, 0)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holding\n"
+    process.kill()
+    process.communicate(timeout=30)
+    count_up(database, 1)
+    assert _value(database) == 1
+
+
+def test_a_reader_does_not_wait_for_a_writer(counter: tuple[str, Database]) -> None:
+    _, database = counter
+    with database.write() as session:
+        session.execute(text("UPDATE counter SET value = 9"))
+        assert _value(database) == 0
+
+
+def test_two_engines_of_one_process_share_the_thread_lock(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert WriteLock.of(tmp_path / "db") is WriteLock.of(tmp_path / "link" / "db")
+    assert WriteLock.of(tmp_path / "db") is not WriteLock.of(tmp_path / "other")
+
+
+def test_a_thread_that_waits_too_long_is_told_so(tmp_path: Path) -> None:
+    lock = WriteLock(tmp_path / "lock", wait_s=0.05)
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock.held():
+            held.set()
+            release.wait(timeout=20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(timeout=20)
+    with pytest.raises(Unavailable), lock.held():
+        pass
+    release.set()
+    holder.join()
+    with lock.held():
+        pass
+
+
+def test_a_writer_inside_a_writer_is_a_bug_and_says_so(tmp_path: Path) -> None:
+    lock = WriteLock(tmp_path / "lock")
+    with lock.held(), pytest.raises(RuntimeError), lock.held():
+        pass
+    with lock.held():
+        pass

@@ -1,0 +1,43 @@
+"""A process that writes to a database until it has counted far enough, or until somebody kills it.
+
+``python -m tests.support.counter <url> <times>`` adds one to the counter, ``<times>`` times, each in its own
+transaction. ``<times>`` of 0 takes one write transaction, says ``holding`` and keeps it.
+"""
+
+import sys
+import time
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.db.unit_of_work import Database
+
+
+def count_up(database: Database, times: int) -> None:
+    """Reads, adds one and writes, so that a lost update shows in the sum."""
+    for _ in range(times):
+        with database.write() as session:
+            add_one(session)
+
+
+def add_one(session: Session) -> None:
+    """One increment inside a write transaction."""
+    locked = " FOR UPDATE" if session.get_bind().dialect.name == "postgresql" else ""
+    value = session.execute(text(f"SELECT value FROM counter{locked}")).scalar_one()
+    session.execute(text("UPDATE counter SET value = :value"), {"value": value + 1})
+
+
+def _hold_for_ever(database: Database) -> None:
+    with database.write() as session:
+        add_one(session)
+        print("holding", flush=True)
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    opened = Database.open(sys.argv[1])
+    times = int(sys.argv[2])
+    if times:
+        count_up(opened, times)
+    else:
+        _hold_for_ever(opened)
