@@ -1,0 +1,120 @@
+"""Row files: complete or absent, private to the service, erased for good."""
+
+import os
+import stat
+from datetime import timedelta
+
+import pytest
+
+from app.core import clock
+from app.datasets import row_files
+
+
+def everything_in(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def write(destination, content=b"rows"):
+    with row_files.new_row_file(destination) as file:
+        file.write(content)
+
+
+def test_an_epoch_has_its_place(tmp_path):
+    file = row_files.epoch_file(tmp_path, "ds_abc", "ep_xyz")
+    assert file == tmp_path / "rows" / "ds_abc" / "ep_xyz.parquet"
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "../x", "a/b", "a\\b", "A", "ds\0", "ds\n", "é", "x" * 65])
+def test_a_text_from_outside_is_no_path(tmp_path, text):
+    with pytest.raises(ValueError, match="epoch id"):
+        row_files.epoch_file(tmp_path, "ds_abc", text)
+    with pytest.raises(ValueError, match="dataset id"):
+        row_files.epoch_file(tmp_path, text, "ep_xyz")
+    with pytest.raises(ValueError, match="dataset id"):
+        row_files.erase_dataset(tmp_path, text)
+
+
+def test_a_file_appears_complete_and_private(tmp_path):
+    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    with row_files.new_row_file(destination) as file:
+        file.write(b"half")
+        file.flush()
+        assert not destination.exists()
+        file.write(b" and half")
+    assert destination.read_bytes() == b"half and half"
+    assert everything_in(tmp_path) == ["ep_a.parquet"]
+    assert stat.S_IMODE(destination.stat().st_mode) == 0o600
+    assert stat.S_IMODE(destination.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_failed_write_leaves_nothing(tmp_path, error):
+    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    with pytest.raises(error), row_files.new_row_file(destination) as file:
+        file.write(b"half")
+        raise error
+    assert everything_in(tmp_path) == []
+
+
+def test_rows_are_never_overwritten(tmp_path):
+    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    write(destination, b"first")
+    with pytest.raises(FileExistsError) as caught, row_files.new_row_file(destination):
+        pytest.fail("an existing file was opened")
+    assert str(tmp_path) not in str(caught.value)
+    assert destination.read_bytes() == b"first"
+    assert everything_in(tmp_path) == ["ep_a.parquet"]
+
+
+def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(tmp_path, monkeypatch):
+    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    write(row_files.epoch_file(tmp_path, "ds_a", "ep_other"))
+    synced = []
+
+    def fsync(descriptor):
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append(("folder" if is_folder else "file", destination.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(destination)
+    assert synced == [("file", False), ("folder", True)]
+
+
+def test_erasing_one_epoch_keeps_the_others(tmp_path):
+    for epoch in ("ep_a", "ep_b"):
+        write(row_files.epoch_file(tmp_path, "ds_a", epoch))
+    row_files.erase_epoch(tmp_path, "ds_a", "ep_a")
+    row_files.erase_epoch(tmp_path, "ds_a", "ep_a")
+    assert everything_in(tmp_path) == ["ep_b.parquet"]
+
+
+def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(tmp_path):
+    write(row_files.epoch_file(tmp_path, "ds_a", "ep_a"))
+    write(row_files.epoch_file(tmp_path, "ds_ab", "ep_b"))
+    (tmp_path / "rows" / "ds_a" / ".ep_c.parquet.00.part").write_bytes(b"half")
+    row_files.erase_dataset(tmp_path, "ds_a")
+    row_files.erase_dataset(tmp_path, "ds_a")
+    assert everything_in(tmp_path) == ["ep_b.parquet"]
+    assert not (tmp_path / "rows" / "ds_a").exists()
+
+
+def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(tmp_path):
+    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    with pytest.raises(FileNotFoundError), row_files.new_row_file(destination) as file:
+        file.write(b"half")
+        row_files.erase_dataset(tmp_path, "ds_a")
+    assert everything_in(tmp_path) == []
+
+
+def test_what_killed_uploads_left_is_erased_and_living_uploads_are_not(tmp_path):
+    old = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+    write(old)
+    killed = old.parent / ".ep_b.parquet.00.part"
+    killed.write_bytes(b"half")
+    hour_ago = clock.now() - timedelta(hours=1)
+    for file in (old, killed):
+        os.utime(file, (hour_ago.timestamp() - 60, hour_ago.timestamp() - 60))
+    with row_files.new_row_file(row_files.epoch_file(tmp_path, "ds_a", "ep_c")):
+        assert row_files.erase_unfinished(tmp_path, before=hour_ago) == 1
+    assert everything_in(tmp_path) == ["ep_a.parquet", "ep_c.parquet"]
+    assert row_files.erase_unfinished(tmp_path / "absent", before=hour_ago) == 0
