@@ -11,7 +11,7 @@ from app.forests.kernels import code_cache
 
 code_cache.choose()
 
-import numba  # type: ignore[import-untyped]  # noqa: E402 - it reads its cache folder when it is imported
+import numba  # noqa: E402 - it reads its cache folder when it is imported
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

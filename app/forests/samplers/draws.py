@@ -1,8 +1,10 @@
 """The compiled samplers: integer arithmetic on 64-bit words, nothing else.
 
 Every function here is a deterministic function of the words from a position on. Inner functions take the window and
-a position and return the position behind the words they used; outer functions move ``cursor`` when a draw is
-finished, and are called again after :class:`TapeExhausted` (see ``app.forests.samplers.tape``).
+a position and return the position behind the words they used. Outer functions move ``cursor`` when a draw is finished
+inside the window; otherwise they throw its result away and raise :class:`TapeExhausted`, and are called again on a
+longer window that starts with the same words (see ``app.forests.samplers.tape``). Inner functions do not raise: that
+would cost five times the time of a draw.
 
 All quantities are unsigned 64-bit integers: mixing them with signed ones would make the compiler choose floats.
 A probability's parameter is a *rate* in units of 2⁻³², so that the low half of a word decides it without a product;
@@ -23,13 +25,13 @@ _UNITY = np.uint64(2**32)
 _LARGEST_PRODUCT = np.uint64(2**63 - 1)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_ALL_ONES = np.uint64(2**64 - 1)
 
 
 @compiled
 def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
-    if position >= words.size:
-        raise TapeExhausted
-    return np.uint64(words[position])
+    """The word at a position; all ones behind the window, which ends every loop below that waits for a refusal."""
+    return words[position] if position < words.size else _ALL_ONES
 
 
 @compiled
@@ -86,9 +88,10 @@ def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
     """Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020, algorithm 2 with s = rate, t = 2³²).
 
     One word gives the remainder U (low half) and the sign (top bit). The number V of whole successes is at most the
-    number of words in the largest window, so X = U + 2³² · V < 2⁵³.
+    number of words in the largest window, so X = U + 2³² · V < 2⁵³. A negative zero starts over, which is part of
+    the algorithm; that loop must look at the window's end itself.
     """
-    while True:
+    while position < words.size:
         word = _read(words, position)
         remainder = word & _LOW_HALF
         accepted, position = _accepts_fraction(words, position + 1, remainder)
@@ -104,13 +107,17 @@ def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
             return magnitude, position
         if magnitude != 0:
             return -magnitude, position
+    return np.int64(0), words.size + 1
 
 
 @compiled
 def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
     """The next word itself."""
-    result = _read(words, cursor[0])
-    cursor[0] += 1
+    position = cursor[0]
+    if position >= words.size:
+        raise TapeExhausted
+    result = np.uint64(words[position])
+    cursor[0] = position + 1
     return result
 
 
@@ -120,6 +127,8 @@ def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) 
     position = cursor[0]
     half = _read(words, position) >> _HALF_BITS
     result, position = _below(words, position + 1, n, half)
+    if position > words.size:
+        raise TapeExhausted
     cursor[0] = position
     return result
 
@@ -128,6 +137,8 @@ def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) 
 def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64) -> bool:
     """Bernoulli(exp(−rate · 2⁻³²))."""
     result, position = _accepts(words, cursor[0], rate)
+    if position > words.size:
+        raise TapeExhausted
     cursor[0] = position
     return result
 
@@ -155,9 +166,11 @@ def permute_and_flip(
         half = _read(words, position) >> _HALF_BITS
         offset, position = _below(words, position + 1, np.uint64(order.size - first), half)
         chosen = first + np.int64(offset)
-        candidate = order[chosen]
+        candidate = np.int64(order[chosen])
         gap = min(best - np.uint64(utilities[candidate]), largest_gap)
         accepted, position = _accepts(words, position, gap * rate)
+        if position > words.size:
+            raise TapeExhausted
         order[chosen] = order[first]
         visited[0] = first + 1
         cursor[0] = position
@@ -176,6 +189,8 @@ def discrete_laplace(
     """Fills ``noise`` with independent draws; ``finished`` starts as 0 and says how many are done."""
     while finished[0] < noise.size:
         value, position = _laplace(words, cursor[0], rate)
+        if position > words.size:
+            raise TapeExhausted
         noise[finished[0]] = value
         finished[0] += 1
         cursor[0] = position

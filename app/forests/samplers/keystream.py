@@ -29,7 +29,7 @@ class Keystream:
             self._rekey()
         if len(self._zeros) < words.nbytes:
             self._zeros = bytes(words.nbytes)
-        self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], memoryview(words).cast("B"))
+        self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], words.data.cast("B"))
 
     def _rekey(self) -> None:
         self._process_id = os.getpid()

@@ -1,0 +1,62 @@
+"""What a compiled loop takes for granted about its arrays, checked before it runs.
+
+A loop does not check its indices. A wrong one would read or overwrite foreign memory, so every array that indexes
+another is held to its range first. No message tells a value.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
+
+MAX_FEATURES: Final = 2**16 - 1
+"""A split's feature has two bytes in the loops."""
+
+
+def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, ...], name: str) -> NDArray[Any]:
+    """The array itself, or a copy that is contiguous and aligned.
+
+    Args:
+        array: what the caller passed.
+        dtype: the only type that is taken; nothing is converted silently.
+        shape: the length of every axis, ``None`` where any will do.
+        name: of the argument, for the message.
+
+    Raises:
+        ValueError: another type or shape.
+    """
+    if array.dtype != dtype or array.ndim != len(shape):
+        raise ValueError(f"{name} must be {np.dtype(dtype).name} with {len(shape)} axes")
+    for wanted, length in zip(shape, array.shape, strict=True):
+        if wanted not in (None, length):
+            raise ValueError(f"{name} has the wrong shape")
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))
+
+
+def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) -> None:
+    """Holds every element to ``lowest`` ≤ element < ``below``.
+
+    Raises:
+        ValueError: an element is outside.
+    """
+    if array.size and (array.min() < lowest or array.max() >= below):
+        raise ValueError(f"{name} has a value out of range")
+
+
+def require_splits(splits: Splits, *, shape: tuple[int | None, ...], n_features: int) -> Splits:
+    """Feature, threshold and ``equals`` of the nodes of one level or of whole trees; their values are not looked at.
+
+    Raises:
+        ValueError: a wrong type or shape, or more than :data:`MAX_FEATURES` features.
+    """
+    if n_features > MAX_FEATURES:
+        raise ValueError("X has too many features")
+    feature, threshold, equals = splits
+    feature = require(feature, np.int32, shape=shape, name="feature")
+    threshold = require(threshold, np.uint8, shape=feature.shape, name="threshold")
+    equals = require(equals, np.bool_, shape=feature.shape, name="equals")
+    return feature, threshold, equals

@@ -1,0 +1,180 @@
+"""Compiled walks down trees: prediction for a caller's rows, routing for training rows.
+
+One step down a tree waits for dependent loads, so several walks go down together: rows of a batch in one tree, or,
+where rows are few, trees of one row. Either way a row's leaf values are added in the order of the trees.
+
+A split is looked at as an interval of bins [low, low + span] that stays left: [0, threshold] if it is ordered,
+[threshold, threshold] if it is a category split. So a row goes right iff (bin − low) mod 256 > span: no branch, which
+would be mispredicted every other time, and one word per node.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels.compiler import compiled
+
+_GROUP = 8
+_BLOCK_ROWS = 2**10
+_NOWHERE = np.int32(-1)
+_LOWEST_BYTE = np.uint32(255)
+_ONE_BYTE = np.uint32(8)
+_TWO_BYTES = np.uint32(16)
+_ONE = np.uint32(1)
+_TWO = np.uint32(2)
+
+
+@compiled
+def _split(feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int) -> np.uint32:
+    """Feature, low and span of a node in one word; an unknown feature becomes ``n_features``, at most 2¹⁶ − 1."""
+    known = 0 <= feature < n_features
+    number = np.uint32(feature if known else n_features) << _TWO_BYTES
+    bin_ = np.uint32(threshold)
+    return np.uint32(number | (bin_ << _ONE_BYTE if equals else bin_))
+
+
+@compiled
+def _goes_right(bin_: np.uint8, split: np.uint32) -> np.uint32:
+    low = split >> _ONE_BYTE
+    return np.uint32(((np.uint32(bin_) - low) & _LOWEST_BYTE) > (split & _LOWEST_BYTE))
+
+
+@compiled
+def _add_rows(
+    X: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.uint8],
+    equals: NDArray[np.bool_],
+    values: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> bool:
+    """A multiple of eight rows, tree by tree."""
+    n_rows, n_features = X.shape
+    n_trees, n_leaves, n_classes = values.shape
+    splits = np.empty(n_leaves, dtype=np.uint32)
+    at = np.empty(_GROUP, dtype=np.uint32)
+    for tree in range(n_trees):
+        for v in range(n_leaves - 1):
+            splits[v] = _split(feature[tree, v], threshold[tree, v], equals[tree, v], n_features)
+            if splits[v] >> _TWO_BYTES == n_features:
+                return False
+        for first in range(0, n_rows, _GROUP):
+            at[:] = 0
+            n_level = 1
+            while n_level < n_leaves:
+                for i in range(_GROUP):
+                    split = splits[at[i]]
+                    at[i] = _TWO * at[i] + _ONE + _goes_right(X[first + i, split >> _TWO_BYTES], split)
+                n_level *= 2
+            for i in range(_GROUP):
+                leaf = at[i] - np.uint32(n_leaves - 1)
+                for k in range(n_classes):
+                    sums[first + i, k] += values[tree, leaf, k]
+    return True
+
+
+@compiled
+def _add_row(
+    x: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.uint8],
+    equals: NDArray[np.bool_],
+    values: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> bool:
+    """One row, eight trees at a time. Looks only at the nodes on its way."""
+    n_trees, n_leaves, n_classes = values.shape
+    at = np.empty(_GROUP, dtype=np.uint32)
+    for first in range(0, n_trees, _GROUP):
+        n_group = min(_GROUP, n_trees - first)
+        at[:] = 0
+        n_level = 1
+        while n_level < n_leaves:
+            for i in range(n_group):
+                tree, v = first + i, at[i]
+                split = _split(feature[tree, v], threshold[tree, v], equals[tree, v], x.size)
+                if split >> _TWO_BYTES == x.size:
+                    return False
+                at[i] = _TWO * v + _ONE + _goes_right(x[split >> _TWO_BYTES], split)
+            n_level *= 2
+        for i in range(n_group):
+            leaf = at[i] - np.uint32(n_leaves - 1)
+            for k in range(n_classes):
+                sums[k] += values[first + i, leaf, k]
+    return True
+
+
+@compiled
+def sum_leaf_values(
+    X: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.uint8],
+    equals: NDArray[np.bool_],
+    values: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> bool:
+    """Adds to ``sums``. Returns ``False``, and sums that mean nothing, if a split asks for a feature X does not have.
+
+    Packing a tree's splits pays off from an eighth of its leaves on; a block with fewer rows goes row by row.
+    """
+    n_rows, n_leaves = X.shape[0], values.shape[1]
+    for start in range(0, n_rows, _BLOCK_ROWS):
+        stop = min(n_rows, start + _BLOCK_ROWS)
+        grouped = start
+        if _GROUP * (stop - start) >= n_leaves:
+            grouped = stop - (stop - start) % _GROUP
+            if not _add_rows(X[start:grouped], feature, threshold, equals, values, sums[start:grouped]):
+                return False
+        for row in range(grouped, stop):
+            if not _add_row(X[row], feature, threshold, equals, values, sums[row]):
+                return False
+    return True
+
+
+@compiled
+def descend(
+    X: NDArray[np.uint8],
+    node: NDArray[np.int32],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.uint8],
+    equals: NDArray[np.bool_],
+    child: NDArray[np.int32],
+) -> None:
+    """Fills ``child`` with the nodes of the next level; ``X`` is ``(n_features, n_rows)`` and indices were checked."""
+    splits = np.empty(feature.size, dtype=np.uint32)
+    for v in range(feature.size):
+        splits[v] = _split(feature[v], threshold[v], equals[v], X.shape[0])
+    for i in range(node.size):
+        if node[i] < 0:
+            child[i] = _NOWHERE
+        else:
+            split = splits[node[i]]
+            child[i] = 2 * node[i] + _goes_right(X[split >> _TWO_BYTES, i], split)
+
+
+@compiled
+def leaves(
+    X: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    threshold: NDArray[np.uint8],
+    equals: NDArray[np.bool_],
+    depth: int,
+    reached: NDArray[np.int32],
+) -> None:
+    """Fills ``reached``; ``X`` is ``(n_features, n_rows)`` and indices were checked.
+
+    A block of rows goes down level by level. The nodes of level l are counted from 0, as in :func:`descend`, and stand
+    from 2ˡ − 1 on, so the numbers at the last level are those of the leaves.
+    """
+    n_trees, n_rows = reached.shape
+    splits = np.empty(feature.shape[1], dtype=np.uint32)
+    for tree in range(n_trees):
+        for v in range(splits.size):
+            splits[v] = _split(feature[tree, v], threshold[tree, v], equals[tree, v], X.shape[0])
+        for start in range(0, n_rows, _BLOCK_ROWS):
+            at = reached[tree, start : start + _BLOCK_ROWS]
+            at[:] = 0
+            for level in range(depth):
+                first = 2**level - 1
+                for i in range(at.size):
+                    split = splits[first + at[i]]
+                    at[i] = 2 * at[i] + _goes_right(X[split >> _TWO_BYTES, start + i], split)
