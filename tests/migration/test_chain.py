@@ -1,0 +1,243 @@
+"""The chain of revisions on both databases: it ends at the metadata, keeps old data and is all or nothing."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import CheckConstraint, Connection, create_engine, inspect, text
+
+from app.core.errors import InstallationError
+from app.db import migrate
+from app.db.append_only import append_only_tables, create_append_only_triggers
+from app.db.base import Base
+from app.db.engine import parse_url
+from app.db.unit_of_work import Database
+
+_ROOT = Path(__file__).parents[2]
+_DATA = Path(__file__).parent / "data"
+
+
+def _revisions() -> list[str]:
+    config = Config()
+    config.set_main_option("script_location", str(_ROOT / "migrations"))
+    return [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    engine = create_engine(parse_url(url))
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def test_there_is_one_head() -> None:
+    assert migrate.head_revision() == _revisions()[-1]
+
+
+def test_an_empty_database_upgraded_to_the_head_is_the_metadata(database_url: str) -> None:
+    with _connected(database_url) as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_checks_are_those_of_the_metadata(database_url: str) -> None:
+    """Autogenerate does not see CHECK constraints."""
+    with _connected(database_url) as connection:
+        found = {
+            (table, check["name"])
+            for table in inspect(connection).get_table_names()
+            for check in inspect(connection).get_check_constraints(table)
+        }
+    wanted = {
+        (table.name, constraint.name)
+        for table in Base.metadata.sorted_tables
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+    assert found == wanted
+    assert ("entries", "ck_entries_amount_not_negative") in found
+
+
+def test_no_key_deletes_by_cascade(database_url: str) -> None:
+    with _connected(database_url) as connection:
+        for table in inspect(connection).get_table_names():
+            for key in inspect(connection).get_foreign_keys(table):
+                assert not key["options"].get("ondelete"), table
+
+
+@pytest.mark.parametrize("revision", _revisions())
+def test_data_of_a_past_revision_survives(empty_database_url: str, revision: str) -> None:
+    migrate.upgrade(empty_database_url, revision=revision)
+    _insert(empty_database_url, (_DATA / f"{revision}.sql").read_text(encoding="utf-8"))
+    before = _counts(empty_database_url)
+    assert min(before.values()) > 0, "every table of a revision has a row in its data file"
+    migrate.upgrade(empty_database_url)
+    after = _counts(empty_database_url)
+    assert {table: after[table] for table in before} == before
+    assert migrate.current_revision(empty_database_url) == migrate.head_revision()
+
+
+def _insert(url: str, statements: str) -> None:
+    with _connected(url) as connection:
+        for statement in statements.splitlines():
+            connection.exec_driver_sql(statement)
+        connection.commit()
+
+
+def _counts(url: str) -> dict[str, int]:
+    with _connected(url) as connection:
+        return {
+            table: connection.execute(text(f'SELECT count(*) FROM "{table}"')).scalar_one()
+            for table in inspect(connection).get_table_names()
+            if table != "alembic_version"
+        }
+
+
+def test_readiness_follows_the_revision(empty_database_url: str) -> None:
+    database = Database.open(empty_database_url)
+    assert not migrate.is_current(database)
+    assert migrate.current_revision(empty_database_url) is None
+    migrate.upgrade(empty_database_url)
+    migrate.upgrade(empty_database_url)
+    assert migrate.is_current(database)
+    database.close()
+
+
+def test_processes_that_upgrade_at_once_all_succeed(empty_database_url: str) -> None:
+    program = f"from app.db import migrate; migrate.upgrade({empty_database_url!r})"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], cwd=_ROOT, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=120)[1] for process in processes] == [""] * 3
+    assert migrate.current_revision(empty_database_url) == migrate.head_revision()
+
+
+def test_a_database_of_a_newer_version_is_left_alone(database_url: str) -> None:
+    with _connected(database_url) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'from-the-future'"))
+        connection.commit()
+    with pytest.raises(InstallationError):
+        migrate.upgrade(database_url)
+    assert migrate.current_revision(database_url) == "from-the-future"
+
+
+def test_the_two_addresses_name_one_database(postgresql_database_url: str, sqlite_database_url: str) -> None:
+    with pytest.raises(InstallationError):
+        migrate.upgrade(sqlite_database_url, migration_url=postgresql_database_url)
+
+
+_NEXT = """
+import sqlalchemy as sa
+from alembic import op
+from app.db.append_only import create_append_only_triggers
+
+revision = "next"
+down_revision = "{head}"
+
+
+def upgrade() -> None:
+{body}
+"""
+
+
+@pytest.fixture
+def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["_NextRevision"]:
+    folder = tmp_path / "migrations"
+    shutil.copytree(_ROOT / "migrations", folder)
+    head = migrate.head_revision()
+    monkeypatch.setattr(migrate, "_script_folder", lambda: folder)
+    migrate.head_revision.cache_clear()
+    yield _NextRevision(folder / "versions" / "next.py", head)
+    migrate.head_revision.cache_clear()
+
+
+class _NextRevision:
+    """A revision after the head, for one test."""
+
+    def __init__(self, path: Path, head: str) -> None:
+        self._path = path
+        self._head = head
+
+    def does(self, *lines: str) -> None:
+        body = "\n".join(f"    {line}" for line in lines)
+        self._path.write_text(_NEXT.format(head=self._head, body=body), encoding="utf-8")
+
+
+def test_a_revision_that_fails_leaves_nothing_behind(database_url: str, next_revision: "_NextRevision") -> None:
+    before, head = _counts(database_url), migrate.current_revision(database_url)
+    next_revision.does(
+        "op.create_table('half_done', sa.Column('id', sa.Integer()))",
+        "op.execute(\"INSERT INTO keys VALUES ('k', 'n', '', '[]', '2026-01-01T00:00:00.000000Z', NULL)\")",
+        "raise RuntimeError('broke')",
+    )
+    with pytest.raises(RuntimeError, match="broke"):
+        migrate.upgrade(database_url)
+    assert _counts(database_url) == before
+    assert migrate.current_revision(database_url) == head
+
+
+def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: "_NextRevision") -> None:
+    _insert(database_url, (_DATA / "0001.sql").read_text(encoding="utf-8"))
+    next_revision.does(
+        "with op.batch_alter_table('entries', recreate='always') as batch:",
+        "    batch.add_column(sa.Column('note', sa.Text()))",
+        "create_append_only_triggers(op.get_bind(), 'entries', key=('account_id', 'sequence'))",
+    )
+    migrate.upgrade(database_url)
+    assert migrate.current_revision(database_url) == "next"
+    with _connected(database_url) as connection:
+        assert append_only_tables(connection) == {"entries"}
+        assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (2, 0)
+
+
+def test_a_rebuild_without_the_triggers_is_seen(sqlite_database_url: str, next_revision: "_NextRevision") -> None:
+    """The trap itself: on SQLite a batch rebuild drops triggers without a word."""
+    next_revision.does("with op.batch_alter_table('entries', recreate='always') as batch:", "    pass")
+    migrate.upgrade(sqlite_database_url)
+    with _connected(sqlite_database_url) as connection:
+        assert append_only_tables(connection) == frozenset()
+
+
+def test_a_rebuild_does_not_delete_children(empty_database_url: str) -> None:
+    with migrate.migration_transaction(empty_database_url) as connection:
+        connection.exec_driver_sql("CREATE TABLE parents (id BIGINT PRIMARY KEY)")
+        connection.exec_driver_sql("CREATE TABLE children (parent_id BIGINT REFERENCES parents (id) ON DELETE CASCADE)")
+        connection.exec_driver_sql("INSERT INTO parents VALUES (1)")
+        connection.exec_driver_sql("INSERT INTO children VALUES (1)")
+    with migrate.migration_transaction(empty_database_url) as connection:
+        operations = Operations(MigrationContext.configure(connection))
+        with operations.batch_alter_table("parents", recreate="always" if _is_sqlite(connection) else "auto"):
+            pass
+    with _connected(empty_database_url) as connection:
+        assert connection.execute(text("SELECT count(*) FROM children")).scalar_one() == 1
+
+
+def _is_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == "sqlite"
+
+
+def test_a_migration_that_breaks_a_foreign_key_is_rolled_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'keys.sqlite3'}"
+    with migrate.migration_transaction(url) as connection:
+        connection.exec_driver_sql("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+        connection.exec_driver_sql("CREATE TABLE children (parent_id INTEGER REFERENCES parents (id))")
+    with pytest.raises(RuntimeError), migrate.migration_transaction(url) as connection:
+        connection.exec_driver_sql("INSERT INTO children VALUES (99)")
+    assert _counts(url) == {"parents": 0, "children": 0}
+
+
+def test_triggers_can_be_created_again(database_url: str) -> None:
+    with migrate.migration_transaction(database_url) as connection:
+        create_append_only_triggers(connection, "entries", key=("account_id", "sequence"))
+        assert append_only_tables(connection) == {"entries"}
