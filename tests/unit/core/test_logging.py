@@ -1,0 +1,67 @@
+"""Log lines carry constant texts and public fields, and nothing that a caller passed."""
+
+import io
+import json
+import logging as stdlib_logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.core import clock, logging
+
+
+@pytest.fixture
+def lines() -> Iterator["_Lines"]:
+    root = stdlib_logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = _Lines()
+    logging.configure("INFO", stream=stream)
+    yield stream
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+class _Lines(io.StringIO):
+    def parsed(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.getvalue().splitlines()]
+
+
+def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
+    logger = stdlib_logging.getLogger("app.worker")
+    logger.info("a job\nended", extra={"job_id": "jb_1", "rows": 48_842})
+    (line,) = lines.parsed()
+    at = line.pop("at")
+    assert clock.to_text(clock.from_text(at)) == at
+    assert line == {"level": "INFO", "logger": "app.worker", "message": "a job\nended", "job_id": "jb_1"}
+
+
+def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
+    stdlib_logging.getLogger("somebody.else").warning("bad cell %r in %s", "PRIVATE", "column")
+    assert lines.parsed()[0]["message"] == "bad cell %r in %s"
+    assert "PRIVATE" not in lines.getvalue()
+
+
+def test_an_error_is_its_type_and_places(lines: _Lines) -> None:
+    try:
+        int("PRIVATE")
+    except ValueError:
+        stdlib_logging.getLogger("app").exception("ingestion broke")
+    error = lines.parsed()[0]["error"]
+    assert error["type"] == "builtins.ValueError"
+    assert error["at"][-1].endswith("test_an_error_is_its_type_and_places")
+    assert "PRIVATE" not in lines.getvalue()
+
+
+def test_objects_in_place_of_texts_are_named_by_type(lines: _Lines) -> None:
+    stdlib_logging.getLogger("app").error(ValueError("PRIVATE"), extra={"status": {1, 2}})
+    (line,) = lines.parsed()
+    assert (line["message"], line["status"]) == ("ValueError", "set")
+    assert "PRIVATE" not in lines.getvalue()
+
+
+def test_configuring_again_does_not_double_the_lines(lines: _Lines) -> None:
+    logging.configure("WARNING", stream=lines)
+    stdlib_logging.getLogger("app").info("below the level")
+    stdlib_logging.getLogger("app").warning("once")
+    assert [line["message"] for line in lines.parsed()] == ["once"]

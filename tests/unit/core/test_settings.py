@@ -1,0 +1,98 @@
+"""Settings: one table, its page, and no value of a secret in any message."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from app.core import settings
+from app.core.errors import InstallationError
+from app.core.settings import SETTINGS, Settings
+
+_PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
+
+
+def test_the_page_is_generated_from_the_table() -> None:
+    assert _PAGE.read_text(encoding="utf-8") == settings.to_markdown(), (
+        "run: python -m app.core.settings > docs/settings.md"
+    )
+
+
+def test_every_field_is_a_documented_setting() -> None:
+    assert [field.name for field in dataclasses.fields(Settings)] == [setting.name for setting in SETTINGS]
+    assert all(setting.meaning.endswith(".") for setting in SETTINGS)
+
+
+def test_documented_defaults_are_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    found = Settings.from_environment({})
+    documented = {setting.name: setting for setting in SETTINGS}
+    assert found.home == Path("/home/somebody/.grovekeeper")
+    assert found.database_url == "sqlite:////home/somebody/.grovekeeper/grovekeeper.sqlite3"
+    for field in dataclasses.fields(Settings):
+        if field.name not in ("home", "database_url"):
+            setting, value = documented[field.name], getattr(found, field.name)
+            assert value == (setting.read(setting.default) if setting.default else None), field.name
+
+
+def test_variables_flags_and_files(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("boss.secret\n", encoding="utf-8")
+    found = Settings.from_environment(
+        {
+            "GROVEKEEPER_HOME": str(tmp_path),
+            "GROVEKEEPER_PORT": "1",
+            "GROVEKEEPER_WORKERS": "3",
+            "GROVEKEEPER_LOG_LEVEL": "warning",
+            "GROVEKEEPER_ADMIN_KEY_FILE": str(tmp_path / "key"),
+            "GROVEKEEPER_MIGRATION_URL": "",
+        },
+        port=2,
+        workers=None,
+    )
+    assert (found.port, found.workers, found.log_level) == (2, 3, "WARNING")
+    assert found.admin_key == "boss.secret"
+    assert found.migration_url is None
+    assert found.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
+
+
+def test_only_secrets_have_a_file_twin(tmp_path: Path) -> None:
+    (tmp_path / "port").write_text("9999", encoding="utf-8")
+    assert Settings.from_environment({"GROVEKEEPER_PORT_FILE": str(tmp_path / "port")}).port == 8731
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"GROVEKEEPER_PORT": "tcp://10.0.0.1:8731"},
+        {"GROVEKEEPER_PORT": "65536"},
+        {"GROVEKEEPER_PORT": "-1"},
+        {"GROVEKEEPER_WORKERS": "-1"},
+        {"GROVEKEEPER_WORKERS": "1e9"},
+        {"GROVEKEEPER_LEASE_TTL_S": "0"},
+        {"GROVEKEEPER_POLL_INTERVAL_S": "nan"},
+        {"GROVEKEEPER_POLL_INTERVAL_S": "0"},
+        {"GROVEKEEPER_LOG_LEVEL": "LOUD-SECRET"},
+        {"GROVEKEEPER_ADMIN_KEY": "SECRET", "GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere"},
+        {"GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere/at/all"},
+        {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name_and_never_shown(environ: dict[str, str]) -> None:
+    with pytest.raises(InstallationError) as raised:
+        Settings.from_environment(environ)
+    message = str(raised.value)
+    assert next(iter(environ)).removesuffix("_FILE") in message
+    assert not any(value in message for value in environ.values() if len(value) > 2)
+
+
+def test_a_misspelt_override_is_a_bug() -> None:
+    with pytest.raises(TypeError):
+        Settings.from_environment({}, prot=1)
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    given = {setting.variable: "SECRET" for setting in SETTINGS if setting.secret}
+    assert len(given) == 4
+    found = Settings.from_environment(given)
+    assert found.admin_key == found.api_key == found.database_url == "SECRET"
+    assert "SECRET" not in repr(found)
