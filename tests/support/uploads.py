@@ -1,0 +1,53 @@
+"""A small declaration, and one object that ingests text under it and reads it back."""
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+from app.datasets import private_rows, row_files
+from app.datasets.cells import HashPartition
+from app.datasets.ingest import IngestReport, ingest_csv
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Feature, Label, Schema
+
+SCHEMA = Schema(
+    (
+        Feature("age", "integer", lower=0, upper=120),
+        Feature("height", "numeric", lower=0.5, upper=2.5, missing=True),
+        Feature("sex", "categorical", categories=("Female", "Male"), missing=True),
+        Feature("city, canton", "categorical", categories=("Bern, BE", "0")),
+    ),
+    Label("income", ("<=50K", ">50K")),
+)
+HEADER = 'age,height,sex,"city, canton",income\n'
+GOOD_ROW = '39,1.75,Male,"Bern, BE",>50K\n'
+KEY = bytes(range(32))
+
+
+class Ingestion:
+    """Ingests bodies into one epoch of one home."""
+
+    def __init__(self, home: Path, schema: Schema = SCHEMA) -> None:
+        self.home = home
+        self.schema = schema
+        self.partition: HashPartition | None = HashPartition("shard", 4)
+        self.destination = row_files.epoch_file(home, "ds_a", "ep_a")
+
+    def __call__(self, body: str | bytes | BinaryIO, *, gzip: bool = False) -> IngestReport:
+        if isinstance(body, str):
+            body = body.encode()
+        return ingest_csv(
+            io.BytesIO(body) if isinstance(body, bytes) else body,
+            self.destination,
+            schema=self.schema,
+            partition=self.partition,
+            dataset_key=KEY,
+            gzip=gzip,
+        )
+
+    def read(self, cells: list[int] | None = None) -> SanitisedRows:
+        return private_rows.read([self.destination], schema=self.schema, partition=self.partition, cells=cells)
+
+    def files(self) -> list[str]:
+        """Every file of the home, so that a test sees what a refusal left."""
+        return sorted(path.name for path in self.home.rglob("*") if path.is_file())

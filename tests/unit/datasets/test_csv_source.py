@@ -1,0 +1,164 @@
+"""The bytes of an upload: unpacked, bounded, and ended without a word about their content."""
+
+import gzip
+import io
+import tracemalloc
+
+import pytest
+
+from app.core.errors import MalformedRequest, RowsInvalid, TooLarge
+from app.datasets.csv_source import CsvSource
+
+TEXT = b"a,b\n1,2\n3,4\n"
+PACKED = gzip.compress(TEXT)
+
+
+def open_source(content, *, is_gzip=False, max_bytes=10**9, max_line_bytes=1024):
+    return CsvSource(io.BytesIO(content), is_gzip=is_gzip, max_bytes=max_bytes, max_line_bytes=max_line_bytes)
+
+
+def slug(caught):
+    (problem,) = caught.value.columns
+    assert (problem.name, problem.count) == ("", 1)
+    return problem.problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    [TEXT, b"\xef\xbb\xbf" + TEXT, b"\n\r\n\n" + TEXT, b"\xef\xbb\xbf\n" + TEXT, b'"a","b"\n1,2\n3,4\n'],
+    ids=["plain", "byte order mark", "empty lines", "mark and empty line", "quoted"],
+)
+def test_the_header_is_taken_and_another_put_in_its_place(content):
+    source = open_source(content)
+    assert source.read_header() == ["a", "b"]
+    source.name_columns(["1", "0"])
+    assert source.read() == b"1,0\n" + b"\n1,2\n3,4\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_ends_the_header(end):
+    source = open_source(f"a,b{end}1,2{end}".encode())
+    assert source.read_header() == ["a", "b"]
+    assert source.read() == f"{end}1,2{end}".encode()
+
+
+def test_a_header_alone_needs_no_line_end():
+    source = open_source(b"a,b")
+    assert source.read_header() == ["a", "b"]
+    assert source.read() == b""
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+def test_a_body_without_a_line_has_no_header(content):
+    with pytest.raises(RowsInvalid) as caught:
+        open_source(content).read_header()
+    assert slug(caught) == "no-header"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"a,\xff\n", "not-utf8"), ("a,b\n".encode("utf-16"), "not-utf8"), (b'a,"b\nc",d\n', "malformed-header")],
+)
+def test_a_header_that_cannot_be_read_is_refused(content, expected):
+    with pytest.raises(RowsInvalid) as caught:
+        open_source(content).read_header()
+    assert slug(caught) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 100])
+def test_reads_have_their_full_size_until_the_end(size):
+    content = b"x" * 10 + b"\n" + b"y" * 9 + b"\n"
+    source = open_source(gzip.compress(content[:9]) + gzip.compress(content[9:]), is_gzip=True, max_line_bytes=10)
+    blocks = []
+    while block := source.read(size):
+        blocks.append(block)
+    assert b"".join(blocks) == content
+    assert {len(block) for block in blocks[:-1]} <= {size}
+    assert source.refusal is None
+
+
+@pytest.mark.parametrize("read_size", [1, 3, 11, 1000])
+@pytest.mark.parametrize("before", [b"", b"ab\n", b"\r\n", b"0123456789\n"])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n1\n"])
+def test_a_line_may_have_exactly_its_limit(read_size, before, end):
+    for length, is_legal in ((9, True), (10, True), (11, False), (25, False)):
+        source = open_source(before + b"x" * length + end, max_line_bytes=10)
+        while source.read(read_size):
+            pass
+        if is_legal:
+            source.check()
+        else:
+            with pytest.raises(RowsInvalid) as caught:
+                source.check()
+            assert slug(caught) == "line-too-long"
+
+
+def test_a_long_header_is_a_long_line():
+    with pytest.raises(RowsInvalid) as caught:
+        open_source(b"a" * 2000).read_header()
+    assert slug(caught) == "line-too-long"
+
+
+@pytest.mark.parametrize("is_gzip", [False, True])
+def test_a_body_may_have_exactly_its_limit(is_gzip):
+    content = PACKED if is_gzip else TEXT
+    fits = open_source(content, is_gzip=is_gzip, max_bytes=len(TEXT))
+    assert fits.read() == TEXT
+    fits.check()
+    too_large = open_source(content, is_gzip=is_gzip, max_bytes=len(TEXT) - 1)
+    too_large.read()
+    with pytest.raises(TooLarge) as caught:
+        too_large.check()
+    assert caught.value.limit == len(TEXT) - 1
+
+
+def test_a_gzip_bomb_ends_at_the_limit_in_bounded_memory():
+    bomb = gzip.compress(b"1,2\n" * 16_000_000, compresslevel=1)
+    assert len(bomb) < 1_000_000
+    source = open_source(bomb, is_gzip=True, max_bytes=32_000_000)
+    n_bytes = 0
+    tracemalloc.start()
+    while block := source.read(65536):
+        n_bytes += len(block)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_bytes <= 32_000_000
+    assert peak < 4_000_000
+    with pytest.raises(TooLarge):
+        source.check()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT,
+        gzip.compress(TEXT)[:-1],
+        gzip.compress(TEXT)[:12],
+        gzip.compress(TEXT) + b"junk",
+        gzip.compress(TEXT)[:-8] + bytes(8),
+    ],
+    ids=["not gzip", "cut in the trailer", "cut in the data", "junk after the end", "wrong checksum"],
+)
+def test_a_broken_gzip_is_refused(content):
+    source = open_source(content, is_gzip=True)
+    while source.read(4):
+        pass
+    with pytest.raises(MalformedRequest) as caught:
+        source.check()
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+
+
+def test_nul_bytes_are_counted():
+    source = open_source(b"a,\0b\n1,\0\0\n")
+    source.read()
+    assert source.n_nul_bytes == 3
+
+
+def test_nothing_is_read_after_a_refusal_or_after_closing():
+    refused = open_source(b"x" * 5000, max_line_bytes=10)
+    refused.read()
+    assert refused.read() == b""
+    closed = open_source(TEXT)
+    closed.close()
+    assert closed.read() == b""

@@ -1,0 +1,339 @@
+"""Uploads: what is mapped, what is refused, and that a refusal leaves no file and quotes no cell."""
+
+import gzip
+import hashlib
+import io
+import math
+import traceback
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from app.core import limits
+from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
+from app.datasets.cells import hash_cells
+from app.datasets.csv_columns import ColumnReport
+from tests.support.uploads import GOOD_ROW, HEADER, KEY
+
+CANARY = "Canary7Q"
+
+
+def refusal(ingest, body, **options):
+    """The problems of a refused upload, after making sure that nothing was stored and nothing was quoted."""
+    with pytest.raises(GrovekeeperError) as caught:
+        ingest(body, **options)
+    error = caught.value
+    assert ingest.files() == []
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    told = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
+    # The lines of source that a traceback shows are ours; the words in them are not the upload's.
+    assert not any(CANARY in text for text in told)
+    return error
+
+
+def problems(ingest, body, **options):
+    error = refusal(ingest, body, **options)
+    assert isinstance(error, RowsInvalid)
+    return [(problem.name, problem.problem, problem.count) for problem in error.columns]
+
+
+def numbers(cells, column=0):
+    """A file of good rows whose cells of one column are the given ones."""
+    rows = []
+    for cell in cells:
+        values = ["39", "1.75", "Male", '"Bern, BE"', ">50K"]
+        values[column] = cell
+        rows.append(",".join(values) + "\n")
+    return HEADER + "".join(rows)
+
+
+def test_rows_are_stored_sanitised_and_counted(ingest):
+    report = ingest(
+        HEADER + GOOD_ROW + '150,,,0,<=50K\n-1,9,female,"Bern, BE",50\n12,0.5," Male",Basel,\n7,nan,Female,0,>50K\n'
+    )
+    assert report.n_rows == 5
+    assert report.columns == (
+        ColumnReport("age", clamped=2, missing=0, unknown=0),
+        ColumnReport("height", clamped=1, missing=2, unknown=0),
+        ColumnReport("sex", clamped=0, missing=1, unknown=2),
+        ColumnReport("city, canton", clamped=0, missing=0, unknown=1),
+        ColumnReport("income", clamped=0, missing=0, unknown=2),
+    )
+    rows = ingest.read()
+    age, height, sex, city = rows.features.columns
+    assert rows.features.n_rows == 3
+    assert age.tolist() == [39.0, 120.0, 7.0]
+    assert height[0] == 1.75
+    assert np.isnan(height[1:]).all()
+    assert sex.tolist() == [1, 3, 0]
+    assert city.tolist() == [0, 1, 1]
+    assert rows.y.tolist() == [1, 0, 1]
+    assert len({row_id.tobytes() for row_id in rows.row_ids}) == 3
+
+
+def test_the_stored_file_has_fresh_ids_their_cells_and_its_digest(ingest):
+    report = ingest(HEADER + GOOD_ROW * 100)
+    table = pq.read_table(ingest.destination)
+    ids = b"".join(table.column("row_id").to_pylist())
+    assert len({ids[at : at + 16] for at in range(0, 1600, 16)}) == 100
+    assert table.column("cell").to_pylist() == hash_cells(ids, partition=ingest.partition, dataset_key=KEY).tolist()
+    assert report.digest == hashlib.sha256(ingest.destination.read_bytes()).hexdigest()
+
+
+def test_without_a_partition_there_is_no_cell(ingest):
+    ingest.partition = None
+    ingest(HEADER + GOOD_ROW)
+    assert pq.read_schema(ingest.destination).names == ["f0", "f1", "f2", "f3", "label", "row_id"]
+
+
+def test_the_report_prints_no_count(ingest):
+    report = ingest(numbers(["500"] * 4711))
+    assert report.n_rows == report.columns[0].clamped == 4711
+    assert "4711" not in repr(report) + repr(report.columns)
+
+
+def test_columns_come_in_any_order(ingest):
+    ingest('income,"city, canton",height,age,sex\n>50K,0,1.5,40,Female\n')
+    rows = ingest.read()
+    assert [array.tolist() for array in rows.features.columns] == [[40.0], [1.5], [0], [1]]
+    assert rows.y.tolist() == [1]
+
+
+@pytest.mark.parametrize("body", [HEADER, HEADER.rstrip("\n"), HEADER + "\n\r\n\n", "\n" + HEADER])
+def test_a_header_without_rows_is_legal(ingest, body):
+    report = ingest(body)
+    assert report.n_rows == 0
+    assert [(column.clamped, column.missing, column.unknown) for column in report.columns] == [(0, 0, 0)] * 5
+    rows = ingest.read()
+    assert rows.features.n_rows == 0
+    assert [array.dtype for array in rows.features.columns] == [np.float64, np.float64, np.int32, np.int32]
+    assert rows.row_ids.shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "\ufeff" + HEADER + GOOD_ROW * 2,
+        (HEADER + GOOD_ROW * 2).replace("\n", "\r\n"),
+        (HEADER + GOOD_ROW * 2).replace("\n", "\r"),
+        HEADER + GOOD_ROW + "\n\n" + GOOD_ROW.rstrip("\n"),
+        HEADER + '"39","1.75","Male","Bern, BE",">50K"\n' * 2,
+    ],
+    ids=["byte order mark", "CRLF", "CR", "empty lines, no last end", "all quoted"],
+)
+def test_dialects_are_read_alike(ingest, body):
+    ingest(body)
+    rows = ingest.read()
+    assert [array.tolist() for array in rows.features.columns] == [[39.0] * 2, [1.75] * 2, [1] * 2, [0] * 2]
+    assert rows.y.tolist() == [1, 1]
+
+
+def test_gzip_is_read(ingest):
+    ingest(gzip.compress(HEADER.encode()) + gzip.compress(GOOD_ROW.encode() * 3), gzip=True)
+    assert ingest.read().features.n_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("1", 1.0), ("+1", 1.0), ("1.", 1.0), (".75", 0.75), ("01.50", 1.5), ("15e-1", 1.5), ("0.2E+1", 2.0),
+        (" 1.5", 1.5), ("\t1.5 ", 1.5), ('" 1.5 "', 1.5),
+        ("1e999", 2.5), ("-1e999", 0.5), ("9" * 400, 2.5), ("inf", 2.5), ("-Infinity", 0.5), ("+INF", 2.5),
+        ("1e-999", 0.5),
+        ("", math.nan), ('""', math.nan), ("  ", math.nan), ("nan", math.nan), ("NaN", math.nan),
+        ("-nan", math.nan), (" nan ", math.nan),
+    ],
+)  # fmt: skip
+def test_what_is_a_number(ingest, cell, expected):
+    ingest(numbers(["1", cell], column=1))
+    np.testing.assert_array_equal(ingest.read().features.columns[1], [1.0, expected])
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [CANARY, "1,5", "1_0", "0x10", "1d5", "1 2", "--1", "+-1", "e5", "1e", ".", "-",
+     "٣", "½", "1.5%", "NA", "null", "nan(1)", "infin", "1\u00a0"],
+)  # fmt: skip
+def test_what_is_no_number(ingest, cell):
+    body = numbers([f'"{cell}"', "1", f'"{cell}"', "", " 2 "], column=1)
+    assert problems(ingest, body) == [("height", "not-a-number", 2)]
+
+
+def test_an_integer_column_takes_only_integers(ingest):
+    assert problems(ingest, numbers(["1.5", "1.0", "1e2", "-0.25", "inf", "7"])) == [("age", "not-an-integer", 2)]
+
+
+def test_an_integer_beyond_floats_is_clamped(ingest):
+    report = ingest(numbers(["9" * 400, "-" + "9" * 400, "inf", "1.0"]))
+    assert ingest.read().features.columns[0].tolist() == [120.0, 0.0, 120.0, 1.0]
+    assert report.columns[0].clamped == 3
+
+
+@pytest.mark.parametrize("column", [0, 3])
+def test_an_empty_cell_needs_a_declaration(ingest, column):
+    name = ingest.schema.features[column].name
+    good = "0"
+    assert problems(ingest, numbers(["", good, '""'], column=column)) == [(name, "empty", 2)]
+
+
+def test_nan_is_an_empty_cell(ingest):
+    assert problems(ingest, numbers(["nan", "1"])) == [("age", "empty", 1)]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("age,height,sex,income", [("city, canton", "missing-column", 1)]),
+        ('age,age,height,sex,"city, canton",income', [("age", "duplicate-column", 2)]),
+        (f'age,height,sex,"city, canton",income,{CANARY},{CANARY}', [("", "unknown-column", 2)]),
+        (f'{CANARY},height,sex,"city, canton",income', [("age", "missing-column", 1), ("", "unknown-column", 1)]),
+        ('age,height,sex,"city, canton",income,', [("", "unknown-column", 1)]),
+        ('Age,height,sex,"city, canton",income', [("age", "missing-column", 1), ("", "unknown-column", 1)]),
+        (f'"{CANARY}', [("", "malformed-header", 1)]),
+    ],
+)
+def test_the_header_names_each_declared_column_once(ingest, header, expected):
+    assert problems(ingest, header + "\n" + GOOD_ROW) == expected
+
+
+def test_a_headerless_file_does_not_get_its_first_person_quoted(ingest):
+    body = GOOD_ROW.replace("Male", CANARY) * 3
+    assert ("", "unknown-column", 5) in problems(ingest, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_body_has_no_header(ingest, body):
+    assert problems(ingest, body) == [("", "no-header", 1)]
+
+
+def test_bytes_that_are_no_text_are_counted_by_column(ingest):
+    cell = CANARY.encode() + b"\xff"
+    body = HEADER.encode() + (b"1,2," + cell + b",0,<=50K\n") * 3 + cell + b",2,Male,0," + cell + b"\n"
+    expected = [("age", "not-utf8", 1), ("sex", "not-utf8", 3), ("income", "not-utf8", 1)]
+    assert problems(ingest, body) == expected
+
+
+def test_rows_of_the_wrong_width_are_counted(ingest):
+    body = HEADER + f"{CANARY}\n" + GOOD_ROW + f"1,2,Male,0,<=50K,{CANARY}\n" + "1,2\n"
+    assert problems(ingest, body) == [("", "ragged-row", 3)]
+
+
+def test_nul_bytes_are_counted(ingest):
+    assert problems(ingest, HEADER + GOOD_ROW + f"1,2,{CANARY}\0\0,0,<=50K\n") == [("", "nul-byte", 2)]
+
+
+@pytest.mark.parametrize("column", [2, 3, 4])
+def test_a_line_break_in_a_cell_is_refused(ingest, column):
+    name = [*(feature.name for feature in ingest.schema.features), "income"][column]
+    body = numbers([f'"{CANARY}\n1"', f'"{CANARY}\r\n"', "0"], column=column)
+    assert problems(ingest, body) == [(name, "line-break", 2)]
+
+
+def test_a_stray_quote_does_not_swallow_the_rows_after_it(ingest):
+    body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + GOOD_ROW.replace('"Bern, BE"', "0") * 50
+    assert problems(ingest, body) == [("income", "line-break", 1)]
+
+
+def test_all_problems_of_the_whole_file_are_counted(ingest, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 128)
+    bad = f"{CANARY},x,Male,,<=50K\n1.5,1,Male,0,<=50K\n,1,Male,0,<=50K\n1\n"
+    body = HEADER + (GOOD_ROW * 40 + bad) * 25
+    assert problems(ingest, body) == [
+        ("age", "empty", 25),
+        ("age", "not-a-number", 25),
+        ("age", "not-an-integer", 25),
+        ("height", "not-a-number", 25),
+        ("city, canton", "empty", 25),
+        ("", "ragged-row", 25),
+    ]
+
+
+def test_a_line_over_the_limit_is_refused(ingest):
+    good = HEADER + GOOD_ROW
+    row = "1,2,Male,0,"
+    longest = limits.MAX_CSV_LINE_BYTES - len(row)
+    ingest(good + row + "x" * longest + "\n" + GOOD_ROW)
+    ingest.destination.unlink()
+    assert problems(ingest, good + row + CANARY + "x" * longest + "\n") == [("", "line-too-long", 1)]
+
+
+@pytest.mark.parametrize("shift", range(0, 140, 7))
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_longest_line_is_read_wherever_blocks_begin(ingest, monkeypatch, shift, end):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+    filling = "1,2,Male,0," + "y" * shift
+    lines = [filling[:64], "1,2,Male,0," + "x" * 53, GOOD_ROW.rstrip("\n")] * 3
+    ingest(HEADER.rstrip("\n") + end + end.join(lines))
+    assert pq.read_metadata(ingest.destination).num_rows == 9
+
+
+def test_a_record_longer_than_a_block_is_refused(ingest, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+    body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + f"{CANARY}\n" * 200 + '"\n'
+    assert problems(ingest, body) == [("", "malformed-csv", 1)]
+
+
+@pytest.mark.parametrize("is_gzip", [False, True])
+def test_an_upload_over_the_limit_is_refused(ingest, monkeypatch, is_gzip):
+    body = (HEADER + GOOD_ROW * 3 + GOOD_ROW.replace("Male", CANARY)).encode()
+    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(body) - 1)
+    error = refusal(ingest, gzip.compress(body) if is_gzip else body, gzip=is_gzip)
+    assert isinstance(error, TooLarge)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(body))
+    assert ingest(gzip.compress(body) if is_gzip else body, gzip=is_gzip).n_rows == 4
+
+
+def test_too_many_rows_are_refused(ingest, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_ROWS_PER_DATASET", 3)
+    assert isinstance(refusal(ingest, HEADER + GOOD_ROW * 4), TooLarge)
+    assert ingest(HEADER + GOOD_ROW * 3).n_rows == 3
+
+
+@pytest.mark.parametrize("cut", [5, 30, -9, -1])
+def test_a_cut_gzip_is_refused_and_not_stored_in_part(ingest, cut):
+    packed = gzip.compress((HEADER + GOOD_ROW * 1000).encode())
+    assert isinstance(refusal(ingest, packed[:cut], gzip=True), MalformedRequest)
+
+
+def test_plain_text_called_gzip_is_refused(ingest):
+    assert isinstance(refusal(ingest, HEADER + CANARY, gzip=True), MalformedRequest)
+
+
+class FailingDisk(io.BytesIO):
+    """A body that can be read once."""
+
+    def read(self, size=-1):
+        if self.tell():
+            raise OSError(5, "Input/output error")
+        return super().read(size)
+
+
+def test_a_failing_disk_leaves_nothing(ingest, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 128)
+    with pytest.raises(OSError, match="Input/output"):
+        ingest(FailingDisk((HEADER + GOOD_ROW * 100).encode()))
+    assert ingest.files() == []
+
+
+def test_one_bad_cell_of_many_stores_nothing(ingest):
+    assert problems(ingest, HEADER + GOOD_ROW * 50_000 + GOOD_ROW.replace("39", CANARY)) == [("age", "not-a-number", 1)]
+
+
+def test_row_groups_are_bounded(ingest, monkeypatch):
+    monkeypatch.setattr("app.datasets.ingest._ROW_GROUP_ROWS", (100, 200))
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 512)
+    ingest(HEADER + GOOD_ROW * 1000)
+    stored = pq.ParquetFile(ingest.destination).metadata
+    sizes = [stored.row_group(index).num_rows for index in range(stored.num_row_groups)]
+    assert sum(sizes) == 1000
+    assert max(sizes) < 250
+    assert ingest.read().features.n_rows == 1000
+
+
+def test_the_body_is_read_to_its_end_and_not_closed(ingest):
+    body = io.BytesIO((HEADER + GOOD_ROW).encode())
+    ingest(body)
+    assert body.read() == b""
+    assert not body.closed

@@ -1,0 +1,181 @@
+"""The only reader: scope by scope, total, and mute about what it cannot read."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.errors import InstallationError
+from app.datasets import private_rows, row_files
+from app.datasets.cells import HashPartition
+from app.forests.schema import Feature, Schema
+from tests.support.uploads import GOOD_ROW, HEADER, SCHEMA, Ingestion
+
+NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
+
+
+def store(ingest, **columns):
+    """Writes a row file by hand: sound, but for the given columns."""
+    form = row_files.arrow_schema(ingest.schema, ingest.partition)
+    n_rows = len(next(iter(columns.values())))
+    sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
+    arrays = [pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type) for field in form]
+    ingest.destination.parent.mkdir(parents=True)
+    loose = pa.schema([field.with_nullable(True) for field in form], metadata=form.metadata)
+    table = pa.Table.from_arrays(arrays, schema=form if all(not a.null_count for a in arrays) else loose)
+    pq.write_table(table, ingest.destination)
+
+
+def unreadable(ingest, cells=None):
+    with pytest.raises(InstallationError) as caught:
+        ingest.read(cells)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert str(ingest.home) not in str(caught.value)
+
+
+def test_cells_are_disjoint_and_complete(ingest):
+    ingest(NUMBERED)
+    every = {row_id.tobytes() for row_id in ingest.read().row_ids}
+    by_cell = [{row_id.tobytes() for row_id in ingest.read([cell]).row_ids} for cell in range(4)]
+    assert len(every) == sum(map(len, by_cell)) == 200
+    assert set.union(*by_cell) == every
+    assert all(by_cell)
+    pair = {row_id.tobytes() for row_id in ingest.read([3, 1, 3]).row_ids}
+    assert pair == by_cell[1] | by_cell[3]
+
+
+def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
+    body = "".join(f"{index % 120},1,Male,0,{'<=50K' if index % 3 else '>50K'}\n" for index in range(300))
+    ingest(HEADER + body)
+    every = ingest.read()
+    assert every.features.columns[0].tolist() == [index % 120 for index in range(300)]
+    values = {}
+    for row_id, age, label in zip(every.row_ids, every.features.columns[0], every.y, strict=True):
+        values[row_id.tobytes()] = (age, label)
+    part = ingest.read([2])
+    assert 0 < part.y.size < 300
+    for row_id, age, label in zip(part.row_ids, part.features.columns[0], part.y, strict=True):
+        assert values[row_id.tobytes()] == (age, label)
+
+
+def test_no_cell_is_no_row_and_no_file_is_no_row(ingest):
+    ingest(NUMBERED)
+    assert ingest.read([]).features.n_rows == 0
+    nothing = private_rows.read([], schema=SCHEMA, partition=None, cells=None)
+    assert nothing.features.n_rows == 0
+    assert nothing.y.dtype == np.int32
+    assert nothing.row_ids.shape == (0, 16)
+    assert len(nothing.features.columns) == 4
+
+
+def test_epochs_come_one_after_another(tmp_path, ingest):
+    ingest(HEADER + GOOD_ROW * 2)
+    other = Ingestion(tmp_path)
+    other.destination = row_files.epoch_file(tmp_path, "ds_a", "ep_b")
+    other(HEADER + GOOD_ROW.replace("39", "40") * 3)
+    files = [other.destination, ingest.destination]
+    rows = private_rows.read(files, schema=SCHEMA, partition=ingest.partition, cells=None)
+    assert rows.features.columns[0].tolist() == [40.0] * 3 + [39.0] * 2
+    assert rows.features.n_rows == rows.y.size == len(rows.row_ids) == 5
+
+
+@pytest.mark.parametrize("cells", [[4], [-1], [0, 99]])
+def test_a_cell_that_was_not_declared_is_refused(ingest, cells):
+    ingest(NUMBERED)
+    with pytest.raises(ValueError, match="no such cell"):
+        ingest.read(cells)
+
+
+def test_cells_without_a_partition_are_refused(ingest):
+    ingest.partition = None
+    ingest(NUMBERED)
+    with pytest.raises(ValueError, match="no such cell"):
+        ingest.read([0])
+    assert ingest.read().features.n_rows == 200
+
+
+def test_rows_with_an_unknown_label_are_dropped_and_no_others(ingest):
+    ingest(HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n")
+    rows = ingest.read()
+    assert rows.features.columns[0].tolist() == [1.0, 4.0]
+    assert rows.y.tolist() == [0, 1]
+    assert rows.row_ids.shape == (2, 16)
+
+
+def test_whatever_a_file_holds_is_sanitised_again(ingest):
+    extremes = [float("inf"), float("-inf"), float("nan"), 1e308, 2.4]
+    codes = [-(2**31), -1, 2, 3, 2**31 - 1]
+    store(ingest, f0=extremes, f1=extremes, f2=codes, f3=codes, label=[0, 1, 0, 1, 0])
+    age, height, sex, city = ingest.read().features.columns
+    assert age.tolist() == [120.0, 0.0, 0.0, 120.0, 2.0]
+    np.testing.assert_array_equal(height, [2.5, 0.5, np.nan, 2.5, 2.4])
+    assert sex.tolist() == [2, 2, 2, 3, 2]
+    assert city.tolist() == [2, 2, 2, 2, 2]
+
+
+def test_labels_and_cells_out_of_range_select_no_row(ingest):
+    store(ingest, label=[0, -1, 2, 2**31 - 1, 1, 1], cell=[0, 0, 0, 0, -1, 4])
+    assert ingest.read([0, 1, 2, 3]).y.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-8] + b"\xff" * 8,
+        lambda content: b"not a row file at all",
+    ],
+)
+def test_a_damaged_file_is_refused(ingest, damage):
+    ingest(NUMBERED)
+    ingest.destination.write_bytes(damage(ingest.destination.read_bytes()))
+    unreadable(ingest)
+
+
+def test_a_flipped_bit_in_the_rows_is_noticed(ingest):
+    ingest(NUMBERED)
+    content = bytearray(ingest.destination.read_bytes())
+    first = pq.ParquetFile(ingest.destination).metadata.row_group(0).column(5)
+    assert first.path_in_schema == "row_id"
+    content[first.data_page_offset + first.total_compressed_size - 1] ^= 1
+    ingest.destination.write_bytes(content)
+    unreadable(ingest)
+
+
+def test_an_absent_file_is_refused(ingest):
+    unreadable(ingest)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Schema(SCHEMA.features[:3], SCHEMA.label),
+        Schema(SCHEMA.features[::-1], SCHEMA.label),
+        Schema((*SCHEMA.features, Feature("more", "numeric", lower=0, upper=1)), SCHEMA.label),
+    ],
+)
+def test_a_file_of_another_declaration_is_refused(ingest, other):
+    ingest(NUMBERED)
+    ingest.schema = other
+    unreadable(ingest)
+
+
+def test_a_file_without_cells_does_not_pass_for_one_with_cells(ingest):
+    ingest.partition = None
+    ingest(NUMBERED)
+    ingest.partition = HashPartition("shard", 4)
+    unreadable(ingest, [0])
+
+
+def test_nulls_where_none_can_be_are_refused(ingest):
+    store(ingest, f2=[0, None])
+    unreadable(ingest)
+
+
+def test_a_file_of_a_newer_form_is_refused(ingest):
+    ingest(NUMBERED)
+    table = pq.read_table(ingest.destination).replace_schema_metadata({b"grovekeeper": b"rows/2"})
+    pq.write_table(table, ingest.destination)
+    unreadable(ingest)
