@@ -1,0 +1,189 @@
+"""Each known flaw, put back into production code, must be seen by the enumeration of its output law.
+
+The mutants live here and nowhere else. Every one was published, or shipped, as private (docs/proofs/mrf.md).
+"""
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.forests import assignment, catalogue
+from app.forests import grow as grow_module
+from app.forests.in_memory import LocalHistograms
+from app.forests.mechanisms import common, utilities
+from app.forests.mechanisms.mechanism import Tree
+from app.forests.mechanisms.mrf import MultinomialForest
+from app.forests.mechanisms.rdt import RandomDecisionTrees
+from app.forests.plan import Plan
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Schema
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
+from tests.privacy.universe import (
+    THREE_SPLITS,
+    TWO_SPLITS,
+    Laws,
+    add_remove_pairs,
+    datasets,
+    multisets,
+    planned,
+    production,
+    replace_one_pairs,
+)
+
+
+def train_with(monkeypatch: pytest.MonkeyPatch, mutant: object) -> None:
+    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, mutant.slug: mutant})
+
+
+class StopsOnAnExactCount(MultinomialForest):
+    """Leaf where at most one row is left: P(split) is 1 or 0."""
+
+    def grow_tree(self, event, parameters, *, encoding, rows, randomness) -> Tree:
+        few = rows.leaf_histogram().sum() <= 1
+        tree = super().grow_tree(event, parameters, encoding=encoding, rows=rows, randomness=randomness)
+        return replace(tree, threshold=np.full_like(tree.threshold, 255)) if few else tree
+
+
+class LabelsByExactMajority(MultinomialForest):
+    """The leaf's label without noise."""
+
+    def grow_tree(self, event, parameters, *, encoding, rows, randomness) -> Tree:
+        seen = _Remembering(rows)
+        tree = super().grow_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
+        return replace(tree, counts=np.eye(tree.counts.shape[1], dtype=np.int64)[seen.leaves.argmax(axis=1)])
+
+
+class ReleasesNonEmptyLeavesOnly(RandomDecisionTrees):
+    """Leaves that no row reached are left out."""
+
+    def grow_tree(self, event, parameters, *, encoding, rows, randomness) -> Tree:
+        seen = _Remembering(rows)
+        tree = super().grow_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
+        return replace(tree, counts=np.where(seen.leaves.sum(axis=1, keepdims=True) > 0, tree.counts, 0))
+
+
+class PaysOneTreeForAll(RandomDecisionTrees):
+    """Every sequential tree takes all of ε."""
+
+    def event(self, parameters, facts) -> object:
+        n_trees = int(parameters["n_estimators"])
+        return super().event(parameters, replace(facts, epsilon=n_trees * facts.epsilon))
+
+
+class _Remembering:
+    def __init__(self, rows: object) -> None:
+        self._rows = rows
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._rows, name)
+
+    def leaf_histogram(self) -> np.ndarray:
+        self.leaves = self._rows.leaf_histogram()
+        return self.leaves
+
+
+def bounds_from_data(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
+    """Cuts halfway between the smallest and largest value present; the model tells where."""
+    size = rows.features.columns[1]
+    cut = float(size.min() + size.max()) / 2 if len(size) else 0.5
+    codes = (size > cut).astype(np.float64)
+    moved = SanitisedRows(replace(rows.features, columns=(rows.features.columns[0], codes)), rows.y, rows.row_ids)
+    return production(plan, schema, moved, randomness), cut
+
+
+@pytest.mark.parametrize("mutant", [StopsOnAnExactCount(), LabelsByExactMajority()], ids=lambda mutant: type(mutant))
+def test_exact_reads_of_private_rows_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch, mutant: object) -> None:
+    pairs = list(add_remove_pairs(multisets(3)))
+    assert Laws(planned("mrf", TWO_SPLITS), TWO_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
+
+    train_with(monkeypatch, mutant)
+
+    assert Laws(planned("mrf", TWO_SPLITS), TWO_SPLITS).worst(pairs) == math.inf
+
+
+def test_leaving_out_empty_leaves_is_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    train_with(monkeypatch, ReleasesNonEmptyLeavesOnly("rdt-ta", "mutant", ("ta",)))
+    laws = Laws(planned("rdt-ta", TWO_SPLITS), TWO_SPLITS)
+
+    assert laws.worst(add_remove_pairs(multisets(1))) == math.inf
+
+
+def test_thresholds_taken_from_data_are_an_infinite_loss() -> None:
+    laws = Laws(planned("rdt-ta", TWO_SPLITS), TWO_SPLITS, grow=bounds_from_data)
+
+    assert laws.worst(add_remove_pairs(multisets(2))) == math.inf
+
+
+def by_position(key: bytes, row_ids: np.ndarray, n_shards: int) -> np.ndarray:
+    return np.arange(len(row_ids), dtype=np.int64) % n_shards
+
+
+def by_equal_chunks(key: bytes, row_ids: np.ndarray, n_shards: int) -> np.ndarray:
+    return np.arange(len(row_ids), dtype=np.int64) * n_shards // max(len(row_ids), 1)
+
+
+@pytest.mark.parametrize("partition", [by_position, by_equal_chunks])
+def test_partition_by_row_numbers_costs_more_than_was_charged(
+    monkeypatch: pytest.MonkeyPatch, partition: Callable[..., np.ndarray]
+) -> None:
+    plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
+    pairs = list(add_remove_pairs(datasets(4)))
+    assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) <= 1.0 + TOLERANCE
+
+    monkeypatch.setattr(assignment, "shards", partition)
+
+    assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) >= 3.0 - TOLERANCE
+
+
+def test_trees_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    train_with(monkeypatch, mutant := PaysOneTreeForAll("rdt-ta", "mutant", ("ta",)))
+    with pytest.raises(AssertionError):  # the plan itself sees it
+        planned("rdt-ta", TWO_SPLITS, n_estimators=2, max_depth=0)
+    monkeypatch.undo()
+    honest = planned("rdt-ta", TWO_SPLITS, n_estimators=2, max_depth=0)
+    event = replace(honest.event, parts=(replace(honest.event.parts[0], event=_doubled(honest)),))
+
+    worst = Laws(replace(honest, event=event), TWO_SPLITS).worst(add_remove_pairs(multisets(2)))
+
+    assert mutant.slug == honest.algorithm
+    assert worst == pytest.approx(2.0)
+
+
+def _doubled(plan: Plan) -> object:
+    leaves = common.tree_event(plan.event)
+    return replace(leaves, inverse_scale=2 * leaves.inverse_scale)
+
+
+def test_utility_that_is_more_sensitive_than_stated_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned("mrf", TWO_SPLITS, structure_share="0.9", epsilon="0.1")
+    pairs = list(add_remove_pairs(multisets(4)))
+    assert Laws(plan, TWO_SPLITS).worst(pairs) <= 0.1 + TOLERANCE
+    honest = utilities.count_gini
+
+    monkeypatch.setattr(utilities, "count_gini", lambda counts: 4 * honest(counts))
+
+    assert Laws(plan, TWO_SPLITS).worst(pairs) > 0.2
+
+
+def test_repeated_rows_of_a_bootstrap_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that enters a tree twice moves its count by two."""
+    honest = LocalHistograms.of_tree
+
+    class Twice(_Remembering):
+        def leaf_histogram(self) -> np.ndarray:
+            return 2 * super().leaf_histogram()
+
+    monkeypatch.setattr(grow_module.LocalHistograms, "of_tree", lambda self, tree: Twice(honest(self, tree)))
+    laws = Laws(planned("rdt-ta", TWO_SPLITS), TWO_SPLITS)
+
+    assert laws.worst(add_remove_pairs(multisets(2))) == pytest.approx(2.0)
+
+
+def test_replacing_a_row_is_not_charged_as_adding_one() -> None:
+    """The printed replace-one figure is twice the charge because half of it would be wrong."""
+    laws = Laws(planned("rdt-ta", THREE_SPLITS), THREE_SPLITS)
+
+    assert laws.worst(replace_one_pairs(multisets(2))) == pytest.approx(2.0)
