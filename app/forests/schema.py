@@ -44,6 +44,7 @@ class Feature:
 
     @property
     def is_categorical(self) -> bool:
+        """Whether it has categories, rather than bounds."""
         return self.type == "categorical"
 
     @property
@@ -89,6 +90,7 @@ class Schema:
 
     @property
     def n_classes(self) -> int:
+        """Number of declared classes."""
         return len(self.label.classes)
 
     def to_json(self) -> dict[str, object]:

@@ -4,7 +4,6 @@ Everything of one account happens under the lock of its row. A reservation is ad
 its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +33,25 @@ class NewAccount:
 
 
 @dataclass(frozen=True)
+class NewReservation:
+    """What a job wants set aside.
+
+    Attributes:
+        account_id: whose budget.
+        amount: nano-ε, positive: exactly what was asked for.
+        scope: in normal form; resolved to joint cells once, by :func:`reserve`.
+        event: canonical JSON form of the privacy event.
+        job_id: the job that will spend it.
+    """
+
+    account_id: str
+    amount: int
+    scope: Scope
+    event: dict[str, Any]
+    job_id: str
+
+
+@dataclass(frozen=True)
 class Balance:
     """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``."""
 
@@ -48,6 +66,7 @@ class Balance:
 
     @property
     def remaining(self) -> int:
+        """What the tightest cell may still hold: cap less charged less reserved."""
         return self.cap - self.charged - self.reserved
 
 
@@ -83,15 +102,8 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     _append(session, row, kind=EntryKind.OPEN, amount=new.cap, actor=actor)
 
 
-def reserve(
-    session: Session, account_id: str, *, amount: int, scope: Scope, event: dict[str, Any], job_id: str, actor: str
-) -> str:
-    """Sets ``amount`` aside in every joint cell of ``scope``: all or nothing.
-
-    Args:
-        amount: nano-ε, positive: exactly what was asked for.
-        scope: in normal form; resolved here to joint cells, once.
-        event: canonical JSON form of the privacy event.
+def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
+    """Sets an amount aside in every joint cell of a scope: all or nothing.
 
     Returns:
         The reservation's id.
@@ -99,24 +111,24 @@ def reserve(
     Raises:
         BudgetExceeded: in some cell ``charged + reserved + amount`` would pass the cap; nothing was changed.
     """
-    if amount <= 0:
+    if new.amount <= 0:
         raise ValueError("a reservation is positive")
-    row = repository.locked_account(session, account_id)
-    cells = _partitions(row).joint_cells(scope)
-    tightest = repository.tightest_cell(session, account_id, cells)
-    if tightest.charged + tightest.reserved + amount > row.cap:
-        raise _refusal(row, tightest, amount)
+    row = repository.locked_account(session, new.account_id)
+    cells = _partitions(row).joint_cells(new.scope)
+    tightest = repository.tightest_cell(session, new.account_id, cells)
+    if tightest.charged + tightest.reserved + new.amount > row.cap:
+        raise _refusal(row, tightest, new.amount)
     reservation = ReservationRow(
         id=ids.new(ids.RESERVATION),
-        account_id=account_id,
-        job_id=job_id,
-        amount=amount,
-        scope={name: list(listed) for name, listed in scope.items()},
-        event=event,
+        account_id=new.account_id,
+        job_id=new.job_id,
+        amount=new.amount,
+        scope={name: list(listed) for name, listed in new.scope.items()},
+        event=new.event,
         state="reserved",
     )
     session.add(reservation)
-    repository.move(session, account_id, cells, charged=0, reserved=amount)
+    repository.move(session, new.account_id, cells, charged=0, reserved=new.amount)
     _append_for(session, row, reservation, kind=EntryKind.RESERVE, actor=actor)
     return reservation.id
 
@@ -175,8 +187,11 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
     return repository.entries(session, account_id, after=after, limit=limit)
 
 
-def export(session: Session, account_id: str) -> tuple[dict[str, Any], Iterator[Entry]]:
-    """Header and entries of an export, as of one moment: later entries are left out."""
+def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
+    """The header of an export, and the sequence of its last entry: later ones are left out.
+
+    Entries never change, so they may then be read in as many transactions as is convenient.
+    """
     row = repository.account(session, account_id)
     header: dict[str, Any] = {
         "kind": "export",
@@ -189,7 +204,7 @@ def export(session: Session, account_id: str) -> tuple[dict[str, Any], Iterator[
         "privacy_unit": row.privacy_unit,
         "partitions": _partitions(row).to_json(),
     }
-    return header, repository.all_entries(session, account_id, up_to=row.last_sequence)
+    return header, row.last_sequence
 
 
 def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: str, actor: str) -> None:

@@ -60,13 +60,19 @@ class Mechanism(Protocol):
     """
 
     @property
-    def slug(self) -> str: ...
+    def slug(self) -> str:
+        """What requests and artifacts call it; its meaning never changes."""
+        ...
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """A name for people."""
+        ...
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The paper that it is, or that it repairs."""
+        ...
 
     @property
     def read_outs(self) -> tuple[str, ...]:
@@ -74,7 +80,9 @@ class Mechanism(Protocol):
         ...
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]: ...
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All that a request may set."""
+        ...
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Every parameter with its value, chosen by public rules where it was not asked for; and warnings."""
