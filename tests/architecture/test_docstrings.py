@@ -1,0 +1,87 @@
+"""What a reviewer of a privacy claim reads stands in the code: docstrings, and the pages that they cite."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_DOCUMENTED = ("privacy", "forests", "ledger")
+_MECHANISMS = _ROOT / "app" / "forests" / "mechanisms"
+_DRAWN_IN_THE_MODULE = {"to_json", "from_json"}
+"""The JSON form of a type stands with the type or its module, once for both directions."""
+
+
+def _sources(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (_ROOT / "app" / package).rglob("*.py"))
+
+
+def _public_definitions(node: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+            yield child
+            if isinstance(child, ast.ClassDef):
+                yield from _public_definitions(child)
+
+
+def _undocumented(source: str) -> list[str]:
+    module = ast.parse(source)
+    missing = [
+        definition.name
+        for definition in _public_definitions(module)
+        if definition.name not in _DRAWN_IN_THE_MODULE and not ast.get_docstring(definition)
+    ]
+    return missing if ast.get_docstring(module) else ["(the module)", *missing]
+
+
+@pytest.mark.parametrize("path", _sources(*_DOCUMENTED), ids=lambda path: str(path.relative_to(_ROOT)))
+def test_public_names_are_documented(path: Path) -> None:
+    assert _undocumented(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_search_finds_what_is_missing() -> None:
+    source = '"""Doc."""\nclass A:\n    """Doc."""\n    def b(self): ...\n    def _c(self): ...\ndef d(): ...\n'
+    assert _undocumented(source) == ["b", "d"]
+
+
+def _mechanisms() -> list[tuple[str, str]]:
+    """Every class that grows trees, with its docstring."""
+    found = []
+    for path in _MECHANISMS.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            grows = isinstance(node, ast.ClassDef) and any(
+                isinstance(child, ast.FunctionDef) and child.name == "grow_tree" for child in node.body
+            )
+            if (
+                isinstance(node, ast.ClassDef)
+                and grows
+                and "Protocol" not in {ast.unparse(base) for base in node.bases}
+            ):
+                found.append((node.name, ast.get_docstring(node) or ""))
+    return found
+
+
+@pytest.mark.parametrize(("name", "docstring"), _mechanisms(), ids=lambda value: value.split("\n")[0])
+def test_a_mechanism_states_its_guarantee_and_its_source(name: str, docstring: str) -> None:
+    for section in ("**Privacy**:", "**Source**:"):
+        assert section in docstring, f"{name} lacks {section}"
+    privacy = docstring.split("**Privacy**:")[1].split("**Source**:")[0]
+    for word in ("add/remove", "replace-one", "sensitivity", "Not covered"):
+        assert word in privacy, f"the guarantee of {name} does not say {word}"
+    assert re.search(r"docs/proofs/[a-z-]+\.md", docstring), f"{name} cites no proof"
+
+
+def test_there_are_mechanisms_to_check() -> None:
+    assert len(_mechanisms()) >= 2
+
+
+def test_every_page_that_the_code_cites_exists() -> None:
+    cited = {
+        page
+        for path in [*_sources("."), *(_ROOT / "migrations").rglob("*.py"), *(_ROOT / "docs").rglob("*.md")]
+        for page in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
+    }
+    assert "docs/settings.md" in cited
+    assert sorted(page for page in cited if not (_ROOT / page).is_file()) == []

@@ -1,0 +1,89 @@
+"""The lock files, the project's declaration and the scripts agree, and carry no address of a registry."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+_ROOT = Path(__file__).parents[2]
+_LOCKS = sorted((_ROOT / "requirements").glob("*.lock"))
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]+\])?==([^ ;\\]+)")
+
+
+def _project() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return project
+
+
+def _pins(lock: str) -> dict[str, Version]:
+    text = (_ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+    found = (_PINNED.match(line) for line in text.splitlines())
+    return {canonicalize_name(match[1]): Version(match[2]) for match in found if match}
+
+
+def _requirements(lines: list[str]) -> list[Requirement]:
+    return [Requirement(line) for line in lines]
+
+
+def test_the_locks_are_there() -> None:
+    assert [path.stem for path in _LOCKS] == ["build", "runtime", "test"]
+
+
+@pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)
+def test_a_lock_is_pins_and_hashes_and_nothing_else(path: Path) -> None:
+    """No host, no index, no option of an installer: where packages come from is the operator's matter."""
+    hashed = True
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("    --hash=sha256:"):
+            assert re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line)
+            hashed = True
+        else:
+            assert hashed, f"no hash before {line}"
+            assert _PINNED.match(line), line
+            assert "://" not in line
+            hashed = False
+    assert hashed
+
+
+def test_the_runtime_lock_is_part_of_the_test_lock() -> None:
+    """So that tests run on what is shipped, and one environment serves both commands of the README."""
+    runtime, test = _pins("runtime"), _pins("test")
+    assert runtime.items() <= test.items()
+    assert len(runtime) < len(test)
+
+
+def test_build_tools_agree_with_the_other_locks() -> None:
+    build, test = _pins("build"), _pins("test")
+    assert "hatchling" in build
+    assert {name: version for name, version in build.items() if name in test and test[name] != version} == {}
+
+
+@pytest.mark.parametrize("extra", [None, "test"])
+def test_every_dependency_is_locked_inside_its_bounds(extra: str | None) -> None:
+    project = _project()["project"]
+    lines = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    pins = _pins(extra or "runtime")
+    for requirement in _requirements(lines):
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement.name
+
+
+def test_every_dependency_has_an_upper_bound() -> None:
+    """An install without the lock must not get a major version that nobody tested."""
+    project = _project()["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    for requirement in _requirements([*project["dependencies"], *extras]):
+        assert any(part.operator == "<" for part in requirement.specifier), requirement.name
+
+
+def test_test_tools_are_not_shipped() -> None:
+    assert not {"pytest", "hypothesis", "mypy", "ruff", "scikit-learn", "scipy", "psutil"} & _pins("runtime").keys()
+
+
+def test_the_resolver_s_own_lock_is_not_kept() -> None:
+    """It carries addresses of the registry that it was made from."""
+    assert not (_ROOT / "uv.lock").exists()
