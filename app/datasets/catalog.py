@@ -8,6 +8,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
+from app.datasets.cells import HashPartition
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
 from app.privacy.composition import Partitions
@@ -34,6 +35,13 @@ class Dataset:
     @property
     def partitions(self) -> Partitions:
         return Partitions.from_json(self.row.partitions)
+
+    @property
+    def hash_partition(self) -> HashPartition | None:
+        """The declared hash partition, if there is one."""
+        for partition in self.partitions.declared:
+            return HashPartition(partition.name, partition.cells)
+        return None
 
     @property
     def is_deleted(self) -> bool:

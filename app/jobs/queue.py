@@ -2,7 +2,7 @@
 
 At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
 ``SKIP LOCKED`` lets claimants pass one another on PostgreSQL; on SQLite the write transaction excludes them anyway.
-Whoever locks a job and an account locks the job first.
+Whoever locks more than one row locks the dataset first, then the job, then the account.
 """
 
 import secrets
@@ -61,6 +61,11 @@ def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
     session.add(row)
     session.flush()
     return row
+
+
+def has_queued(session: Session) -> bool:
+    """Whether any job waits: an idle worker asks this without taking the write lock."""
+    return session.execute(select(JobRow.id).where(JobRow.state == "queued").limit(1)).first() is not None
 
 
 def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
@@ -203,3 +208,8 @@ def is_unfinished(session: Session, job_id: str) -> bool:
     """Whether a job of this id exists and has not ended."""
     state = session.execute(select(JobRow.state).where(JobRow.id == job_id)).scalar_one_or_none()
     return state in UNFINISHED
+
+
+def several(session: Session, job_ids: Sequence[str]) -> list[JobRow]:
+    """The jobs of these ids that exist."""
+    return list(session.execute(select(JobRow).where(JobRow.id.in_(job_ids))).scalars())

@@ -1,6 +1,6 @@
 """Reads and writes of ledger rows. No rule of the ledger lives here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -107,18 +107,6 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
         .limit(limit)
     ).scalars()
     return [_entry(row) for row in rows]
-
-
-def all_entries(session: Session, account_id: str, *, up_to: int, batch: int = 1000) -> Iterator[Entry]:
-    """Every entry up to a sequence, in order, in bounded memory."""
-    after = 0
-    while after < up_to:
-        found = entries(session, account_id, after=after, limit=min(batch, up_to - after))
-        if not found:
-            return
-        yield from found
-        after = found[-1].sequence
-        session.expunge_all()
 
 
 def _entry(row: EntryRow) -> Entry:

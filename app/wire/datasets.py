@@ -66,7 +66,7 @@ class PartitionIn(Request):
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     kind: Literal["hash", "column", "epoch"]
-    cells: Annotated[int, Field(ge=2, le=limits.MAX_HASH_CELLS)] | None = None
+    cells: Annotated[int, Field(ge=1, le=limits.MAX_HASH_CELLS)] | None = None
     column: str | None = None
     categories: list[str] | None = None
     how: str | None = None

@@ -1,0 +1,1 @@
+"""HTTP: outside words to commands and back. No rule of the product lives here."""

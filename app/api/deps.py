@@ -1,0 +1,88 @@
+"""What routes ask for: the installation, the caller, a page, an idempotency key."""
+
+import re
+from typing import Annotated, cast
+
+from fastapi import Depends, Header, Query, Request, Response, Security
+from fastapi.security import HTTPBearer
+
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import Principal
+from app.api import exact_json
+from app.core import limits
+from app.core.errors import IdempotencyKeyMissing, InvalidRequest
+from app.services.installation import Installation
+from app.services.pages import PageRequest
+
+_KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
+_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key>`")  # documentation; see middleware
+
+
+def installation(request: Request) -> Installation:
+    return cast(Installation, request.app.state.installation)
+
+
+def principal(request: Request, _: Annotated[object, Security(_bearer)]) -> Principal:
+    return cast(Principal, request.state.principal)
+
+
+def page(
+    limit: Annotated[int, Query(ge=1, le=limits.MAX_PAGE_SIZE)] = limits.DEFAULT_PAGE_SIZE,
+    cursor: Annotated[str | None, Query(max_length=128)] = None,
+) -> PageRequest:
+    return PageRequest(limit, cursor)
+
+
+async def optional_idempotency(
+    request: Request,
+    caller: Annotated[Principal, Depends(principal)],
+    key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
+) -> IdempotentRequest | None:
+    """The request's identity if it carries a key; the body is told apart by its canonical form."""
+    if key is None:
+        return None
+    return IdempotentRequest(
+        caller.key_id, route_of(request), checked_key(key), exact_json.digest(await request.json())
+    )
+
+
+async def idempotency(
+    request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)],
+) -> IdempotentRequest:
+    """The same where the request spends.
+
+    Raises:
+        IdempotencyKeyMissing: no key was sent.
+    """
+    if request is None:
+        raise IdempotencyKeyMissing
+    return request
+
+
+def checked_key(key: str) -> str:
+    """An ``Idempotency-Key`` of a legal form.
+
+    Raises:
+        InvalidRequest: empty, too long, or not visible ASCII.
+    """
+    if not _KEY.fullmatch(key):
+        raise InvalidRequest.at("/Idempotency-Key", "malformed")
+    return key
+
+
+def route_of(request: Request) -> str:
+    """Method and path: what an idempotency key belongs to, beside its principal."""
+    return f"{request.method} {request.url.path}"
+
+
+def sent(answer: Answer) -> Response:
+    """The stored bytes of an answer, as they are."""
+    headers = {} if answer.location is None else {"Location": answer.location}
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
+
+
+Here = Annotated[Installation, Depends(installation)]
+Caller = Annotated[Principal, Depends(principal)]
+Page = Annotated[PageRequest, Depends(page)]
+OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]
+Idempotency = Annotated[IdempotentRequest, Depends(idempotency)]

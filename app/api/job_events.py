@@ -1,0 +1,59 @@
+"""Server-sent events of jobs: one poller per process, however many clients follow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from anyio import to_thread
+
+from app.access.roles import Principal
+from app.services import jobs
+from app.services.installation import Installation
+from app.wire.training import JobOut
+
+POLL_INTERVAL_S = 0.5
+_ENDED = ("succeeded", "failed", "cancelled")
+
+
+class JobEvents:
+    """Lets any number of clients of one event loop follow jobs with one query per interval."""
+
+    def __init__(self) -> None:
+        self._followers: dict[str, set[asyncio.Queue[JobOut]]] = {}
+        self._poller: asyncio.Task[None] | None = None
+
+    async def permitted(self, here: Installation, caller: Principal, job_id: str) -> JobOut:
+        """The job as it stands, if the caller may see it.
+
+        Raises:
+            NotFound: no such job, or none that this key may know of.
+            RoleMissing: the key has another role on the job's dataset.
+        """
+        return await to_thread.run_sync(jobs.show_job, here, caller, job_id)
+
+    async def follow(self, here: Installation, first: JobOut) -> AsyncIterator[JobOut]:
+        """The job now, then every change, until it has ended."""
+        yield first
+        if first.state in _ENDED:
+            return
+        queue: asyncio.Queue[JobOut] = asyncio.Queue()
+        self._followers.setdefault(first.id, set()).add(queue)
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._poll(here))
+        try:
+            last = first
+            while last.state not in _ENDED:
+                current = await queue.get()
+                if current != last:
+                    yield current
+                last = current
+        finally:
+            self._followers[first.id].discard(queue)
+            if not self._followers[first.id]:
+                del self._followers[first.id]
+
+    async def _poll(self, here: Installation) -> None:
+        while self._followers:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            for job in await to_thread.run_sync(jobs.look_at, here, list(self._followers)):
+                for queue in self._followers.get(job.id, ()):
+                    queue.put_nowait(job)

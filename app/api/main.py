@@ -1,0 +1,65 @@
+"""The application: routes, one error table, one middleware. Works without a lifespan."""
+
+import json
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from app.api import problems
+from app.api.job_events import JobEvents
+from app.api.middleware import EveryRequest
+from app.api.routes import datasets, health, keys, ledger, models, training
+from app.core.errors import GrovekeeperError
+from app.core.settings import Settings
+from app.services.installation import Installation
+from app.wire.base import Problem
+
+POOL_SIZE = 40
+"""Database connections per process: as many as anyio has worker threads, so that each can hold one."""
+
+_DESCRIPTION = """\
+A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
+trained against it; predictions from them for free. Errors are `application/problem+json` with a stable `type`.
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """An application on one installation. It opens the database but creates and upgrades nothing."""
+    installation = Installation.open(settings, pool_size=POOL_SIZE)
+    app = _application()
+    app.state.installation = installation
+    app.state.job_events = JobEvents()
+    app.add_middleware(EveryRequest, installation=installation)
+    return app
+
+
+def openapi_text() -> str:
+    """The OpenAPI document as it is committed to ``openapi/openapi.json``."""
+    return json.dumps(_application().openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _application() -> FastAPI:
+    app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, strict_content_type=False)
+    for module in (health, keys, datasets, training, models, ledger):
+        app.include_router(module.router)
+    app.add_exception_handler(GrovekeeperError, problems.on_named_error)
+    app.add_exception_handler(RequestValidationError, problems.on_validation_error)
+    app.add_exception_handler(HTTPException, problems.on_http_exception)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        schema = get_openapi(title=app.title, version=_API_VERSION, description=_DESCRIPTION, routes=app.routes)
+        schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        for name in ("HTTPValidationError", "ValidationError"):
+            schema["components"]["schemas"].pop(name, None)
+        app.openapi_schema = schema
+    return app.openapi_schema
+
+
+_API_VERSION = "1"

@@ -1,0 +1,123 @@
+"""What happens to every request before a route sees it: an id, a seat, readiness, a key, a size. In this order."""
+
+import logging
+import re
+import secrets
+from typing import Any
+
+from anyio import to_thread
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api import problems
+from app.core import limits
+from app.core.errors import GrovekeeperError, TooLarge, TooManyRequests, Unavailable
+from app.db import migrate
+from app.services.authenticate import authenticate
+from app.services.installation import Installation
+
+PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
+"""Paths that need no key. They say nothing about data."""
+
+_UPLOAD = re.compile(r"/datasets/[^/]+/rows")
+_PREDICT = re.compile(r"/models/[^/]+/predict")
+_log = logging.getLogger(__name__)
+
+
+class EveryRequest:
+    """ASGI middleware around the whole application.
+
+    * ``X-Request-Id`` on every answer; whatever nobody foresaw becomes a 500 that holds this id and nothing else.
+    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, then 429.
+    * 503 until the database is at this program's revision.
+    * 401 without a valid key, before anything of the body is read.
+    * 413 for a body over its limit, counted as it arrives: ``Content-Length`` is only a first hint.
+    """
+
+    def __init__(self, app: ASGIApp, *, installation: Installation) -> None:
+        self._app = app
+        self._installation = installation
+        self._in_flight = 0
+        self._is_current = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        answered = _Answered(send, request_id)
+        self._in_flight += 1
+        try:
+            await self._admit(scope)
+            await self._app(scope, _counted(receive, _limit(scope["path"])), answered)
+        except GrovekeeperError as error:
+            await problems.response_to(error)(scope, receive, answered)
+        except Exception as error:
+            # The class only: a message or a traceback could quote a private value.
+            _log.error("request %s failed: %s", request_id, type(error).__name__)
+            if answered.has_started:
+                raise
+            await problems.internal_error(request_id)(scope, receive, answered)
+        finally:
+            self._in_flight -= 1
+
+    async def _admit(self, scope: Scope) -> None:
+        if scope["path"] in PUBLIC_PATHS:
+            return
+        if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
+            raise TooManyRequests
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        authorization = headers.get(b"authorization")
+        text = None if authorization is None else authorization.decode("latin-1")
+        scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text)
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared[:20]) > _limit(scope["path"]):
+            raise TooLarge("the body", _limit(scope["path"]))
+
+    def _authenticated(self, authorization: str | None) -> Any:
+        if not self._is_current:
+            self._is_current = migrate.is_current(self._installation.database)
+            if not self._is_current:
+                raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+        return authenticate(self._installation, authorization)
+
+
+class _Answered:
+    """Sends with the request id, and knows whether an answer has begun."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.has_started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = list(message.get("headers", []))
+            headers.append((b"x-request-id", self._request_id.encode("ascii")))
+            headers.append((b"x-content-type-options", b"nosniff"))
+            headers.append((b"cache-control", b"no-store"))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _limit(path: str) -> int:
+    if _UPLOAD.fullmatch(path):
+        return limits.MAX_UPLOAD_BODY_BYTES
+    if _PREDICT.fullmatch(path):
+        return limits.MAX_PREDICTION_BODY_BYTES
+    return limits.MAX_JSON_BODY_BYTES
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    received = 0
+
+    async def count() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise TooLarge("the body", limit)
+        return message
+
+    return count

@@ -1,0 +1,186 @@
+"""One table from named errors to ``application/problem+json`` (RFC 9457), framework errors included.
+
+A problem never repeats a value of the request: pointers name declared fields only, everything else is a slug.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.core import errors
+from app.core.errors import GrovekeeperError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProblemType:
+    """A row of the table."""
+
+    status: int
+    slug: str
+    title: str
+
+
+PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
+    errors.MalformedRequest: ProblemType(400, "malformed-request", "The request cannot be read"),
+    errors.IdempotencyKeyMissing: ProblemType(400, "idempotency-key-missing", "An Idempotency-Key is needed"),
+    errors.Unauthenticated: ProblemType(401, "unauthenticated", "A valid key is needed"),
+    errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
+    errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
+    errors.MethodNotAllowed: ProblemType(405, "method-not-allowed", "No such method here"),
+    errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),
+    errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
+    errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
+    errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
+    errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
+    errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
+    errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
+    errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
+    errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
+    errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
+    errors.RowsInvalid: ProblemType(422, "rows-invalid", "The upload does not match the declaration"),
+    errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
+    errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
+    errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
+    errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
+}
+INTERNAL = ProblemType(500, "internal", "Something broke")
+
+_SLUG_OF_PYDANTIC = {
+    "missing": "required",
+    "extra_forbidden": "unknown-field",
+    "string_type": "not-a-string",
+    "string_pattern_mismatch": "malformed",
+    "string_too_long": "too-long",
+    "string_too_short": "too-short",
+    "int_type": "not-an-integer",
+    "int_parsing": "not-an-integer",
+    "bool_type": "not-a-boolean",
+    "list_type": "not-a-list",
+    "dict_type": "not-an-object",
+    "model_type": "not-an-object",
+    "model_attributes_type": "not-an-object",
+    "literal_error": "unknown-choice",
+    "enum": "unknown-choice",
+    "too_long": "too-many",
+    "too_short": "too-few",
+    "greater_than": "too-small",
+    "greater_than_equal": "too-small",
+    "less_than": "too-large",
+    "less_than_equal": "too-large",
+}
+
+
+def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
+    """The body of a problem and its row of the table."""
+    row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
+    body: dict[str, Any] = {"type": row.slug, "title": row.title, "status": row.status}
+    body["detail"] = "an internal error; quote the request id" if row is INTERNAL else str(error)
+    return body | _members(error), row
+
+
+def response_to(error: GrovekeeperError) -> Response:
+    """A named error as an HTTP answer."""
+    body, row = problem_of(error)
+    headers: dict[str, str] = {}
+    if isinstance(error, errors.Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, errors.TooManyRequests | errors.Unavailable):
+        headers["Retry-After"] = str(error.retry_after_s)
+    return _response(body, row.status, headers)
+
+
+def internal_error(request_id: str) -> Response:
+    """The answer to whatever nobody foresaw: a request id and nothing else."""
+    body = {
+        "type": INTERNAL.slug,
+        "title": INTERNAL.title,
+        "status": INTERNAL.status,
+        "detail": "an internal error; quote the request id",
+        "request_id": request_id,
+    }
+    return _response(body, INTERNAL.status, {})
+
+
+async def on_named_error(request: Request, error: Exception) -> Response:
+    """FastAPI handler of every :class:`GrovekeeperError`."""
+    assert isinstance(error, GrovekeeperError)
+    _, row = problem_of(error)
+    if row is INTERNAL:
+        _log.error("a domain error has no problem type: %s", type(error).__name__)
+        return internal_error(str(request.scope.get("state", {}).get("request_id", "")))
+    return response_to(error)
+
+
+async def on_validation_error(_: Request, error: Exception) -> Response:
+    """FastAPI handler of pydantic's findings: known places and slugs, never an input."""
+    assert isinstance(error, RequestValidationError)
+    found = [errors.FieldProblem(*_located(item)) for item in error.errors()]
+    return response_to(errors.InvalidRequest(list(dict.fromkeys(found))))
+
+
+async def on_http_exception(_: Request, error: Exception) -> Response:
+    """FastAPI handler of what the framework itself refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        response = response_to(errors.MethodNotAllowed())
+        response.headers.update({name: value for name, value in (error.headers or {}).items() if name == "Allow"})
+        return response
+    if error.status_code == 404:
+        return response_to(errors.NotFound("path"))
+    if isinstance(error.__cause__, GrovekeeperError):
+        return response_to(error.__cause__)
+    return response_to(errors.MalformedRequest("the request cannot be read"))
+
+
+def documented(*kinds: type[GrovekeeperError]) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI ``responses`` of a route: every problem that it can answer with, by status."""
+    common = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
+    rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))
+    result: dict[int | str, dict[str, Any]] = {}
+    for row in rows:
+        slugs = ", ".join(f"`{other.slug}`" for other in rows if other.status == row.status)
+        schema = {"$ref": "#/components/schemas/Problem"}
+        result[row.status] = {"description": slugs, "content": {MEDIA_TYPE: {"schema": schema}}}
+    return result
+
+
+def _members(error: GrovekeeperError) -> dict[str, Any]:
+    match error:
+        case errors.InvalidRequest():
+            return {"errors": [{"at": item.at, "problem": item.problem} for item in error.errors]}
+        case errors.RowsInvalid():
+            return {
+                "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
+            }
+        case errors.BudgetExceeded():
+            return dict(error.__dict__)
+        case errors.AccountantMismatch():
+            return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
+        case errors.NotSupported():
+            return {"what": error.what}
+        case errors.TooLarge():
+            return {"limit": error.limit}
+    return {}
+
+
+def _located(item: Mapping[str, Any]) -> tuple[str, str]:
+    location: Sequence[Any] = item["loc"][1:]
+    slug = _SLUG_OF_PYDANTIC.get(item["type"], "invalid")
+    if item["type"] == "grovekeeper":
+        slug = item["ctx"]["slug"]
+    if item["type"] == "extra_forbidden":
+        location = location[:-1]  # the unknown name came from outside
+    return "".join(f"/{part}" for part in location), slug
+
+
+def _response(body: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Response:
+    return Response(json.dumps(body, ensure_ascii=False), status_code=status, headers=headers, media_type=MEDIA_TYPE)

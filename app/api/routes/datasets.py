@@ -1,0 +1,161 @@
+"""``/datasets``: declare, upload, look, grant, erase."""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Header, Request, Response
+
+from app.access.idempotency import IdempotentRequest
+from app.api import problems
+from app.api.deps import Caller, Here, OptionalIdempotency, Page, checked_key, route_of, sent
+from app.api.exact_json import ExactRoute
+from app.core.errors import (
+    DatasetDeleted,
+    IdempotencyInFlight,
+    IdempotencyKeyReused,
+    MalformedRequest,
+    NameTaken,
+    NotFound,
+    NotSupported,
+    RoleMissing,
+    RowsInvalid,
+    TooLarge,
+    UnsupportedMediaType,
+)
+from app.services import grants, show_datasets
+from app.services.delete_dataset import delete_dataset as erase
+from app.services.installation import Installation
+from app.services.register_dataset import register_dataset
+from app.services.upload_rows import SpooledBody, may_upload
+from app.services.upload_rows import upload_rows as upload
+from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, GrantIn, GrantOut, UploadOut
+
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=ExactRoute)
+
+_CSV_TYPES = ("text/csv", "application/csv")
+_CSV_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "CSV with a header row, UTF-8, plain or with `Content-Encoding: gzip`; empty = missing.",
+        "content": {"text/csv": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.post(
+    "",
+    operation_id="declare_dataset",
+    status_code=201,
+    response_model=DatasetOut,
+    responses=problems.documented(
+        RoleMissing, NameTaken, NotSupported, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
+        UnsupportedMediaType,
+    ),
+)  # fmt: skip
+def declare_dataset(here: Here, caller: Caller, body: DatasetIn, request: OptionalIdempotency) -> Response:
+    """Declares a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
+    return sent(register_dataset(here, caller, body, request=request))
+
+
+@router.get("", operation_id="list_datasets", responses=problems.documented())
+def list_datasets(here: Here, caller: Caller, page: Page) -> DatasetList:
+    """Public facts and the budget left of every dataset on which the key has a grant."""
+    return show_datasets.list_datasets(here, caller, page)
+
+
+@router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
+def show_dataset(here: Here, caller: Caller, dataset: str) -> DatasetOut:
+    """Public facts and the budget left of one dataset, by id or name."""
+    return show_datasets.show_dataset(here, caller, dataset)
+
+
+@router.delete(
+    "/{dataset}",
+    operation_id="delete_dataset",
+    status_code=204,
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
+    """Erases the rows. The spend, the ledger and the models stay."""
+    erase(here, caller, dataset)
+
+
+@router.put(
+    "/{dataset}/grants/{key_id}",
+    operation_id="put_grant",
+    responses=problems.documented(NotFound, RoleMissing, MalformedRequest, TooLarge, UnsupportedMediaType),
+)
+def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
+    """Grants a key a role on this dataset, in place of the one it had."""
+    return grants.put_grant(here, caller, dataset, key_id, role=body.role)
+
+
+@router.delete(
+    "/{dataset}/grants/{key_id}",
+    operation_id="delete_grant",
+    status_code=204,
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
+    """Takes a key's role on this dataset back."""
+    grants.remove_grant(here, caller, dataset, key_id)
+
+
+@router.post(
+    "/{dataset}/rows",
+    operation_id="upload_rows",
+    status_code=201,
+    response_model=UploadOut,
+    openapi_extra=_CSV_BODY,
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, TooLarge, UnsupportedMediaType, MalformedRequest,
+        IdempotencyKeyReused, IdempotencyInFlight,
+    ),
+)  # fmt: skip
+async def upload_rows(
+    request: Request,
+    here: Here,
+    caller: Caller,
+    dataset: str,
+    idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
+) -> Response:
+    """Uploads a batch of rows, which becomes an epoch. The report per column is for the owner only."""
+    is_gzip = _is_gzip(request)
+    key = None if idempotency_key is None else checked_key(idempotency_key)
+    await to_thread.run_sync(may_upload, here, caller, dataset)
+    spooled, digest = await _spool(here, request)
+    try:
+        body = SpooledBody(spooled, is_gzip=is_gzip)
+        identity = None if key is None else IdempotentRequest(caller.key_id, route_of(request), key, digest)
+        return sent(await to_thread.run_sync(lambda: upload(here, caller, dataset, body, request=identity)))
+    finally:
+        spooled.unlink(missing_ok=True)
+
+
+async def _spool(here: Installation, request: Request) -> tuple[Path, bytes]:
+    """Takes the body to a file as it arrives; the caller removes it."""
+    folder = here.spool_folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / secrets.token_hex(16)
+    digest = hashlib.sha256()
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            async for chunk in request.stream():
+                digest.update(chunk)
+                await to_thread.run_sync(file.write, chunk)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path, digest.digest()
+
+
+def _is_gzip(request: Request) -> bool:
+    media_type = request.headers.get("content-type", "text/csv").partition(";")[0].strip().lower()
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if media_type not in _CSV_TYPES or encoding not in ("identity", "gzip"):
+        raise UnsupportedMediaType(["text/csv", "text/csv with Content-Encoding: gzip"])
+    return encoding == "gzip"

@@ -1,0 +1,40 @@
+"""``/keys``."""
+
+from fastapi import APIRouter
+
+from app.api import problems
+from app.api.deps import Caller, Here, Page
+from app.api.exact_json import ExactRoute
+from app.core.errors import MalformedRequest, NotFound, RoleMissing, TooLarge, UnsupportedMediaType
+from app.services import keys
+from app.wire.keys import KeyCreated, KeyIn, KeyList
+
+router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
+
+
+@router.post(
+    "",
+    operation_id="create_key",
+    status_code=201,
+    responses=problems.documented(RoleMissing, MalformedRequest, TooLarge, UnsupportedMediaType),
+)
+def create_key(here: Here, caller: Caller, body: KeyIn) -> KeyCreated:
+    """Makes a key. Its secret is shown in this answer and never again."""
+    return keys.create_key(here, caller, body)
+
+
+@router.get("", operation_id="list_keys", responses=problems.documented(RoleMissing))
+def list_keys(here: Here, caller: Caller, page: Page) -> KeyList:
+    """All keys, revoked ones included, without secrets."""
+    return keys.list_keys(here, caller, page)
+
+
+@router.delete(
+    "/{key_id}",
+    operation_id="revoke_key",
+    status_code=204,
+    responses=problems.documented(RoleMissing, NotFound),
+)
+def revoke_key(here: Here, caller: Caller, key_id: str) -> None:
+    """Revokes a key at once."""
+    keys.revoke_key(here, caller, key_id)

@@ -1,0 +1,71 @@
+"""``/ledger``: balances, entries, exports."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from app.api import exact_json, problems
+from app.api.deps import Caller, Here, Page
+from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing
+from app.services import audit
+from app.wire.ledger import BalanceList, DatasetBalance, EntryList
+
+router = APIRouter(prefix="/ledger", tags=["ledger"])
+
+
+@router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
+def list_balances(here: Here, caller: Caller, page: Page) -> BalanceList:
+    """Cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
+    return audit.list_balances(here, caller, page)
+
+
+@router.get("/{dataset}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
+def show_balance(
+    here: Here,
+    caller: Caller,
+    dataset: str,
+    scope: Annotated[str | None, Query(max_length=65_536, description='A box as JSON: `{"shard": [0, 1]}`')] = None,
+) -> DatasetBalance:
+    """The balance of the tightest joint cell, of the whole dataset or of a box."""
+    return audit.show_balance(here, caller, dataset, scope=_scope(scope))
+
+
+@router.get("/{dataset}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
+def list_entries(here: Here, caller: Caller, dataset: str, page: Page) -> EntryList:
+    """The history: every entry with its event, in order, as it was hashed."""
+    return audit.list_entries(here, caller, dataset, page)
+
+
+@router.get(
+    "/{dataset}/export",
+    operation_id="export_ledger",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A header line, then every entry.",
+            "content": {"application/x-ndjson": {}, "text/csv": {}},
+        },
+        **problems.documented(NotFound, RoleMissing),
+    },
+)
+def export_ledger(
+    here: Here, caller: Caller, dataset: str, form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
+) -> StreamingResponse:
+    """The whole history, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
+    if form == "csv":
+        return StreamingResponse(audit.export_csv(here, caller, dataset), media_type="text/csv")
+    return StreamingResponse(audit.export_json_lines(here, caller, dataset), media_type="application/x-ndjson")
+
+
+def _scope(text: str | None) -> Mapping[str, object]:
+    if text is None:
+        return {}
+    try:
+        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"))
+    except MalformedRequest:
+        raise InvalidRequest.at("/scope", "not-json") from None
+    if not isinstance(scope, dict):
+        raise InvalidRequest.at("/scope", "not-an-object")
+    return scope

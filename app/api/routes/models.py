@@ -1,0 +1,83 @@
+"""``/models``: cards, artifacts, predictions."""
+
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api import problems
+from app.api.deps import Caller, Here, Page
+from app.api.exact_json import ExactRoute, check_media_type
+from app.core.errors import MalformedRequest, NotFound, NotSupported, RoleMissing, TooLarge, UnsupportedMediaType
+from app.services import models
+from app.services import predict as predictions
+from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
+
+router = APIRouter(prefix="/models", tags=["models"], route_class=ExactRoute)
+
+_PREDICT_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": PredictIn.model_json_schema()}}}
+}
+
+
+@router.get("", operation_id="list_models", responses=problems.documented())
+def list_models(here: Here, caller: Caller, page: Page) -> ModelList:
+    """The models of all datasets on which the key may predict, newest first."""
+    return models.list_models(here, caller, page)
+
+
+@router.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
+def show_model(here: Here, caller: Caller, model_id: str) -> ModelOut:
+    """The model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
+    return models.show_model(here, caller, model_id)
+
+
+@router.delete(
+    "/{model_id}",
+    operation_id="delete_model",
+    status_code=204,
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def delete_model(here: Here, caller: Caller, model_id: str) -> None:
+    """Removes a model. What was spent for it stays spent."""
+    models.delete_model(here, caller, model_id)
+
+
+@router.get(
+    "/{model_id}/artifact",
+    operation_id="download_artifact",
+    response_class=Response,
+    responses={
+        200: {"description": "The model's bytes.", "content": {"application/octet-stream": {}}},
+        **problems.documented(NotFound, RoleMissing, NotSupported),
+    },
+)
+def download_artifact(
+    here: Here,
+    caller: Caller,
+    model_id: str,
+    form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
+) -> Response:
+    """The model to take away."""
+    if form == "onnx":
+        raise NotSupported("artifact format onnx")
+    return Response(models.take_artifact(here, caller, model_id), media_type="application/octet-stream")
+
+
+@router.post(
+    "/{model_id}/predict",
+    operation_id="predict",
+    response_model=PredictOut,
+    openapi_extra=_PREDICT_BODY,
+    responses=problems.documented(NotFound, RoleMissing, TooLarge, MalformedRequest, UnsupportedMediaType),
+)
+async def predict(request: Request, here: Here, caller: Caller, model_id: str) -> Response:
+    """Labels and probabilities for one row or many. Predictions cost nothing and change nothing."""
+    check_media_type(request)
+    body = await request.body()
+
+    def answer() -> bytes:
+        asked = predictions.decode(body)
+        return predictions.predict(here, predictions.may_predict(here, caller, model_id), asked)
+
+    return Response(await to_thread.run_sync(answer), media_type="application/json")

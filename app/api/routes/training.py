@@ -1,0 +1,109 @@
+"""``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from app.api import problems
+from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.exact_json import ExactRoute
+from app.api.job_events import JobEvents
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    IdempotencyInFlight,
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    JobFinished,
+    MalformedRequest,
+    NoRowsYet,
+    NotFound,
+    NotSupported,
+    RoleMissing,
+    TooLarge,
+    UnsupportedMediaType,
+)
+from app.forests import catalogue
+from app.services import jobs
+from app.services.quote import show_plan
+from app.services.submit_training import submit_training
+from app.wire.training import AlgorithmList, AlgorithmOut, JobList, JobOut, PlanIn, PlanOut, TrainIn, TrainOut
+
+router = APIRouter(tags=["training"], route_class=ExactRoute)
+
+
+@router.get("/algorithms", operation_id="list_algorithms", responses=problems.documented())
+def list_algorithms(_: Caller) -> AlgorithmList:
+    """Every algorithm: what it is, where it comes from, its parameters with ranges and defaults."""
+    return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
+
+
+@router.post(
+    "/plans",
+    operation_id="create_plan",
+    responses=problems.documented(
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType
+    ),
+)
+def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
+    """A quote: what a job would run, release and cost. Touches no rows and costs nothing."""
+    return show_plan(here, caller, body)
+
+
+@router.post(
+    "/train",
+    operation_id="train_model",
+    status_code=202,
+    response_model=TrainOut,
+    responses=problems.documented(
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, NoRowsYet, BudgetExceeded, IdempotencyKeyMissing,
+        IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
+    ),
+)  # fmt: skip
+def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
+    """Reserves the price and queues the job, or refuses and says what would still fit."""
+    return sent(submit_training(here, caller, body, request=request))
+
+
+@router.get("/jobs", operation_id="list_jobs", responses=problems.documented())
+def list_jobs(here: Here, caller: Caller, page: Page) -> JobList:
+    """The jobs of all datasets on which the key may train, newest first."""
+    return jobs.list_jobs(here, caller, page)
+
+
+@router.get("/jobs/{job_id}", operation_id="show_job", responses=problems.documented(NotFound, RoleMissing))
+def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
+    """State and trees done."""
+    return jobs.show_job(here, caller, job_id)
+
+
+@router.delete(
+    "/jobs/{job_id}",
+    operation_id="cancel_job",
+    responses=problems.documented(NotFound, RoleMissing, JobFinished),
+)
+def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
+    """Cancels a job. Before its charge the reservation is voided; after it the charge stays."""
+    return jobs.cancel_job(here, caller, job_id)
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    operation_id="watch_job",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "One event per change, until the job ends.", "content": {"text/event-stream": {}}},
+        **problems.documented(NotFound, RoleMissing),
+    },
+)
+async def watch_job(request: Request, here: Here, caller: Caller, job_id: str) -> StreamingResponse:
+    """The same as server-sent events: one `job` event per change, the last one when the job has ended."""
+    events: JobEvents = request.app.state.job_events
+    first = await events.permitted(here, caller, job_id)
+
+    async def stream() -> AsyncIterator[bytes]:
+        async for job in events.follow(here, first):
+            yield b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")

@@ -1,0 +1,183 @@
+"""``/ledger``: balances, history and exports, for those who check."""
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import rfc8785
+
+from app.access import grants
+from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
+from app.core import amounts
+from app.core.errors import RoleMissing
+from app.datasets import catalog
+from app.ledger import service as ledger
+from app.ledger.entries import Entry
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.services.quote import read_scope
+from app.wire.ledger import (
+    BalanceList,
+    BalanceOut,
+    CellOut,
+    DatasetBalance,
+    EntryList,
+    EntryOut,
+    PartitionBalance,
+)
+
+EXPORT_BATCH = 1_000
+CSV_COLUMNS = ("sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash")
+
+
+def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
+    """The balance of every dataset whose ledger the key may read.
+
+    Raises:
+        RoleMissing: the key reads no ledger at all.
+    """
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_LEDGER)
+        if visible == [] and Role.OWNER not in principal.roles:
+            raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
+        shown, following = page_of(
+            page,
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda dataset: dataset.id,
+        )
+        found = [BalanceOut.model_validate(_amounts(ledger.balance(session, item.id))) for item in shown]
+        return BalanceList(datasets=found, next=following)
+
+
+def show_balance(
+    installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
+) -> DatasetBalance:
+    """One dataset at the tightest joint cell of a box, and every cell of its partitions.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may only predict.
+        InvalidRequest: the scope names no cell.
+    """
+    with installation.database.read() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, SEE_BALANCE, kind="dataset")
+        balance = ledger.balance(session, dataset.id, read_scope(dataset, scope))
+        cells = ledger.cells(session, dataset.id)
+    partitions = [
+        PartitionBalance(
+            name=partition.name, kind=partition.kind, cells=[_cell(cell, cap=balance.cap) for cell in cells]
+        )
+        for partition in dataset.partitions.declared
+    ]
+    return DatasetBalance.model_validate(
+        {**_amounts(balance), "tightest_cell": balance.tightest_cell, "partitions": partitions}
+    )
+
+
+def list_entries(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> EntryList:
+    """A page of an account's history, in order.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        shown, following = page_of(
+            page,
+            lambda limit: ledger.entries(session, dataset.id, after=page.sequence(), limit=limit),
+            lambda entry: str(entry.sequence),
+        )
+        return EntryList(entries=[EntryOut.model_validate(entry.to_json()) for entry in shown], next=following)
+
+
+def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
+    """The whole history as JSON Lines: a header, then every entry as it was hashed. What the verifier reads.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not read the ledger.
+    """
+    dataset_id = _readable(installation, principal, reference)
+    header, last = _header(installation, dataset_id)
+    lines = (entry.to_json() for entry in _entries(installation, dataset_id, last))
+    return (rfc8785.dumps(line) + b"\n" for line in itertools.chain([header], lines))
+
+
+def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
+    """The same entries as a table for people; objects as canonical JSON text.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not read the ledger.
+    """
+    dataset_id = _readable(installation, principal, reference)
+    _, last = _header(installation, dataset_id)
+    lines = (_csv_line(_csv_cells(entry)) for entry in _entries(installation, dataset_id, last))
+    return itertools.chain([_csv_line(CSV_COLUMNS)], lines)
+
+
+def _readable(installation: Installation, principal: Principal, reference: str) -> str:
+    with installation.database.read() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        return dataset.id
+
+
+def _header(installation: Installation, dataset_id: str) -> tuple[dict[str, Any], int]:
+    with installation.database.read() as session:
+        return ledger.export_header(session, dataset_id)
+
+
+def _entries(installation: Installation, dataset_id: str, last: int) -> Iterator[Entry]:
+    """Entries up to ``last``, each batch in a transaction of its own: what is written once reads the same for ever."""
+    after = 0
+    while after < last:
+        with installation.database.read() as session:
+            batch = ledger.entries(session, dataset_id, after=after, limit=min(EXPORT_BATCH, last - after))
+        yield from batch
+        after = batch[-1].sequence
+
+
+def _amounts(balance: ledger.Balance) -> dict[str, object]:
+    return {
+        "dataset": balance.account_id,
+        "dataset_name": balance.name,
+        "accountant": balance.accountant,
+        "unit": balance.unit,
+        "cap": amounts.from_nano(balance.cap),
+        "charged": amounts.from_nano(balance.charged),
+        "reserved": amounts.from_nano(balance.reserved),
+        "remaining": amounts.from_nano(balance.remaining),
+    }
+
+
+def _cell(cell: ledger.CellBalance, *, cap: int) -> CellOut:
+    return CellOut(
+        cell=cell.cell,
+        charged=amounts.from_nano(cell.charged),
+        reserved=amounts.from_nano(cell.reserved),
+        remaining=amounts.from_nano(cap - cell.charged - cell.reserved),
+    )
+
+
+def _csv_cells(entry: Entry) -> list[str]:
+    value = entry.to_json()
+    cells = []
+    for name in CSV_COLUMNS:
+        cell = value[name]
+        if isinstance(cell, dict):
+            cell = json.dumps(cell, sort_keys=True, separators=(",", ":"))
+        cells.append("" if cell is None else str(cell))
+    return cells
+
+
+def _csv_line(cells: "list[str] | tuple[str, ...]") -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode("utf-8")

@@ -1,0 +1,103 @@
+"""The sweeper: settles what a dead worker or a full queue left, and removes what no row refers to.
+
+Each job is settled in a transaction of its own, under its lock, and looked at again there: the worker may have come
+back in between.
+"""
+
+import hashlib
+import shutil
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from app.core import clock, limits
+from app.datasets import catalog, row_files
+from app.jobs import queue
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.registry import models
+from app.services.installation import Installation
+
+SWEEPER = "sweeper"
+STALE_UPLOAD = timedelta(hours=24)
+"""No upload can still be running after this long."""
+
+
+def expire_jobs(installation: Installation, *, at: datetime | None = None) -> int:
+    """Settles every job whose lease ran out or that waited for too long.
+
+    Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
+    than the limit: failed, reason ``expired``, and its reservation expires in the same transaction.
+
+    Args:
+        at: the time to compare with; by default the database's clock.
+
+    Returns:
+        Number of jobs settled.
+    """
+    database = installation.database
+    with database.read() as session:
+        overdue = queue.overdue(session, at=at or database.now(session), max_queue_s=limits.MAX_QUEUE_S)
+    settled = 0
+    for job_id in overdue:
+        with database.write() as session:
+            settled += _settle(session, queue.locked(session, job_id), at=at or database.now(session))
+    return settled
+
+
+def tidy(installation: Installation, *, stale_before: datetime | None = None) -> None:
+    """Removes folders of finished jobs, their unregistered artifacts, and files of uploads that never became epochs.
+
+    A job's folder stands until its last transaction has committed. So an artifact that was stored but not registered
+    is found through the folder, with no guess about its age.
+    """
+    _tidy_jobs(installation)
+    _tidy_rows(installation, stale_before=stale_before or clock.now() - STALE_UPLOAD)
+
+
+def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
+    waited_too_long = row.submitted_at < at - timedelta(seconds=limits.MAX_QUEUE_S)
+    if row.state == "running" and row.lease_until is not None and row.lease_until < at:
+        if row.charged_at is not None:
+            queue.finish(row, state="failed", reason="lost", at=at)
+            return True
+        queue.requeue(row)
+        if not waited_too_long:
+            return True
+    if row.state == "queued" and waited_too_long:
+        ledger.expire(session, row.reservation_id, actor=SWEEPER)
+        queue.finish(row, state="failed", reason="expired", at=at)
+        return True
+    return False
+
+
+def _tidy_jobs(installation: Installation) -> None:
+    folder = installation.home / "jobs"
+    if not folder.is_dir():
+        return
+    for job_folder in folder.iterdir():
+        with installation.database.read() as session:
+            if queue.is_unfinished(session, job_folder.name):
+                continue
+        artifact = job_folder / "artifact.safetensors"
+        if artifact.is_file():
+            digest = hashlib.sha256(artifact.read_bytes()).hexdigest()
+            with installation.database.read() as session:
+                if not models.is_referenced(session, digest):
+                    installation.store.remove(digest)
+        shutil.rmtree(job_folder, ignore_errors=True)
+
+
+def _tidy_rows(installation: Installation, *, stale_before: datetime) -> None:
+    row_files.erase_unfinished(installation.home, before=stale_before)
+    folder = installation.home / "rows"
+    if not folder.is_dir():
+        return
+    with installation.database.read() as session:
+        living = catalog.epoch_ids(session)
+    for file in folder.glob("*/*.parquet"):
+        if file.stem not in living and file.stat().st_mtime < stale_before.timestamp():
+            row_files.erase_epoch(installation.home, file.parent.name, file.stem)
+    for spooled in installation.spool_folder.glob("*"):
+        if spooled.stat().st_mtime < stale_before.timestamp():
+            spooled.unlink(missing_ok=True)

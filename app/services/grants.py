@@ -1,0 +1,36 @@
+"""``/datasets/{id}/grants``: who may do what on one dataset."""
+
+from app.access import grants, keys
+from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.datasets import catalog
+from app.services.installation import Installation
+from app.wire.datasets import GrantOut
+
+
+def put_grant(installation: Installation, principal: Principal, reference: str, key_id: str, *, role: str) -> GrantOut:
+    """Grants a role to a key, in place of the one it had there.
+
+    Raises:
+        NotFound: no such dataset or key.
+        RoleMissing: only the owner grants.
+    """
+    with installation.database.write() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        keys.find(session, key_id)
+        grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role))
+        return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
+
+
+def remove_grant(installation: Installation, principal: Principal, reference: str, key_id: str) -> None:
+    """Takes a grant back; repeating it is legal.
+
+    Raises:
+        NotFound: no such dataset or key.
+        RoleMissing: only the owner takes back.
+    """
+    with installation.database.write() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        keys.find(session, key_id)
+        grants.remove(session, dataset_id=dataset.id, key_id=key_id)

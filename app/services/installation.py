@@ -1,0 +1,44 @@
+"""What a process works on: one database, one home folder, the artifacts in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.core.settings import Settings
+from app.db.unit_of_work import Database
+from app.registry.cache import ArtifactCache
+from app.registry.store import ArtifactStore
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Opened once per process and shared by its threads."""
+
+    settings: Settings
+    database: Database
+    store: ArtifactStore
+    cache: ArtifactCache
+
+    @classmethod
+    def open(cls, settings: Settings, *, pool_size: int) -> "Installation":
+        """Opens the database and the home folder; makes the folder, but no table."""
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = ArtifactStore(settings.home / "artifacts")
+        database = Database.open(settings.database_url, pool_size=pool_size)
+        return cls(settings, database, store, ArtifactCache(store))
+
+    @property
+    def home(self) -> Path:
+        return self.settings.home
+
+    @property
+    def spool_folder(self) -> Path:
+        """Where bodies of uploads wait until they were read."""
+        return self.home / "spool"
+
+    def job_folder(self, job_id: str) -> Path:
+        """Where the child of a job leaves its artifact; exists only while the job runs."""
+        return self.home / "jobs" / job_id
+
+    def close(self) -> None:
+        """Closes the database."""
+        self.database.close()

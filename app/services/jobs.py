@@ -1,0 +1,96 @@
+"""``/jobs``: look at training jobs, and cancel them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import TRAIN, Principal
+from app.core import clock
+from app.core.errors import JobFinished
+from app.jobs import queue
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.training import JobList, JobOut, PriceOut
+
+
+def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
+    """One job.
+
+    Raises:
+        NotFound: no such job, or none that this key may know of.
+        RoleMissing: the key has another role on the job's dataset.
+    """
+    with installation.database.read() as session:
+        row = queue.job(session, job_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
+        return job_out(row)
+
+
+def list_jobs(installation: Installation, principal: Principal, page: PageRequest) -> JobList:
+    """The jobs of all datasets on which the key may train, newest first."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: queue.jobs(session, dataset_ids=visible, before=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        return JobList(jobs=[job_out(row) for row in shown], next=following)
+
+
+def cancel_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
+    """Cancels a job. Before its charge the reservation is voided; after it the charge stays and the child is killed.
+
+    Raises:
+        NotFound: no such job, or none that this key may know of.
+        RoleMissing: the key has another role on the job's dataset.
+        JobFinished: it has ended already.
+    """
+    with installation.database.write() as session:
+        row = queue.locked(session, job_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
+        if row.state not in queue.UNFINISHED:
+            raise JobFinished
+        cancel_locked(session, row, actor=principal.key_id, at=installation.database.now(session))
+        return job_out(row)
+
+
+def cancel_locked(session: Session, row: JobRow, *, actor: str, at: datetime) -> None:
+    """Ends a job that the caller holds under its lock. The worker finds its lease gone and kills the child."""
+    if row.state not in queue.UNFINISHED:
+        return
+    if row.charged_at is None:
+        ledger.void(session, row.reservation_id, actor=actor)
+    queue.finish(row, state="cancelled", reason="cancelled", at=at)
+
+
+def job_out(row: JobRow) -> JobOut:
+    """What an analyst may see of a job: states and public numbers, no durations."""
+    return JobOut.model_validate(
+        {
+            "id": row.id,
+            "dataset": row.dataset_id,
+            "dataset_name": row.dataset_name,
+            "algorithm": row.algorithm,
+            "name": row.name,
+            "state": row.state,
+            "reason": row.reason,
+            "progress": 1.0 if row.state == "succeeded" else min(row.trees_done / max(row.n_trees, 1), 1.0),
+            "trees_done": row.trees_done,
+            "n_trees": row.n_trees,
+            "model_id": row.model_id,
+            "reservation_id": row.reservation_id,
+            "price": PriceOut.model_validate(row.price),
+            "submitted_at": clock.to_text(row.submitted_at),
+        }
+    )
+
+
+def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:
+    """Several jobs in one query, for followers who were permitted before."""
+    with installation.database.read() as session:
+        return [job_out(row) for row in queue.several(session, job_ids)]

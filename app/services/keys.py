@@ -1,0 +1,117 @@
+"""``/keys``, and the first admin key of an installation."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from app.access import keys
+from app.access.keys import NewKey, NotAKey
+from app.access.roles import Principal, Role
+from app.access.tables import KeyRow
+from app.core import clock
+from app.core.errors import InstallationError
+from app.db.unit_of_work import Database
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut
+
+
+def create_key(installation: Installation, principal: Principal, wanted: KeyIn) -> KeyCreated:
+    """Makes a key; the answer is the only place that ever shows its secret.
+
+    Raises:
+        RoleMissing: only an admin makes keys.
+    """
+    principal.require(Role.ADMIN)
+    roles = [Role(role) for role in wanted.roles]
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        made = keys.create(session, name=wanted.name, roles=roles, at=at)
+        row = keys.find(session, made.id)
+        return KeyCreated(id=made.id, name=row.name, key=made.text, roles=row.roles)
+
+
+def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:
+    """All keys, revoked ones included, without secrets.
+
+    Raises:
+        RoleMissing: only an admin lists keys.
+    """
+    principal.require(Role.ADMIN)
+    with installation.database.read() as session:
+        shown, following = page_of(
+            page, lambda limit: keys.page(session, after=page.cursor, limit=limit), lambda row: row.id
+        )
+        return KeyList(keys=[_key_out(row) for row in shown], next=following)
+
+
+def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:
+    """Revokes a key at once; repeating it is legal.
+
+    Raises:
+        RoleMissing: only an admin revokes.
+        NotFound: no such key.
+    """
+    principal.require(Role.ADMIN)
+    with installation.database.write() as session:
+        row = keys.find(session, key_id)
+        if row.revoked_at is None:
+            row.revoked_at = installation.database.now(session)
+
+
+def ensure_first_admin(database: Database, configured: str | None) -> NewKey | None:
+    """Sees to it that an admin key exists before anything listens.
+
+    Args:
+        configured: the operator's own key text; registered if it is new.
+
+    Returns:
+        A generated key, the first time that one was needed; else ``None``.
+
+    Raises:
+        InstallationError: the configured key is malformed, or its id belongs to another secret.
+    """
+    with database.write() as session:
+        at = database.now(session)
+        if configured is not None:
+            _register_configured(database, session, configured)
+            return None
+        if keys.living_admin_exists(session):
+            return None
+        return keys.create(session, name="first admin", roles=[Role.ADMIN], at=at)
+
+
+def create_admin(database: Database, name: str) -> NewKey:
+    """Makes an admin key on the installation itself: the way back in when all are lost."""
+    with database.write() as session:
+        return keys.create(session, name=name, roles=[Role.ADMIN], at=database.now(session))
+
+
+def _register_configured(database: Database, session: Session, configured: str) -> None:
+    try:
+        key_id, secret = keys.split(configured)
+    except NotAKey:
+        raise InstallationError("the configured admin key is not of the form <id>.<secret>") from None
+    row = session.get(KeyRow, key_id)
+    if row is None:
+        keys.add(
+            session,
+            key_id=key_id,
+            secret=secret,
+            name="configured admin",
+            roles=[Role.ADMIN],
+            at=database.now(session),
+        )
+    elif not keys.secret_matches(row, secret):
+        raise InstallationError("the id of the configured admin key belongs to a key with another secret")
+
+
+def _key_out(row: KeyRow) -> KeyOut:
+    roles: Sequence[str] = row.roles
+    return KeyOut(
+        id=row.id,
+        name=row.name,
+        roles=list(roles),
+        created_at=clock.to_text(row.created_at),
+        revoked_at=None if row.revoked_at is None else clock.to_text(row.revoked_at),
+    )

@@ -1,0 +1,103 @@
+"""``/models``: cards, artifacts, removal."""
+
+from app.access import grants
+from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
+from app.core import clock
+from app.forests import catalogue
+from app.registry import models
+from app.registry.tables import ModelRow
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.models import ModelList, ModelOut, ModelSummary
+
+
+def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
+    """The card of one model, read from the artifact itself.
+
+    Raises:
+        NotFound: no such model, or none that this key may know of.
+        RoleMissing: the key has another role on its dataset.
+    """
+    with installation.database.read() as session:
+        row = models.find(session, model_id)
+        grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
+    return _card(installation, row)
+
+
+def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
+    """The models of all datasets on which the key may predict, newest first."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_MODEL)
+        shown, following = page_of(
+            page,
+            lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        return ModelList(models=[_summary(row) for row in shown], next=following)
+
+
+def take_artifact(installation: Installation, principal: Principal, model_id: str) -> bytes:
+    """The artifact's bytes, to take away.
+
+    Raises:
+        NotFound: no such model, or none that this key may know of.
+        RoleMissing: the key may predict but not take the model.
+    """
+    with installation.database.read() as session:
+        row = models.find(session, model_id)
+        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
+    return installation.store.get(row.digest)
+
+
+def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:
+    """Removes a model and its artifact. What was spent for it stays spent.
+
+    Raises:
+        NotFound: no such model, or none that this key may know of.
+        RoleMissing: the key may predict but not remove.
+    """
+    with installation.database.write() as session:
+        row = models.find(session, model_id)
+        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
+        digest = models.remove(session, model_id)
+        is_needed = models.is_referenced(session, digest)
+    if not is_needed:
+        installation.store.remove(digest)
+        installation.cache.forget(digest)
+
+
+def _card(installation: Installation, row: ModelRow) -> ModelOut:
+    artifact = installation.cache.get(row.digest)
+    facts = artifact.metadata
+    return ModelOut.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "dataset": row.dataset_id,
+            "dataset_name": row.dataset_name,
+            "job_id": row.job_id,
+            "algorithm": artifact.plan.algorithm,
+            "parameters": dict(artifact.plan.parameters),
+            "schema": artifact.schema.to_json(),
+            "guarantee": facts["guarantee"],
+            "receipt": facts["receipt"],
+            "event": artifact.plan.event.to_json(),
+            "ledger": facts["ledger"],
+            "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
+            "digest": row.digest,
+            "size_bytes": row.size_bytes,
+            "created_at": clock.to_text(row.created_at),
+        }
+    )
+
+
+def _summary(row: ModelRow) -> ModelSummary:
+    return ModelSummary(
+        id=row.id,
+        name=row.name,
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        algorithm=row.algorithm,
+        digest=row.digest,
+        created_at=clock.to_text(row.created_at),
+    )

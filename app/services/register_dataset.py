@@ -1,0 +1,137 @@
+"""``POST /datasets``: a declaration becomes a dataset with an account, in one transaction."""
+
+import secrets
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.idempotency import Answer, IdempotentRequest, once
+from app.access.roles import Principal, Role
+from app.core import ids, limits
+from app.core.errors import FieldProblem, InvalidRequest, NotSupported
+from app.datasets import catalog
+from app.datasets.tables import DatasetRow
+from app.forests.schema import Schema
+from app.ledger import service as ledger
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.composition import Partition, Partitions
+from app.services.answers import answer
+from app.services.installation import Installation
+from app.services.show_datasets import dataset_out
+from app.wire.datasets import BudgetIn, DatasetIn
+
+DATASET_KEY_BYTES = 32
+
+
+def register_dataset(
+    installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
+) -> Answer:
+    """Declares a dataset: catalog row, account with its first entry, and the owner's grant.
+
+    Raises:
+        InvalidRequest: a rule of the declaration is broken.
+        NotSupported: a legal declaration whose rule is not built yet.
+        RoleMissing: the key may not declare datasets.
+        NameTaken: a living dataset has the name.
+    """
+    schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
+    budget, partitions = _checked(declaration)
+    principal.require(Role.OWNER)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+
+        def work() -> Answer:
+            row = _row(declaration, schema, partitions, declared_by=principal.key_id, at=at)
+            dataset = catalog.declare(session, row)
+            _open_account(session, dataset, budget, actor=principal.key_id)
+            grants.put(session, dataset_id=row.id, key_id=principal.key_id, role=Role.OWNER)
+            return answer(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
+
+        return once(session, request, at=at, work=work)
+
+
+def two_significant_digits(size: int) -> int:
+    """A declared size as it is stored: an order of magnitude, never a count. Half rounds up."""
+    scale: int = 10 ** max(len(str(size)) - 2, 0)
+    return (2 * size + scale) // (2 * scale) * scale
+
+
+def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
+    if declaration.visibility == "public":
+        raise NotSupported("visibility public")
+    if declaration.protects == "label":
+        raise NotSupported("protects label")
+    if declaration.privacy_unit.column is not None:
+        raise NotSupported("privacy_unit column")
+    if declaration.budget is None:
+        raise InvalidRequest.at("/budget", "required")
+    if declaration.budget.accountant != "pure":
+        raise NotSupported(f"accountant {declaration.budget.accountant}")
+    problems: list[FieldProblem] = []
+    if declaration.privacy_unit.max_rows != 1:
+        problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
+    if declaration.budget.epsilon > limits.MAX_CAP_EPSILON:
+        problems.append(FieldProblem("/budget/epsilon", "too-large"))
+    elif pure.cap(declaration.budget.epsilon) == 0:
+        problems.append(FieldProblem("/budget/epsilon", "too-small"))
+    if problems:
+        raise InvalidRequest(problems)
+    return declaration.budget, _partitions(declaration)
+
+
+def _partitions(declaration: DatasetIn) -> Partitions:
+    for index, partition in enumerate(declaration.partitions):
+        if partition.kind != "hash":
+            raise NotSupported(f"partition kind {partition.kind}")
+        at = f"/partitions/{index}"
+        if partition.cells is None:
+            raise InvalidRequest.at(f"{at}/cells", "required")
+        for name in ("column", "categories", "how"):
+            if getattr(partition, name) is not None:
+                raise InvalidRequest.at(f"{at}/{name}", "not-for-hash")
+    if len(declaration.partitions) > limits.MAX_PARTITIONS:
+        raise NotSupported("several partitions")
+    return Partitions(tuple(Partition(item.name, item.cells or 0) for item in declaration.partitions))
+
+
+def _row(
+    declaration: DatasetIn, schema: Schema, partitions: Partitions, *, declared_by: str, at: datetime
+) -> DatasetRow:
+    size = declaration.public_size
+    return DatasetRow(
+        id=ids.new(ids.DATASET),
+        name=declaration.name,
+        living_name=declaration.name,
+        schema=schema.to_json(),
+        privacy_unit=declaration.privacy_unit.model_dump(),
+        protects=declaration.protects,
+        partitions=partitions.to_json(),
+        public_size=None if size is None else two_significant_digits(size),
+        visibility=declaration.visibility,
+        population=declaration.population,
+        hash_key=secrets.token_bytes(DATASET_KEY_BYTES),
+        declared_by=declared_by,
+        created_at=at,
+        deleted_at=None,
+    )
+
+
+def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, actor: str) -> None:
+    unit: dict[str, Any] = dataset.row.privacy_unit
+    ledger.open_account(
+        session,
+        ledger.NewAccount(
+            id=dataset.id,
+            name=dataset.name,
+            accountant=budget.accountant,
+            adjacency=Adjacency.ADD_REMOVE_ONE.value,
+            cap=pure.cap(budget.epsilon),
+            delta=None,
+            privacy_unit=unit,
+            partitions=dataset.partitions,
+        ),
+        actor=actor,
+    )

@@ -1,0 +1,75 @@
+"""``GET /datasets``: public facts and the budget left."""
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_DATASET, Principal
+from app.core import amounts, clock
+from app.datasets import catalog
+from app.ledger import service as ledger
+from app.privacy.adjacency import Adjacency
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.datasets import AccountOut, DatasetList, DatasetOut
+
+
+def show_dataset(installation: Installation, principal: Principal, reference: str) -> DatasetOut:
+    """One dataset, by id or name.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+    """
+    with installation.database.read() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, SEE_DATASET, kind="dataset")
+        return dataset_out(session, dataset)
+
+
+def list_datasets(installation: Installation, principal: Principal, page: PageRequest) -> DatasetList:
+    """The datasets on which the key has any grant, tombstones included."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_DATASET)
+        shown, following = page_of(
+            page,
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda dataset: dataset.id,
+        )
+        return DatasetList(datasets=[dataset_out(session, dataset) for dataset in shown], next=following)
+
+
+def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
+    """The public facts of a dataset, with the balance of its tightest joint cell."""
+    row = dataset.row
+    return DatasetOut.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "account": account_out(ledger.balance(session, row.id)),
+            "schema": row.schema,
+            "adjacency": Adjacency.ADD_REMOVE_ONE.value,
+            "privacy_unit": row.privacy_unit,
+            "protects": row.protects,
+            "partitions": row.partitions,
+            "public_size": row.public_size,
+            "visibility": row.visibility,
+            "population": row.population,
+            "epochs": [
+                {"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)}
+                for epoch in catalog.epochs(session, row.id)
+            ],
+            "created_at": clock.to_text(row.created_at),
+            "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
+        }
+    )
+
+
+def account_out(balance: ledger.Balance) -> AccountOut:
+    """A balance in exact decimals."""
+    return AccountOut(
+        accountant=balance.accountant,
+        unit=balance.unit,
+        cap=amounts.from_nano(balance.cap),
+        charged=amounts.from_nano(balance.charged),
+        reserved=amounts.from_nano(balance.reserved),
+        remaining=amounts.from_nano(balance.remaining),
+    )

@@ -1,0 +1,52 @@
+"""The process that reads private rows and grows one forest. Started by the supervisor, dies with it.
+
+The job arrives as one line of JSON on standard input, which then stays open: when it closes, the supervisor is gone,
+and this process ends at once. Each finished tree is one byte on standard output. Nothing else leaves: standard error
+is discarded, and the exit code is success or one opaque failure, whatever went wrong.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+_PR_SET_PDEATHSIG = 1
+_FAILURE = 1
+
+
+def main(supervisor_pid: int) -> None:
+    """Grows the forest that standard input describes, then exits."""
+    _die_with(supervisor_pid)
+    task_line = sys.stdin.readline()
+    threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
+    try:
+        from app.services.grow_forest import grow_forest  # here: it imports slowly, and the watch is set
+        from app.services.training_task import TrainingTask
+
+        grow_forest(TrainingTask.from_text(task_line), on_tree_done=_tell)
+    except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)
+        os._exit(_FAILURE)
+    os._exit(0)
+
+
+def _tell() -> None:
+    os.write(1, b".")
+
+
+def _exit_when_stdin_closes() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(_FAILURE)
+
+
+def _die_with(supervisor_pid: int) -> None:
+    """Asks Linux for SIGKILL when the supervisor ends, and checks that it has not ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor_pid:
+        os._exit(_FAILURE)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,88 @@
+"""The claim loop of one worker process, its signals, and its turn at sweeping."""
+
+import logging
+import signal
+import threading
+import time
+from types import FrameType
+
+from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
+from app.core.logging import configure
+from app.core.settings import Settings
+from app.db import migrate
+from app.services.expire_jobs import expire_jobs, tidy
+from app.services.installation import Installation
+from app.services.run_training import claim_next, run_training
+from app.worker.supervise import Stopping, Supervisor
+
+SWEEP_INTERVAL_S = 2.0
+_log = logging.getLogger(__name__)
+
+
+def run(settings: Settings) -> int:
+    """Works until SIGTERM or SIGINT, then ends within seconds: a running child is killed, its charge stays.
+
+    Must be called on the main thread: children are started from it, so that they die with this process.
+
+    Returns:
+        The exit code: 0.
+    """
+    assert threading.current_thread() is threading.main_thread()
+    configure(settings.log_level)
+    installation = Installation.open(settings, pool_size=2)
+    loop = _Loop(installation)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, loop.stop)
+    try:
+        loop.run()
+    finally:
+        installation.close()
+    return 0
+
+
+class _Loop:
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._stopping = threading.Event()
+        self._swept_at = float("-inf")
+
+    def stop(self, _number: int, _frame: FrameType | None) -> None:
+        """Signal handler: no new claims, and the supervisor kills its child."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                worked = self._is_ready() and self._work_once()
+            except Stopping:
+                return
+            except LeaseLost:
+                worked = True
+            except GrovekeeperError as error:
+                _log.warning("will try again: %s", type(error).__name__)
+                worked = False
+            if not worked:
+                self._stopping.wait(self._installation.settings.poll_interval_s)
+
+    def _is_ready(self) -> bool:
+        try:
+            return migrate.is_current(self._installation.database)
+        except InstallationError:
+            return False
+
+    def _work_once(self) -> bool:
+        self._sweep_when_due()
+        claim = claim_next(self._installation)
+        if claim is None:
+            return False
+        supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
+        _log.info("job %s claimed", claim.job_id)
+        run_training(self._installation, claim, supervisor.train)
+        _log.info("job %s ended", claim.job_id)
+        return True
+
+    def _sweep_when_due(self) -> None:
+        if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
+            expire_jobs(self._installation)
+            tidy(self._installation)
+            self._swept_at = time.monotonic()

@@ -1,0 +1,130 @@
+"""Starts the child of one job and watches it: progress, lease, cancellation, end.
+
+Everything happens on one thread, the main one. Linux sends a child its parent-death signal when the *thread* that
+started it ends, so a helper thread would kill it at once.
+"""
+
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import app
+from app.core import limits
+from app.jobs.queue import Claim
+from app.services import run_training
+from app.services.installation import Installation
+from app.services.run_training import TrainingFailed
+from app.services.training_task import TrainingTask
+
+_POLL_S = 0.1
+_PROGRESS_INTERVAL_S = 0.5
+_INHERITED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "NUMBA_CACHE_DIR",
+    "HOME",
+    "XDG_CACHE_HOME",
+    "TMPDIR",
+    "COVERAGE_PROCESS_START",
+)
+
+
+class Stopping(BaseException):
+    """The process was told to stop: no transaction of any kind may follow."""
+
+
+class Supervisor:
+    """One job's child process, from its start to its end."""
+
+    def __init__(self, installation: Installation, claim: Claim, *, stopping: threading.Event) -> None:
+        self._installation = installation
+        self._claim = claim
+        self._stopping = stopping
+        self._trees_done = 0
+        self._written_at = time.monotonic()
+        self._written_trees = 0
+
+    def train(self, task: TrainingTask) -> None:
+        """Runs the child to its end; its artifact is then in the task's folder.
+
+        Raises:
+            TrainingFailed: it ended in any other way than with success.
+            LeaseLost: the job was cancelled or taken; the child was killed.
+            Stopping: this process is to end; the child was killed.
+        """
+        child = _start(task)
+        try:
+            assert child.stdin is not None
+            # The pipe stays open: the child ends when it closes, so it dies with this process.
+            with contextlib.suppress(BrokenPipeError):
+                child.stdin.write(task.to_text().encode("utf-8") + b"\n")
+                child.stdin.flush()
+            self._watch(child, n_trees=task.n_trees)
+        finally:
+            _kill(child)
+        if child.returncode != 0:
+            raise TrainingFailed
+
+    def _watch(self, child: "subprocess.Popen[bytes]", *, n_trees: int) -> None:
+        assert child.stdout is not None
+        started_at = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while True:
+                if self._stopping.is_set():
+                    raise Stopping
+                if selector.select(_POLL_S):
+                    done = os.read(child.stdout.fileno(), 4096)
+                    if not done:
+                        break
+                    self._trees_done = min(self._trees_done + len(done), n_trees)
+                self._report_when_due()
+                if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
+                    raise TrainingFailed
+        child.wait(timeout=limits.CHILD_EXIT_S)
+
+    def _report_when_due(self) -> None:
+        """One transaction for progress, lease and cancellation: often enough for all three."""
+        waited = time.monotonic() - self._written_at
+        has_news = self._trees_done != self._written_trees
+        interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
+        if waited >= interval or (has_news and waited >= _PROGRESS_INTERVAL_S):
+            run_training.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
+            self._written_at = time.monotonic()
+            self._written_trees = self._trees_done
+
+
+def _start(task: TrainingTask) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "app.worker.child", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=task.folder,
+        env=_scrubbed(os.environ),
+        close_fds=True,
+    )
+
+
+def _scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """The child's environment: how to find Python and its caches, no address, no key."""
+    kept = {name: environ[name] for name in _INHERITED if name in environ}
+    return kept | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    if child.poll() is None:
+        child.kill()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    child.wait()
