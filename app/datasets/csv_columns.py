@@ -9,7 +9,7 @@ What counts as which cell:
   hence clamped.
 * A category and a class are compared character by character: space and case matter.
 * A line break inside quotes is refused. No declared value can hold one, and a stray quote would otherwise swallow
-  the rows after it without a word.
+  the rows after it without a word. A NUL and bytes that are no UTF-8 are refused too.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
+from app.datasets.csv_source import NOT_TEXT
 from app.datasets.row_files import UNKNOWN_LABEL
 from app.forests.sanitiser import count_out_of_bounds, sanitise_numbers
 from app.forests.schema import Feature, Label
@@ -30,7 +31,7 @@ _NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infin
 _NAN = r"(?i)^[+-]?nan$"
 _LINE_BREAK = "[\r\n]"
 
-PROBLEMS = ("not-utf8", "empty", "not-a-number", "not-an-integer", "line-break")
+PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
 """Slugs of what the declaration cannot read in a cell; ``count`` is the number of such cells."""
 
 
@@ -74,14 +75,10 @@ class _Column:
     def _refuse(self, problem: str, count: int) -> None:
         self._problems[problem] += count
 
-    def _text(self, cells: pa.Array) -> pa.Array:
-        """The cells as text; those that are not UTF-8 are counted and left out."""
-        text = _cast(cells, pa.string())
-        if text is None:
-            decoded = [_decoded(cell) for cell in cells.to_pylist()]
-            self._refuse("not-utf8", decoded.count(None))
-            text = pa.array(decoded, pa.string()).drop_null()
-        return text
+    def _look_at_undeclared(self, cells: pa.Array) -> None:
+        """Refuses what no declared value contains; that is why declared values need no look."""
+        self._refuse("not-text", pc.match_substring(cells, NOT_TEXT).true_count)
+        self._refuse("line-break", pc.match_substring_regex(cells, _LINE_BREAK).true_count)
 
     def _empty(self, count: int, *, is_legal: bool) -> None:
         if is_legal:
@@ -101,12 +98,12 @@ class NumberColumn(_Column):
         """One block.
 
         Args:
-            cells: PRIVATE; binary, as they stand in the upload.
+            cells: PRIVATE; text, as it stands in the upload.
 
         Returns:
             float64 inside the bounds, null = MISSING.
         """
-        values = self._parse(self._text(cells))
+        values = self._parse(cells)
         is_empty = np.isnan(values)
         self._empty(int(np.count_nonzero(is_empty)), is_legal=self._feature.missing)
         if self._feature.type == "integer":
@@ -121,19 +118,21 @@ class NumberColumn(_Column):
             text = _nulled(pc.ascii_trim(text, characters=" \t"))
             parsed = _cast(text, pa.float64())
         if parsed is None:
-            text = self._only(text, pc.match_substring_regex(text, _NUMBER))
+            text = self._only(text, pc.invert(pc.match_substring(text, NOT_TEXT)), problem="not-text")
+            text = self._only(text, pc.match_substring_regex(text, _NUMBER), problem="not-a-number")
             parsed = text.cast(pa.float64())
         # The parser reads "nan(anything)" as NaN; only the plain word is an empty cell here.
         if pc.any(pc.is_nan(parsed)).as_py():
             is_legal = pc.or_(pc.invert(pc.is_nan(parsed)), pc.match_substring_regex(text, _NAN))
-            parsed = self._only(parsed, is_legal)
+            parsed = self._only(parsed, is_legal, problem="not-a-number")
         values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
         return values
 
-    def _only(self, cells: pa.Array, is_number: pa.Array) -> pa.Array:
-        is_number = pc.fill_null(is_number, True)
-        self._refuse("not-a-number", len(cells) - is_number.true_count)
-        return cells.filter(is_number)
+    def _only(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
+        """The legal cells and the empty ones; the others are counted."""
+        is_legal = pc.fill_null(is_legal, True)
+        self._refuse(problem, len(cells) - is_legal.true_count)
+        return cells.filter(is_legal)
 
 
 class CategoryColumn(_Column):
@@ -145,18 +144,14 @@ class CategoryColumn(_Column):
         self._categories = pa.array(feature.categories, pa.string())
 
     def read(self, cells: pa.Array) -> pa.Array:
-        """One block: PRIVATE binary cells in, int32 codes with OTHER and MISSING out."""
-        text = self._text(cells)
-        codes = pc.index_in(text, self._categories)
-        is_empty = pc.equal(text, "")
-        n_empty = is_empty.true_count
-        self._empty(n_empty, is_legal=self._feature.missing)
-        self.n_unknown += codes.null_count - n_empty
-        self._refuse("line-break", _count_line_breaks(text, codes))
-        other, missing = (
-            pa.scalar(self._feature.other_code, pa.int32()),
-            pa.scalar(self._feature.missing_code, pa.int32()),
-        )
+        """One block: PRIVATE text in, int32 codes with OTHER and MISSING out."""
+        codes = pc.index_in(cells, self._categories)
+        is_empty = pc.equal(cells, "")
+        self._empty(is_empty.true_count, is_legal=self._feature.missing)
+        self.n_unknown += codes.null_count - is_empty.true_count
+        self._look_at_undeclared(cells.filter(codes.is_null()))
+        other = pa.scalar(self._feature.other_code, pa.int32())
+        missing = pa.scalar(self._feature.missing_code, pa.int32())
         return pc.if_else(is_empty, missing, pc.fill_null(codes, other))
 
 
@@ -168,11 +163,10 @@ class LabelColumn(_Column):
         self._classes = pa.array(label.classes, pa.string())
 
     def read(self, cells: pa.Array) -> pa.Array:
-        """One block: PRIVATE binary cells in, int32 class codes out, −1 where unknown."""
-        text = self._text(cells)
-        codes = pc.index_in(text, self._classes)
+        """One block: PRIVATE text in, int32 class codes out, −1 where unknown."""
+        codes = pc.index_in(cells, self._classes)
         self.n_unknown += codes.null_count
-        self._refuse("line-break", _count_line_breaks(text, codes))
+        self._look_at_undeclared(cells.filter(codes.is_null()))
         return pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
 
 
@@ -194,16 +188,3 @@ def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 def _nulled(text: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
-def _count_line_breaks(text: pa.Array, codes: pa.Array) -> int:
-    """Cells with a line break; declared values have none, so only cells without a code are looked at."""
-    count: int = pc.match_substring_regex(text.filter(codes.is_null()), _LINE_BREAK).true_count
-    return count
-
-
-def _decoded(cell: bytes) -> str | None:
-    try:
-        return cell.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

@@ -2,17 +2,25 @@
 
 The dialect is RFC 4180 in UTF-8: comma, double quotes, doubled quotes inside quotes, a header row. A byte order mark is
 accepted, and so are LF, CRLF and CR as line ends; empty lines are skipped.
+
+The parser sees valid UTF-8 only: what is none becomes NUL here, which no text has, and the cell is counted where it
+stands. Otherwise the parser's handler of odd rows would print the bytes that it cannot decode to stderr.
 """
 
 import codecs
 import csv
 import gzip
+import re
 import zlib
 from typing import BinaryIO
 
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 
+NOT_TEXT = "\0"
+"""Stands for bytes that are no UTF-8; a NUL of the upload's own is no text either."""
+
 _PIECE_BYTES = 1024 * 1024
+_UNDECODED = re.compile("[\udc80-\udcff]+")
 
 
 def whole_file_problem(problem: str) -> RowsInvalid:
@@ -28,7 +36,7 @@ class CsvSource:
 
     Attributes:
         refusal: why reading ended early, or ``None``.
-        n_nul_bytes: NUL bytes seen so far; text has none.
+        closed: part of what the parser asks of a file object.
     """
 
     def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
@@ -41,9 +49,9 @@ class CsvSource:
             max_line_bytes: how long a line may be, its end not counted.
         """
         self.refusal: GrovekeeperError | None = None
-        self.n_nul_bytes = 0
         self.closed = False
         self._source = gzip.GzipFile(fileobj=source, mode="rb") if is_gzip else source
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
         self._n_bytes = 0
@@ -66,20 +74,18 @@ class CsvSource:
         """The column names of the upload, which it takes from the bytes.
 
         Raises:
-            RowsInvalid: ``no-header``, ``not-utf8`` or ``malformed-header``.
+            RowsInvalid: ``no-header``, ``not-text`` or ``malformed-header``.
             MalformedRequest, TooLarge: see :meth:`check`.
         """
-        line = self._first_line()
+        line = self._first_line().decode("utf-8")
         self.check()
+        if NOT_TEXT in line:
+            raise whole_file_problem("not-text")
         try:
-            names = next(csv.reader([line.decode("utf-8")], strict=True))
-        except UnicodeDecodeError:
-            problem = "not-utf8"
+            return next(csv.reader([line], strict=True))
         except csv.Error:
             problem = "malformed-header"
-        else:
-            return names
-        # Out of the handlers: the errors above hold the text that they refuse.
+        # Out of the handler: an error of the library can quote the line.
         raise whole_file_problem(problem)
 
     def name_columns(self, names: list[str]) -> None:
@@ -88,16 +94,19 @@ class CsvSource:
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes: fewer only at the end, so that the parser's blocks have their full size."""
-        pieces = [self._waiting[:size] if size >= 0 else self._waiting]
-        self._waiting = self._waiting[len(pieces[0]) :]
-        left = size - len(pieces[0])
-        while left > 0 or size < 0:
-            piece = self._next_piece(left if size >= 0 else _PIECE_BYTES)
+        pieces = [self._waiting]
+        n_bytes = len(self._waiting)
+        while n_bytes < size or size < 0:
+            piece = self._next_piece(size - n_bytes if size >= 0 else _PIECE_BYTES)
             if not piece:
                 break
             pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
+            n_bytes += len(piece)
+        text = b"".join(pieces)
+        # A piece can be longer than asked by the start of a character that waited for its end.
+        end = len(text) if size < 0 else size
+        self._waiting = text[end:]
+        return text[:end]
 
     def close(self) -> None:
         """Ends reading: a parser's thread that still reads ahead gets nothing more."""
@@ -122,20 +131,23 @@ class CsvSource:
 
     def _next_piece(self, size: int) -> bytes:
         """Unpacks, counts and checks a few more bytes; none at the end and after a refusal."""
-        if self._ended:
-            return b""
+        text = ""
+        while not text and not self._ended:
+            try:
+                piece = self._source.read(min(size, self._max_line_bytes, _PIECE_BYTES))
+            except (EOFError, gzip.BadGzipFile, zlib.error):
+                return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
+            self._ended = not piece
+            self._n_bytes += len(piece)
+            if self._n_bytes > self._max_bytes:
+                return self._refuse(TooLarge("the unpacked upload in bytes", self._max_bytes))
+            if self._ends_long_line(piece):
+                return self._refuse(whole_file_problem("line-too-long"))
+            text = self._decoder.decode(piece, final=self._ended)
         try:
-            piece = self._source.read(min(size, self._max_line_bytes, _PIECE_BYTES))
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            return self._refuse(MalformedRequest("the body is not gzip, or is cut off"))
-        self._ended = not piece
-        self._n_bytes += len(piece)
-        self.n_nul_bytes += piece.count(0)
-        if self._n_bytes > self._max_bytes:
-            return self._refuse(TooLarge("the unpacked upload in bytes", self._max_bytes))
-        if self._ends_long_line(piece):
-            return self._refuse(whole_file_problem("line-too-long"))
-        return piece
+            return text.encode("utf-8")
+        except UnicodeEncodeError:
+            return _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
 
     def _ends_long_line(self, piece: bytes) -> bool:
         """A piece is no longer than a line may be, so only a line that began before it can have become too long."""

@@ -137,21 +137,21 @@ class _Upload:
                 self.n_rows += block.num_rows
                 if self.n_rows > limits.MAX_ROWS_PER_DATASET:
                     raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
-                if self._problems(text):
+                if self._problems():
                     group.clear()
                     continue
                 group.append(self._with_ids(arrays, block.num_rows))
                 if sum(batch.num_rows for batch in group) >= group_rows:
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
-            problems = self._problems(text)
+            problems = self._problems()
             if problems:
                 raise RowsInvalid(problems)
             if group:
                 writer.write_table(pa.Table.from_batches(group))
 
     def _blocks(self, text: CsvSource) -> Iterator[pa.RecordBatch]:
-        """The upload in blocks of raw cells, columns in schema order, rows of the wrong width counted and left out."""
+        """The upload in blocks of text, columns in schema order, rows of the wrong width counted and left out."""
         is_readable = True
         try:
             yield from _reader(text, n_columns=len(self.columns), on_ragged_row=self._skip_ragged_row)
@@ -159,18 +159,16 @@ class _Upload:
             is_readable = False
         text.check()
         if not is_readable:
-            raise RowsInvalid([*self._problems(text), ColumnProblem("", "malformed-csv", 1)])
+            raise RowsInvalid([*self._problems(), ColumnProblem("", "malformed-csv", 1)])
 
     def _skip_ragged_row(self, _row: object) -> str:
         self._n_ragged_rows += 1
         return "skip"
 
-    def _problems(self, text: CsvSource) -> Sequence[ColumnProblem]:
+    def _problems(self) -> Sequence[ColumnProblem]:
         found = [problem for column in self.columns for problem in column.problems]
         if self._n_ragged_rows:
             found.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
-        if text.n_nul_bytes:
-            found.append(ColumnProblem("", "nul-byte", text.n_nul_bytes))
         return found
 
     def _with_ids(self, arrays: list[pa.Array], n_rows: int) -> pa.RecordBatch:
@@ -184,7 +182,7 @@ class _Upload:
 
 
 def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object], str]) -> pa_csv.CSVStreamingReader:
-    """Cells stay bytes: nothing is inferred, nothing is null, nothing is decoded before a column's own reader does."""
+    """Cells stay text: nothing is inferred and nothing is null before a column's own reader says so."""
     names = [str(index) for index in range(n_columns)]
     return pa_csv.open_csv(
         text,
@@ -192,8 +190,8 @@ def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object]
         read_options=pa_csv.ReadOptions(use_threads=False, block_size=limits.MAX_CSV_LINE_BYTES + 2),
         parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_ragged_row),
         convert_options=pa_csv.ConvertOptions(
-            check_utf8=False,
-            column_types=dict.fromkeys(names, pa.binary()),
+            check_utf8=False,  # CsvSource saw to that.
+            column_types=dict.fromkeys(names, pa.string()),
             include_columns=names,
             null_values=[],
             strings_can_be_null=False,

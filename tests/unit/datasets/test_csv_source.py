@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import tracemalloc
 
 import pytest
@@ -57,7 +58,12 @@ def test_a_body_without_a_line_has_no_header(content):
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(b"a,\xff\n", "not-utf8"), ("a,b\n".encode("utf-16"), "not-utf8"), (b'a,"b\nc",d\n', "malformed-header")],
+    [
+        (b"a,\xff\n", "not-text"),
+        (b"a,\0\n", "not-text"),
+        ("a,b\n".encode("utf-16"), "not-text"),
+        (b'a,"b\nc",d\n', "malformed-header"),
+    ],
 )
 def test_a_header_that_cannot_be_read_is_refused(content, expected):
     with pytest.raises(RowsInvalid) as caught:
@@ -149,10 +155,26 @@ def test_a_broken_gzip_is_refused(content):
     assert caught.value.__cause__ is None
 
 
-def test_nul_bytes_are_counted():
-    source = open_source(b"a,\0b\n1,\0\0\n")
-    source.read()
-    assert source.n_nul_bytes == 3
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("Zürich, 東京, 😀\n".encode(), "Zürich, 東京, 😀\n"),
+        (b"a\xffb\xc3\n\xc3\xa9", "a\0b\0\né"),
+        (b"cut \xf0\x9f\x98", "cut \0"),
+        (b"surrogate \xed\xb2\x80", "surrogate \0"),
+        (b"own \0", "own \0"),
+    ],
+)
+def test_the_parser_sees_valid_text_wherever_pieces_end(size, content, expected):
+    source = open_source(content, max_line_bytes=size + 60)
+    blocks = []
+    while block := source.read(size):
+        blocks.append(block)
+    assert all(len(block) == size for block in blocks[:-1])
+    assert len(blocks[-1]) <= size
+    # A run of undecodable bytes that two reads share is two NULs: what matters is that it is marked and valid.
+    assert re.sub("\0+", "\0", b"".join(blocks).decode()) == expected
 
 
 def test_nothing_is_read_after_a_refusal_or_after_closing():

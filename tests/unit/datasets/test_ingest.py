@@ -1,5 +1,6 @@
 """Uploads: what is mapped, what is refused, and that a refusal leaves no file and quotes no cell."""
 
+import gc
 import gzip
 import hashlib
 import io
@@ -211,7 +212,7 @@ def test_an_empty_body_has_no_header(ingest, body):
 def test_bytes_that_are_no_text_are_counted_by_column(ingest):
     cell = CANARY.encode() + b"\xff"
     body = HEADER.encode() + (b"1,2," + cell + b",0,<=50K\n") * 3 + cell + b",2,Male,0," + cell + b"\n"
-    expected = [("age", "not-utf8", 1), ("sex", "not-utf8", 3), ("income", "not-utf8", 1)]
+    expected = [("age", "not-text", 1), ("sex", "not-text", 3), ("income", "not-text", 1)]
     assert problems(ingest, body) == expected
 
 
@@ -220,8 +221,18 @@ def test_rows_of_the_wrong_width_are_counted(ingest):
     assert problems(ingest, body) == [("", "ragged-row", 3)]
 
 
-def test_nul_bytes_are_counted(ingest):
-    assert problems(ingest, HEADER + GOOD_ROW + f"1,2,{CANARY}\0\0,0,<=50K\n") == [("", "nul-byte", 2)]
+def test_nul_bytes_are_no_text(ingest):
+    body = HEADER + GOOD_ROW + f"1\0,2,{CANARY}\0\0,0,<=50K\n1,\0,Male,0,<=50K\n1,\0,Male\0,0,\0\n"
+    expected = [("age", 1), ("height", 2), ("sex", 2), ("income", 1)]
+    assert problems(ingest, body) == [(name, "not-text", count) for name, count in expected]
+
+
+def test_a_row_of_the_wrong_width_that_is_no_text_is_not_printed(ingest, capfd, recwarn):
+    body = HEADER.encode() + GOOD_ROW.encode() + CANARY.encode() + b"\xff\xfe,1\n"
+    assert problems(ingest, body) == [("", "ragged-row", 1)]
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+    assert list(recwarn) == []
 
 
 @pytest.mark.parametrize("column", [2, 3, 4])
