@@ -1,0 +1,77 @@
+"""The words of a receipt: every number in them is the event's, or is rounded to the cautious side."""
+
+from fractions import Fraction
+
+import pytest
+
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.receipts import in_words
+
+AR = Adjacency.ADD_REMOVE_ONE
+
+
+def counts(inverse_scale: Fraction, adjacency: Adjacency = AR) -> DiscreteLaplace:
+    return DiscreteLaplace(adjacency, Fraction(1), inverse_scale, 8)
+
+
+def test_one_release_of_counts_in_words() -> None:
+    words = in_words(Sequential((Part(4, counts(Fraction(1, 4))),)))
+
+    assert words == (
+        "one after another, so that losses add up (ε = 1):\n"
+        "  4 × release of 8 whole numbers, each with discrete Laplace noise of scale 4; one row moves all of them "
+        "together by at most 1 (ε = 0.25 each)\n"
+        "Total: adding or removing one row changes the chance of any outcome by a factor of at most e^ε, ε = 1; "
+        "replacing one row, by twice that ε."
+    )
+
+
+def test_selections_on_disjoint_rows_in_words() -> None:
+    selection = PermuteAndFlip(AR, Fraction(512), Fraction(1, 1024), 37)
+    words = in_words(Parallel("nodes", (Part(2, selection),)))
+
+    assert "one set of rows per node, so that only the largest loss counts (ε = 0.5)" in words
+    assert "2 × choice of one among at most 37 public candidates by permute-and-flip" in words
+    assert "by at most 512 (ε = 0.5 each)" in words
+
+
+def test_total_is_rounded_up_and_noise_down() -> None:
+    third = Fraction(1, 3)
+    words = in_words(counts(third * (1 - Fraction(1, 10**12))))
+
+    assert "ε ≤ 0.333334; replacing" in words
+    assert "of scale 3;" in words
+    assert "0.333333;" not in words
+
+
+@pytest.mark.parametrize(
+    "inverse_scale", [Fraction(1, 2**32), Fraction(7, 2**32), Fraction(2**31 + 1, 2**32), Fraction(64)]
+)
+def test_total_in_words_is_never_below_the_exact_loss(inverse_scale: Fraction) -> None:
+    event: Event = Sequential((Part(3, counts(inverse_scale)),))
+    printed = in_words(event).splitlines()[-1].split("e^ε, ε ")[1].split(";")[0].split()[1]
+
+    exact = pure.loss(event, adjacency=AR)
+    assert exact <= Fraction(printed) <= exact * Fraction(100_001, 100_000)
+
+
+def test_nested_parts_are_indented() -> None:
+    tree = Sequential((Part(1, counts(Fraction(1))), Part(1, counts(Fraction(2)))))
+    lines = in_words(Parallel("trees", (Part(5, tree),))).splitlines()
+
+    assert [len(line) - len(line.lstrip()) for line in lines] == [0, 2, 4, 4, 0]
+    assert lines[1].startswith("  5 × one after another")
+
+
+def test_event_without_a_bound_has_no_words() -> None:
+    with pytest.raises(UnknownPrivacyEvent):
+        in_words(counts(Fraction(1), Adjacency.LABEL))
+
+
+def test_free_event_is_said_to_cost_nothing() -> None:
+    words = in_words(counts(Fraction(0)))
+
+    assert "noise of scale without bound" in words
+    assert "ε = 0;" in words
