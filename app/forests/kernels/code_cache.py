@@ -46,7 +46,7 @@ def _user_folder() -> Path | None:
     except (OSError, RuntimeError):
         return None
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return folder if ours and not found.st_mode & 0o077 else None
+    return folder if ours and not stat.S_IMODE(found.st_mode) & 0o077 else None
 
 
 def _temporary_folder() -> Path:

@@ -17,7 +17,7 @@ DEFAULT_BUFFER_WORDS: Final = 2**13
 """Words produced at a time: 64 KiB stay in a core's own cache and make the cost of a refill vanish."""
 
 MAX_BUFFER_WORDS: Final = 2**20
-"""More words than one draw can need, except with a probability below 2⁻¹⁰⁰⁰⁰⁰ (docs/proofs/samplers.md)."""
+"""More words than one draw can need, except with a probability below 2⁻⁵⁰⁰⁰ (docs/proofs/samplers.md)."""
 
 
 class TapeExhausted(Exception):
@@ -66,13 +66,10 @@ class Tape:
             BrokenWordSource: the open draw fills the largest window.
         """
         unread = self.words[self.cursor[0] :]
-        size = self.words.size
-        if unread.size == size:
-            if size == MAX_BUFFER_WORDS:
-                raise BrokenWordSource("the word source does not behave like a random one")
-            size = min(2 * size, MAX_BUFFER_WORDS)
-        words = np.empty(size, dtype=np.uint64)
-        words[: unread.size] = unread
-        self._source.fill(words[unread.size :])
-        self.words = words
+        if unread.size == MAX_BUFFER_WORDS:
+            raise BrokenWordSource("the word source does not behave like a random one")
+        if unread.size == self.words.size:
+            self.words = np.empty(min(2 * unread.size, MAX_BUFFER_WORDS), dtype=np.uint64)
+        self.words[: unread.size] = unread
+        self._source.fill(self.words[unread.size :])
         self.cursor[0] = 0

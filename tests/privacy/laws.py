@@ -1,0 +1,94 @@
+"""Exact laws of the draws, and the test that holds samples to them.
+
+The laws are computed here from their formulas, by other means than the samplers use.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import NDArray
+from scipy import stats
+
+SIGNIFICANCE = 1e-6
+"""A correct sampler fails one test in a million runs; the flaws that the tests look for fail it nearly always."""
+
+_SMALLEST_EXPECTED_COUNT = 20.0
+
+
+class PseudoWords:
+    """A repeatable word source: the same words whatever the sizes of the pieces that are asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        words[:] = self._generator.integers(0, 2**64, size=words.size, dtype=np.uint64)
+
+
+class GivenWords:
+    """A word source that gives the listed words, then words of all ones; ``n_given`` counts the words handed out."""
+
+    def __init__(self, *listed: int) -> None:
+        self._listed = list(listed)
+        self.n_given = 0
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        for i in range(words.size):
+            words[i] = self._listed.pop(0) if self._listed else 2**64 - 1
+        self.n_given += words.size
+
+
+def permute_and_flip_law(gammas: Sequence[float]) -> list[float]:
+    """Pr[r] for candidates with the given γ_r = inverse_scale · (u* − u_r).
+
+    Give every candidate an arrival time, uniform on [0, 1]. Candidate r is selected iff it is accepted and every
+    other candidate that arrived before it was refused: Pr[r] = p_r · ∫₀¹ Π_{s≠r} (1 − t·p_s) dt.
+    """
+    accepted = [math.exp(-gamma) for gamma in gammas]
+    law = []
+    for r, p in enumerate(accepted):
+        others = math.prod((Polynomial([1.0, -q]) for s, q in enumerate(accepted) if s != r), start=Polynomial([1.0]))
+        law.append(p * float(others.integ()(1.0)))
+    return law
+
+
+def discrete_laplace_law(inverse_scale: float, *, window: int) -> dict[int, float]:
+    """Pr[z] for |z| < window; the two tails are folded into ±window."""
+    q = math.exp(-inverse_scale)
+    norm = -math.expm1(-inverse_scale) / (1 + q)
+    law = {z: norm * q ** abs(z) for z in range(-window + 1, window)}
+    law[window] = law[-window] = q**window / (1 + q)
+    return law
+
+
+def p_value(observed: Mapping[int, int], law: Mapping[int, float]) -> float:
+    """Pearson's χ² against the law; outcomes expected fewer than 20 times count as one outcome together.
+
+    An outcome that the law does not know gives 0.
+    """
+    n_draws = sum(observed.values())
+    if any(law.get(outcome, 0.0) == 0.0 for outcome, count in observed.items() if count):
+        return 0.0
+    common = [outcome for outcome, p in law.items() if p * n_draws >= _SMALLEST_EXPECTED_COUNT]
+    counts = [observed.get(outcome, 0) for outcome in common]
+    expected = [law[outcome] * n_draws for outcome in common]
+    rest = sum(p for outcome, p in law.items() if outcome not in common) * n_draws
+    n_rest = n_draws - sum(counts)
+    if rest >= _SMALLEST_EXPECTED_COUNT:
+        counts.append(n_rest)
+        expected.append(rest)
+    elif stats.poisson.sf(n_rest - 1, rest) < SIGNIFICANCE:
+        return 0.0
+    if len(counts) == 1:
+        return 1.0
+    statistic = sum((o - e) ** 2 / e for o, e in zip(counts, expected, strict=True))
+    return float(stats.chi2.sf(statistic, len(counts) - 1))
+
+
+def assert_law(observed: Mapping[int, int], law: Mapping[int, float]) -> None:
+    """Fails if draws that follow ``law`` would look like ``observed`` less than once in a million times."""
+    assert math.isclose(sum(law.values()), 1.0, rel_tol=1e-9)
+    found = p_value(observed, law)
+    assert found >= SIGNIFICANCE, f"p-value {found:.1e} for {dict(observed)} against {dict(law)}"
