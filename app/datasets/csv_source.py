@@ -51,7 +51,7 @@ class CsvSource:
         self.refusal: GrovekeeperError | None = None
         self.closed = False
         self._source = gzip.GzipFile(fileobj=source, mode="rb") if is_gzip else source
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._max_bytes = max_bytes
         self._max_line_bytes = max_line_bytes
         self._n_bytes = 0
@@ -114,7 +114,7 @@ class CsvSource:
 
     def _first_line(self) -> bytes:
         """The first line that is not empty, without its end; what was read beyond it waits."""
-        text = self.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+        text = b""
         while True:
             text = text.lstrip(b"\r\n")
             end = _first_line_end(text)

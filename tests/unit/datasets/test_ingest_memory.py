@@ -1,0 +1,44 @@
+"""Ingestion holds blocks and a row group, never the upload: a longer body needs no more memory."""
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import io, json, resource, sys, tempfile
+from pathlib import Path
+from tests.support.uploads import HEADER, GOOD_ROW, Ingestion
+
+class LongBody(io.RawIOBase):
+    # A header and n megabytes of rows that exist one block at a time.
+    def __init__(self, megabytes):
+        self.left = megabytes
+        self.block = GOOD_ROW.encode() * (1_000_000 // len(GOOD_ROW))
+        self.waiting = HEADER.encode()
+
+    def read(self, size=-1):
+        if not self.waiting and self.left:
+            self.left -= 1
+            self.waiting = self.block
+        piece, self.waiting = self.waiting[:size], self.waiting[size:]
+        return piece
+
+def peak_after(megabytes):
+    with tempfile.TemporaryDirectory() as home:
+        ingestion = Ingestion(Path(home))
+        ingestion.partition = None
+        report = ingestion(LongBody(megabytes))
+        assert report.n_rows == megabytes * (1_000_000 // len(GOOD_ROW))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+print(json.dumps([peak_after(60), peak_after(160)]))
+"""
+
+
+def test_memory_does_not_grow_with_the_upload():
+    answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, timeout=120)
+    short, long = json.loads(answer.stdout)
+    # A hundred megabytes more of text. The parser reads 32 blocks ahead, which the shorter body fills already.
+    assert long - short < 40_000_000
+    assert long < 400_000_000
