@@ -1,0 +1,60 @@
+"""T3: no row's shard depends on another row."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.forests.assignment import KEY_BYTES, fresh_key, shards
+
+keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
+row_ids = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=40)
+
+
+def as_array(ids: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(len(ids), 16)
+
+
+@given(key=keys, ids=row_ids, n_shards=st.integers(1, 64), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_removing_a_row_moves_no_other(key: bytes, ids: list[bytes], n_shards: int, data: st.DataObject) -> None:
+    removed = data.draw(st.integers(0, len(ids) - 1))
+    whole = shards(key, as_array(ids), n_shards)
+    rest = shards(key, np.delete(as_array(ids), removed, axis=0), n_shards)
+
+    assert np.array_equal(rest, np.delete(whole, removed))
+    assert whole.dtype == np.int64
+    assert whole.min() >= 0
+    assert whole.max() < n_shards
+
+
+@given(key=keys, ids=row_ids, n_shards=st.integers(1, 64), data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_order_of_rows_does_not_matter(key: bytes, ids: list[bytes], n_shards: int, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(ids))))
+
+    assert np.array_equal(shards(key, as_array(ids)[order], n_shards), shards(key, as_array(ids), n_shards)[order])
+
+
+def test_no_rows_have_no_shards() -> None:
+    assert len(shards(bytes(KEY_BYTES), np.empty((0, 16), dtype=np.uint8), 4)) == 0
+
+
+def test_rows_spread_over_all_shards_and_another_key_spreads_them_otherwise() -> None:
+    ids = np.random.default_rng(0).integers(0, 256, (4_000, 16), dtype=np.uint8)
+    one, other = (shards(key, ids, 8) for key in (bytes(KEY_BYTES), b"\1" * KEY_BYTES))
+
+    for found in (one, other):
+        assert np.all(np.abs(np.bincount(found, minlength=8) - 500) < 120)
+    assert 350 < np.sum(one == other) < 650
+
+
+def test_a_key_is_32_uniform_bytes() -> None:
+    class Counting:
+        drawn = 0
+
+        def uniform(self, n: int) -> int:
+            assert n == 256
+            self.drawn += 1
+            return self.drawn
+
+    assert fresh_key(Counting()) == bytes(range(1, KEY_BYTES + 1))

@@ -1,0 +1,108 @@
+"""T10: every plan's price, as exact fractions."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core.errors import InvalidRequest
+from app.forests import catalogue
+from app.forests.mechanisms import common
+from app.forests.mechanisms.mechanism import LARGEST_INVERSE_SCALE
+from app.forests.mechanisms.utilities import GINI_RANGE_SENSITIVITY
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.schema import Schema
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import QUANTUM, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(5)],
+        "label": {"name": "kind", "classes": ["a", "b", "c"]},
+    }
+)
+SLUGS = sorted(catalogue.BY_SLUG)
+
+budgets = st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(20), max_denominator=10**9)
+
+
+def requests(slug: str) -> st.SearchStrategy[dict]:
+    optional = {
+        "n_estimators": st.integers(1, 64),
+        "max_depth": st.integers(0, 6),
+        "n_bins": st.integers(2, 64),
+        "assignment": st.sampled_from([common.SEQUENTIAL, common.SHARDED]),
+    }
+    if slug == "mrf":
+        optional["structure_share"] = st.sampled_from(["0.01", "0.3", "0.99"])
+    return st.fixed_dictionaries({}, optional=optional)
+
+
+def leaves_of(event: Event) -> list[PermuteAndFlip | DiscreteLaplace]:
+    if isinstance(event, Sequential | Parallel):
+        return [leaf for part in event.parts for leaf in leaves_of(part.event)]
+    return [event]
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+@given(data=st.data(), epsilon=budgets, size=st.one_of(st.none(), st.integers(1, 10**12)))
+@settings(max_examples=40, deadline=None)
+def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
+    slug: str, data: st.DataObject, epsilon: Fraction, size: int | None
+) -> None:
+    settled = plan(PlanRequest(slug, data.draw(requests(slug)), epsilon, size), SCHEMA)
+    loss = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    draws = leaves_of(settled.event)
+    capped = any(draw.inverse_scale == LARGEST_INVERSE_SCALE for draw in draws)
+    # Rounding a draw down loses less than one quantum of its scale, times its sensitivity and its repetitions.
+    slack = QUANTUM * settled.n_trees * (GINI_RANGE_SENSITIVITY * int(settled.parameters["max_depth"]) + 1)
+
+    assert loss <= epsilon
+    assert capped or epsilon - loss <= slack
+    assert all(draw.inverse_scale > 0 and (draw.inverse_scale / QUANTUM).denominator == 1 for draw in draws)
+    assert settled.epsilon == epsilon
+    assert Plan.from_json(settled.to_json()) == settled
+
+
+@given(epsilon=budgets, depth=st.integers(1, 8), n_trees=st.integers(1, 9))
+@settings(max_examples=40, deadline=None)
+def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, n_trees: int) -> None:
+    parameters = {"n_estimators": n_trees, "max_depth": depth}
+    settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
+    path = sum(GINI_RANGE_SENSITIVITY * scale for scale in common.level_scales(settled.event))
+    tree = path + common.leaf_scale(settled.event)
+
+    assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    assert len(common.level_scales(settled.event)) == settled.parameters["max_depth"]
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
+    shape = {"n_estimators": 4, "max_depth": 2}
+    sequential = plan(PlanRequest(slug, shape, Fraction(1), 1_000), SCHEMA)
+    sharded = plan(PlanRequest(slug, {**shape, "assignment": "sharded"}, Fraction(1), 1_000), SCHEMA)
+
+    assert isinstance(sharded.event, Parallel)
+    assert common.leaf_scale(sharded.event) == 4 * common.leaf_scale(sequential.event)
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_budget_below_the_quantum_is_refused(slug: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        plan(PlanRequest(slug, {"n_estimators": 8}, Fraction(1, 2**33), 1_000), SCHEMA)
+
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/epsilon", "too-small")]
+
+
+def test_price_is_known_without_compiled_code() -> None:
+    """The API quotes without loading the compiler, which takes most of a second and 150 MB."""
+    import subprocess
+    import sys
+
+    program = "import sys; import app.forests.plan, app.forests.codec; print('numba' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert re.fullmatch(r"False\s*", answer.stdout)

@@ -1,0 +1,131 @@
+"""T12 and T13: no rows, however strange, make a job fail or change the shape of what it releases."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from app.forests import codec, predict
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.mechanisms.common import leaf_scale
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1e300, "missing": True},
+            {"name": "age", "type": "integer", "lower": 0, "upper": 9},
+            {"name": "city", "type": "categorical", "categories": [f"c{i}" for i in range(255)], "missing": True},
+            {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
+            {"name": "rank", "type": "categorical", "categories": ["one"], "ordered": True},
+        ],
+        "label": {"name": "kind", "classes": ["a", "b", "c"]},
+    }
+)
+PLANS = [
+    ("mrf", {"n_estimators": 2, "max_depth": 3}),
+    ("mrf", {"n_estimators": 3, "max_depth": 2, "assignment": "sharded"}),
+    ("rdt-pa", {"n_estimators": 2, "max_depth": 4}),
+    ("rdt-mv", {"n_estimators": 3, "max_depth": 0, "assignment": "sharded"}),
+]
+NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
+RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(0, 2))
+
+
+def planned(slug: str, parameters: dict, schema: Schema = SCHEMA, epsilon: int = 1) -> Plan:
+    return plan(PlanRequest(slug, parameters, epsilon, 1_000), schema)  # type: ignore[arg-type]
+
+
+def rows_from(records: list[tuple], row_ids: np.ndarray) -> SanitisedRows:
+    columns = []
+    for index, feature in enumerate(SCHEMA.features):
+        values = [record[index] for record in records]
+        if feature.is_categorical:
+            columns.append(sanitise_codes(feature, np.array(values, dtype=np.int32)))
+        else:
+            columns.append(sanitise_numbers(feature, np.array(values, dtype=np.float64)))
+    y = np.array([record[-1] for record in records], dtype=np.int32)
+    return SanitisedRows(SanitisedColumns(tuple(columns), len(records)), y, row_ids)
+
+
+def grown(plan: Plan, rows: SanitisedRows) -> Forest:
+    done: list[None] = []
+    forest = grow(plan, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: done.append(None))
+    assert len(done) == plan.n_trees
+    return forest
+
+
+def shape(forest: Forest) -> list[tuple]:
+    arrays = (forest.feature, forest.threshold, forest.equals, forest.counts)
+    return [(array.shape, array.dtype) for array in arrays]
+
+
+@pytest.mark.parametrize(("slug", "parameters"), PLANS)
+@given(records=st.lists(RECORD, max_size=20), same_id=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_any_rows_give_a_model_of_the_planned_shape(
+    slug: str, parameters: dict, records: list[tuple], same_id: bool
+) -> None:
+    settled = planned(slug, parameters)
+    ids = np.zeros((len(records), 16), dtype=np.uint8)
+    if not same_id:
+        ids[:, 0] = np.arange(len(records))
+    empty = grown(settled, rows_from([], ids[:0]))
+    forest = grown(settled, rows_from(records, ids))
+
+    assert shape(forest) == shape(empty)
+    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
+    assert found.shape == (len(records), 3)
+    assert np.all(np.isfinite(found))
+    assert np.allclose(found.sum(axis=1), 1.0)
+
+
+def test_one_class_only_is_legal_data() -> None:
+    records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 50
+    forest = grown(planned("mrf", {"max_depth": 2}), rows_from(records, np.zeros((50, 16), dtype=np.uint8)))
+
+    assert forest.counts.shape[2] == 3
+
+
+def test_schema_without_any_split_still_trains() -> None:
+    schema = Schema.from_json(
+        {
+            "features": [{"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}],
+            "label": {"name": "kind", "classes": ["a", "b"]},
+        }
+    )
+    columns = SanitisedColumns((np.ones(300),), 300)
+    rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), np.zeros((300, 16), dtype=np.uint8))
+    for slug in ("mrf", "rdt-ta"):
+        settled = planned(slug, {}, schema)
+        forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
+        found = predict.probabilities(forest, schema, columns, read_out=None)
+
+        assert settled.parameters["max_depth"] == 0
+        assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)
+        assert forest.feature.shape == (settled.n_trees, 0)
+        assert np.all(found.argmax(axis=1) == 1)
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
+def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug: str) -> None:
+    """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
+    settled = planned(slug, {"n_estimators": 64, "max_depth": 5}, epsilon=64)
+    counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).counts
+    q = float(np.exp(-float(leaf_scale(settled.event))))
+    law = np.array([(1 - q) / (1 + q) * q ** abs(z) for z in range(-3, 4)])
+    observed = np.array([np.sum(counts == z) for z in range(-3, 4)])
+    rest, expected_rest = counts.size - observed.sum(), (1 - law.sum()) * counts.size
+
+    assert counts.size == 64 * 32 * 3
+    found = stats.chisquare([*observed, rest], [*(law * counts.size), expected_rest])
+    assert found.pvalue > 1e-6
+    touched = np.any(counts != 0, axis=0)
+    assert np.all(touched)  # no leaf and no class is left without noise

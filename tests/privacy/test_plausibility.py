@@ -1,0 +1,97 @@
+"""T8 and T9: what private forests must not be able to do, and that predictions are free."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.forests import predict
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.plan import PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "signal", "type": "categorical", "categories": ["low", "high"]},
+            {"name": "noise", "type": "numeric", "lower": 0, "upper": 1},
+        ],
+        "label": {"name": "kind", "classes": ["no", "yes"]},
+    }
+)
+N_ROWS = 400
+
+
+def rows() -> SanitisedRows:
+    generator = np.random.default_rng(11)
+    y = np.arange(N_ROWS, dtype=np.int32) % 2
+    columns = SanitisedColumns((y.copy(), generator.random(N_ROWS)), N_ROWS)
+    return SanitisedRows(columns, y, generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8))
+
+
+def train(slug: str, epsilon: str, **parameters: object) -> Forest:
+    settled = plan(PlanRequest(slug, parameters, Fraction(epsilon), N_ROWS), SCHEMA)
+    return grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
+
+
+def accuracy(forest: Forest) -> float:
+    data = rows()
+    found = predict.probabilities(forest, SCHEMA, data.features, read_out=None)
+    return float(np.mean(predict.labels(forest, SCHEMA, data.features, found, read_out="ta") == data.y))
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
+def test_almost_no_budget_gives_chance(slug: str) -> None:
+    """Forgotten noise would show as accuracy. 60 forests: a false alarm once in about a million runs."""
+    found = [accuracy(train(slug, "0.0001", n_estimators=1, max_depth=1)) for _ in range(60)]
+
+    assert abs(np.mean(found) - 0.5) < 5 * np.std(found) / math.sqrt(len(found)) + 0.02
+    assert np.mean(found) < 0.8
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
+def test_large_budget_learns_what_is_there(slug: str) -> None:
+    assert accuracy(train(slug, "20", n_estimators=8, max_depth=3)) > 0.95
+
+
+def test_a_single_row_cannot_be_told_beyond_the_ceiling() -> None:
+    """One row, one leaf: no release at ε = 1 names its class more often than e/(1 + e)."""
+    schema = Schema.from_json(
+        {
+            "features": [{"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}],
+            "label": {"name": "kind", "classes": ["no", "yes"]},
+        }
+    )
+    columns = SanitisedColumns((np.zeros(1),), 1)
+    one = SanitisedRows(columns, np.ones(1, dtype=np.int32), np.zeros((1, 16), dtype=np.uint8))
+    settled = plan(PlanRequest("rdt-ta", {"n_estimators": 1}, Fraction(1), 1), schema)
+    hits = 0
+    for _ in range(1_500):
+        forest = grow(settled, schema, one, SystemRandomness(), on_tree_done=lambda: None)
+        hits += int(forest.counts[0, 0, 1] > forest.counts[0, 0, 0])
+    ceiling = math.e / (1 + math.e)
+
+    assert hits / 1_500 < ceiling + 5 * math.sqrt(ceiling * (1 - ceiling) / 1_500)
+    assert hits / 1_500 > 0.45
+
+
+def test_asking_again_gives_the_same_probabilities() -> None:
+    forest, features = train("rdt-pa", "1"), rows().features
+    first = predict.probabilities(forest, SCHEMA, features, read_out="pa")
+    for _ in range(20):
+        assert np.array_equal(predict.probabilities(forest, SCHEMA, features, read_out="pa"), first)
+
+
+def test_drawn_labels_follow_the_published_probabilities() -> None:
+    """``pa`` draws from released numbers only, so q questions cost nothing more than one."""
+    forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
+    found = predict.probabilities(forest, SCHEMA, features, read_out=None)
+    drawn = np.stack([predict.labels(forest, SCHEMA, features, found, read_out=None) for _ in range(30)])
+    share = drawn.mean(axis=0)
+
+    assert not np.array_equal(drawn[0], drawn[1])
+    assert abs(np.mean(share - found[:, 1])) < 5 * 0.5 / math.sqrt(drawn.size)

@@ -1,0 +1,154 @@
+"""T4: what one row can change, on the production histograms and utilities."""
+
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.core import limits
+from app.forests.encoding import Encoding
+from app.forests.histograms import TreeHistograms
+from app.forests.in_memory import LocalHistograms
+from app.forests.mechanisms.mrf import split_utilities
+from app.forests.mechanisms.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+            {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
+            {"name": "constant", "type": "integer", "lower": 3, "upper": 3},
+        ],
+        "label": {"name": "kind", "classes": ["x", "y", "z"]},
+    }
+)
+ENCODING = Encoding.of(SCHEMA, 5)
+
+counts = st.lists(st.integers(0, 2**29), min_size=2, max_size=3)
+row = st.tuples(*(st.integers(0, int(n) - 1) for n in ENCODING.n_codes), st.integers(0, 2))
+
+
+def exact_gini(values: list[int]) -> int:
+    n = sum(values)
+    return floor(Fraction(2**GINI_BITS * (n * n - sum(value * value for value in values)), n)) if n else 0
+
+
+def gini(values: list[int]) -> int:
+    return int(count_gini(np.array(values, dtype=np.int64)))
+
+
+@given(values=counts)
+@settings(max_examples=300, deadline=None)
+def test_count_gini_is_exact_for_every_admitted_number_of_rows(values: list[int]) -> None:
+    assert sum(values) <= limits.MAX_ROWS_PER_DATASET
+    assert gini(values) == exact_gini(values)
+
+
+def test_count_gini_is_exact_at_the_largest_dataset() -> None:
+    most = limits.MAX_ROWS_PER_DATASET
+    for values in ([most, 0], [most - 1, 1], [most // 2, most - most // 2], [1, most - 1], [0, 0], [1, 0]):
+        assert gini(values) == exact_gini(values)
+
+
+@given(values=counts, added=st.integers(0, 1))
+@settings(max_examples=300, deadline=None)
+def test_one_row_raises_the_count_gini_by_at_most_its_range(values: list[int], added: int) -> None:
+    more = [value + (index == added) for index, value in enumerate(values)]
+
+    assert 0 <= gini(more) - gini(values) <= GINI_RANGE_SENSITIVITY
+
+
+def test_the_range_of_the_count_gini_is_used_up() -> None:
+    """A row of a new class in a large pure node: the bound is not slack."""
+    assert gini([100_000, 1]) - gini([100_000, 0]) == GINI_RANGE_SENSITIVITY - 1
+
+
+def test_every_small_count_vector_keeps_the_range() -> None:
+    for first in range(40):
+        for second in range(40):
+            for more in ([first + 1, second], [first, second + 1]):
+                assert 0 <= gini(more) - gini([first, second]) <= GINI_RANGE_SENSITIVITY
+
+
+def tree_of(rows: list[tuple[int, ...]]) -> TreeHistograms:
+    """The rows (codes and class) in one tree, at its root."""
+    table = np.array(rows, dtype=np.int32).reshape(len(rows), len(ENCODING.n_codes) + 1)
+    X = np.ascontiguousarray(table[:, :-1].T.astype(np.uint8))
+    return LocalHistograms(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3, shard=None).of_tree(0)
+
+
+def utilities(rows: list[tuple[int, ...]], levels: list[tuple[int, int, bool]]) -> np.ndarray:
+    """Utilities of all candidates in all nodes below the given splits (one split for all nodes of a level)."""
+    tree = tree_of(rows)
+    for depth, (feature, threshold, equals) in enumerate(levels):
+        n_nodes = 2**depth
+        tree.descend(
+            feature=np.full(n_nodes, feature, dtype=np.int32),
+            threshold=np.full(n_nodes, threshold, dtype=np.uint8),
+            equals=np.full(n_nodes, equals, dtype=np.bool_),
+        )
+    return split_utilities(tree, ENCODING, n_nodes=2 ** len(levels))
+
+
+splits = st.lists(st.sampled_from([(0, 2, False), (1, 0, True), (1, 3, True), (2, 1, False)]), min_size=0, max_size=2)
+
+
+@given(rows=st.lists(row, max_size=12), added=row, levels=splits)
+@settings(max_examples=150, deadline=None)
+def test_added_row_lowers_the_utilities_of_one_node_by_at_most_the_range(
+    rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]]
+) -> None:
+    change = utilities([*rows, added], levels) - utilities(rows, levels)
+
+    assert change.max(initial=0) <= 0  # monotone: all candidates move the same way
+    assert change.min(initial=0) >= -GINI_RANGE_SENSITIVITY
+    assert np.sum(np.any(change != 0, axis=1)) <= 1  # only the node that the row reaches
+
+
+@given(rows=st.lists(row, max_size=12), removed=row, added=row)
+@settings(max_examples=100, deadline=None)
+def test_replaced_row_spreads_the_utilities_by_at_most_twice_the_range(
+    rows: list[tuple[int, ...]], removed: tuple[int, ...], added: tuple[int, ...]
+) -> None:
+    change = utilities([*rows, added], []) - utilities([*rows, removed], [])
+
+    assert change.max() - change.min() <= 2 * GINI_RANGE_SENSITIVITY
+
+
+def test_utilities_are_those_of_the_rows_on_both_sides() -> None:
+    """Against a plain count, candidate by candidate."""
+    generator = np.random.default_rng(5)
+    sizes = [*ENCODING.n_codes.tolist(), 3]
+    rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
+    found = utilities(rows, [])[0]
+
+    candidates = ENCODING.candidates
+    for index in range(len(candidates)):
+        feature, threshold = int(candidates.feature[index]), int(candidates.threshold[index])
+        sides: tuple[list[int], list[int]] = ([0, 0, 0], [0, 0, 0])
+        for values in rows:
+            value = values[feature]
+            sides[value != threshold if candidates.equals[index] else value > threshold][values[-1]] += 1
+        assert found[index] == -exact_gini(sides[0]) - exact_gini(sides[1])
+
+
+@given(rows=st.lists(row, max_size=12), added=row)
+@settings(max_examples=100, deadline=None)
+def test_added_row_adds_one_to_one_leaf_count(rows: list[tuple[int, ...]], added: tuple[int, ...]) -> None:
+    def leaves(some: list[tuple[int, ...]]) -> np.ndarray:
+        tree = tree_of(some)
+        tree.descend(
+            feature=np.array([1], dtype=np.int32),
+            threshold=np.array([2], dtype=np.uint8),
+            equals=np.array([True]),
+        )
+        return tree.leaf_histogram()
+
+    change = leaves([*rows, added]) - leaves(rows)
+
+    assert sorted(change.ravel().tolist()) == [0] * 5 + [1]
+    assert change[int(added[1] != 2), added[-1]] == 1
