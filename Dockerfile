@@ -1,0 +1,50 @@
+# One image for the API, the workers and the migrations; the command says which.
+
+ARG PYTHON_VERSION=3.13
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /build
+
+# Dependencies first: this layer changes only with the lock.
+COPY requirements/ requirements/
+RUN python -m venv /opt/build \
+    && /opt/build/bin/pip install --require-hashes --only-binary :all: --requirement requirements/build.lock \
+    && python -m venv /opt/grovekeeper \
+    && /opt/grovekeeper/bin/pip install --require-hashes --only-binary :all: --requirement requirements/runtime.lock
+
+COPY pyproject.toml README.md ./
+COPY migrations/ migrations/
+COPY app/ app/
+RUN /opt/build/bin/hatchling build --target wheel /build/dist \
+    && /opt/grovekeeper/bin/pip install --no-deps --no-index /build/dist/*.whl \
+    && /opt/grovekeeper/bin/pip uninstall --yes pip
+
+
+FROM python:${PYTHON_VERSION}-slim-bookworm
+RUN groupadd --gid 10001 grovekeeper \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/grovekeeper --shell /usr/sbin/nologin \
+        grovekeeper \
+    && install --directory --owner grovekeeper --group grovekeeper --mode 0700 \
+        /var/lib/grovekeeper /var/cache/grovekeeper
+COPY --from=build /opt/grovekeeper /opt/grovekeeper
+
+# NUMBA_CACHE_DIR: compiled kernels outlive the container if a volume is mounted there. They depend on the processor, so
+# they are not compiled into the image.
+ENV PATH=/opt/grovekeeper/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    GROVEKEEPER_HOME=/var/lib/grovekeeper \
+    GROVEKEEPER_HOST=0.0.0.0 \
+    GROVEKEEPER_PORT=8731 \
+    NUMBA_CACHE_DIR=/var/cache/grovekeeper
+
+USER 10001:10001
+WORKDIR /var/lib/grovekeeper
+VOLUME ["/var/lib/grovekeeper"]
+EXPOSE 8731
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['GROVEKEEPER_PORT'] + '/healthz', timeout=2)"]
+ENTRYPOINT ["grovekeeper"]
+CMD ["api"]

@@ -1,0 +1,37 @@
+"""Writes the secrets of ``docker-compose.yml`` into ``secrets/``, fresh from the system's randomness.
+
+``python3 deploy/make_secrets.py [folder]``. It never overwrites one. Needs nothing but Python.
+"""
+
+import secrets
+import sys
+from pathlib import Path
+
+
+def main(folder: Path) -> None:
+    """Writes every file that is missing; refuses if only some of them are there."""
+    owner, service = secrets.token_hex(24), secrets.token_hex(24)
+    contents = {
+        "postgres_password": secrets.token_hex(24),
+        "owner_password": owner,
+        "service_password": service,
+        "migration_url": f"postgresql://grovekeeper_owner:{owner}@database/grovekeeper",
+        "database_url": f"postgresql://grovekeeper_service:{service}@database/grovekeeper",
+        "admin_key": f"key_first.{secrets.token_urlsafe(32)}",
+    }
+    present = [name for name in contents if (folder / name).exists()]
+    if present:
+        sys.exit(f"{folder} holds {', '.join(present)} already; nothing was written.")
+    # Compose mounts each file with the rights it has here, for accounts that this machine does not know. So the files
+    # are readable, and the folder keeps everybody else of this machine out.
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+    for name, content in contents.items():
+        path = folder / name
+        path.write_text(content, encoding="ascii")
+        path.chmod(0o444)
+    print(f"Wrote {len(contents)} secrets into {folder}; the first admin key is in {folder / 'admin_key'}.")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "secrets")

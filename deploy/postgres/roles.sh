@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes the two roles and the database. PostgreSQL's image runs it once, when its volume is empty; on a server of your
+# own run it as a role that may create roles and databases, with SECRETS naming the folder of the password files.
+set -eu
+
+SECRETS="${SECRETS:-/run/secrets}"
+export SECRETS
+
+# psql reads the passwords itself, so that they appear in no argument list.
+psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --username "${POSTGRES_USER:-postgres}" --dbname postgres <<'SQL'
+\set owner_password `cat "$SECRETS/owner_password"`
+\set service_password `cat "$SECRETS/service_password"`
+CREATE ROLE grovekeeper_owner LOGIN PASSWORD :'owner_password';
+CREATE ROLE grovekeeper_service LOGIN PASSWORD :'service_password';
+CREATE DATABASE grovekeeper OWNER grovekeeper_owner;
+REVOKE ALL ON DATABASE grovekeeper FROM PUBLIC;
+GRANT CONNECT ON DATABASE grovekeeper TO grovekeeper_service;
+SQL
