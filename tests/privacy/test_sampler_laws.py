@@ -56,6 +56,22 @@ def test_a_flip_with_gamma_zero_always_accepts() -> None:
     assert _acceptances(0, n_draws=20_000) == {1: 20_000}
 
 
+@pytest.mark.parametrize("rate", [0, 1, 5, 2**31, 2**32 - 1])
+def test_a_flip_compares_with_its_rate_exactly(rate: int) -> None:
+    """One word in 2³² decides here, which no χ² would see: a low half below the rate goes on, any other one ends."""
+
+    def accepts(*halves: int) -> bool:
+        window = np.array([*halves, 2**32 - 1, 2**32 - 1], dtype=np.uint64)
+        return bool(draws.accepts(window, np.zeros(1, dtype=np.int64), np.uint64(rate)))
+
+    assert accepts(rate)  # ends at k = 1, which is odd
+    if rate > 0:
+        assert not accepts(rate - 1)  # goes on to k = 2 and ends there
+        assert not accepts(rate - 1, rate)
+        assert accepts(rate - 1, rate - 1)  # the high half is 0, below 1/2: goes on to k = 3
+        assert not accepts(rate - 1, rate - 1 + 2**63)  # the high half is 2³¹, not below 1/2
+
+
 @pytest.mark.parametrize("rate", [40 * 2**32, 2**62, 2**63 - 1, 2**64 - 1])
 def test_a_flip_with_huge_gamma_never_accepts(rate: int) -> None:
     assert _acceptances(rate, n_draws=20_000) == {0: 20_000}
@@ -266,30 +282,18 @@ def test_a_tiny_window_keeps_the_laws(buffer_words: int) -> None:
 # --- no float on the path -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def compiled_draws() -> dict[str, str]:
-    """The machine-independent code of every compiled draw, with everything it calls."""
-    words = numba.types.Array(numba.uint64, 1, "C")
-    whole = numba.types.Array(numba.int64, 1, "C")
-    arguments = {
-        "word": (words, whole),
-        "uniform": (words, whole, numba.uint64),
-        "accepts": (words, whole, numba.uint64),
-        "permute_and_flip": (words, whole, whole, numba.uint64, whole, whole),
-        "discrete_laplace": (words, whole, numba.uint64, whole, whole),
-    }
-    codes = {}
-    for name, types in arguments.items():
-        dispatcher = numba.njit(getattr(draws, name).py_func)
-        dispatcher.compile(types)
-        codes[name] = dispatcher.inspect_llvm(dispatcher.signatures[0])
-    return codes
+def test_no_float_in_the_compiled_draws() -> None:
+    """Looks at the code of every draw with everything it calls, before it becomes machine code.
 
-
-def test_no_float_in_the_compiled_draws(compiled_draws: dict[str, str]) -> None:
-    public = {name for name, value in vars(draws).items() if hasattr(value, "py_func") and not name.startswith("_")}
-    assert set(compiled_draws) == public
-    for name, code in compiled_draws.items():
+    The compiler turns a sum of a signed and an unsigned 64-bit integer into a float without a word.
+    """
+    public = {name: value for name, value in vars(draws).items() if hasattr(value, "py_func") and name[0] != "_"}
+    assert set(public) == {"word", "uniform", "accepts", "permute_and_flip", "discrete_laplace"}
+    for name, draw in public.items():
+        (types,) = draw.signatures
+        fresh = numba.njit(draw.py_func)
+        fresh.compile(types)
+        code = fresh.inspect_llvm(types)
         assert "i64" in code
         found = re.search(r"\b(half|float|double|fp128|x86_fp80|sitofp|uitofp|fptosi|fptoui)\b", code)
         assert found is None, f"{name} computes with floats: {found}"

@@ -15,7 +15,7 @@ stated where the product stands.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled
+from app.forests.kernels.compiler import compiled, compiled_for, read, unsigned, written
 from app.forests.samplers.tape import TapeExhausted
 
 _HALF_BITS = np.uint64(32)
@@ -26,6 +26,9 @@ _LARGEST_PRODUCT = np.uint64(2**63 - 1)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _ALL_ONES = np.uint64(2**64 - 1)
+
+_WORDS = read("uint64", 1)
+_CURSOR = written("int64", 1)
 
 
 @compiled
@@ -110,7 +113,7 @@ def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
     return np.int64(0), words.size + 1
 
 
-@compiled
+@compiled_for(_WORDS, _CURSOR)
 def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
     """The next word itself."""
     position = cursor[0]
@@ -121,7 +124,7 @@ def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
     return result
 
 
-@compiled
+@compiled_for(_WORDS, _CURSOR, unsigned)
 def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) -> np.uint64:
     """Uniform on 0 … n − 1, for 1 ≤ n ≤ 2³²."""
     position = cursor[0]
@@ -133,7 +136,7 @@ def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) 
     return result
 
 
-@compiled
+@compiled_for(_WORDS, _CURSOR, unsigned)
 def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64) -> bool:
     """Bernoulli(exp(−rate · 2⁻³²))."""
     result, position = _accepts(words, cursor[0], rate)
@@ -143,7 +146,7 @@ def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint6
     return result
 
 
-@compiled
+@compiled_for(_WORDS, _CURSOR, read("int64", 1), unsigned, written("int64", 1), written("int64", 1))
 def permute_and_flip(
     words: NDArray[np.uint64],
     cursor: NDArray[np.int64],
@@ -178,7 +181,7 @@ def permute_and_flip(
             return candidate
 
 
-@compiled
+@compiled_for(_WORDS, _CURSOR, unsigned, written("int64", 1), written("int64", 1))
 def discrete_laplace(
     words: NDArray[np.uint64],
     cursor: NDArray[np.int64],

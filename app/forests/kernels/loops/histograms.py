@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled
+from app.forests.kernels.compiler import compiled_for, read, written
 
 _BLOCK_ROWS = 2**14
 
 
-@compiled
+@compiled_for(read("uint8", 2), read("int32", 1), read("int32", 1), read("uint32", 1), written("int64", 3))
 def class_histogram(
     X: NDArray[np.uint8],
     y: NDArray[np.int32],
@@ -37,7 +37,7 @@ def class_histogram(
                 cells[base[i] + offset + column[i] * np.uint32(n_classes)] += 1
 
 
-@compiled
+@compiled_for(read("int32", 1), read("int32", 1), written("int64", 2))
 def leaf_histogram(leaf: NDArray[np.int32], y: NDArray[np.int32], counts: NDArray[np.int64]) -> None:
     """Adds every row to ``counts`` ``(n_leaves + 1, n_classes)``; leaf −1 counts in the last row."""
     n_slots, n_classes = counts.shape

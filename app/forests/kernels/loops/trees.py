@@ -11,7 +11,7 @@ would be mispredicted every other time, and one word per node.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled
+from app.forests.kernels.compiler import compiled, compiled_for, integer, read, written
 
 _GROUP = 8
 _BLOCK_ROWS = 2**10
@@ -21,6 +21,9 @@ _ONE_BYTE = np.uint32(8)
 _TWO_BYTES = np.uint32(16)
 _ONE = np.uint32(1)
 _TWO = np.uint32(2)
+
+_SPLITS_OF_A_LEVEL = (read("int32", 1), read("uint8", 1), read("boolean", 1))
+_SPLITS_OF_TREES = (read("int32", 2), read("uint8", 2), read("boolean", 2))
 
 
 @compiled
@@ -103,7 +106,7 @@ def _add_row(
     return True
 
 
-@compiled
+@compiled_for(read("uint8", 2), *_SPLITS_OF_TREES, read("float64", 3), written("float64", 2))
 def sum_leaf_values(
     X: NDArray[np.uint8],
     feature: NDArray[np.int32],
@@ -130,7 +133,7 @@ def sum_leaf_values(
     return True
 
 
-@compiled
+@compiled_for(read("uint8", 2), read("int32", 1), *_SPLITS_OF_A_LEVEL, written("int32", 1))
 def descend(
     X: NDArray[np.uint8],
     node: NDArray[np.int32],
@@ -151,7 +154,7 @@ def descend(
             child[i] = 2 * node[i] + _goes_right(X[split >> _TWO_BYTES, i], split)
 
 
-@compiled
+@compiled_for(read("uint8", 2), *_SPLITS_OF_TREES, integer, written("int32", 2))
 def leaves(
     X: NDArray[np.uint8],
     feature: NDArray[np.int32],

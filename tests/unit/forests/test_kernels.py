@@ -1,0 +1,400 @@
+"""Compiled loops against slow and obvious NumPy."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from app.forests.kernels import code_cache, histograms, prediction, routing
+from app.forests.kernels.loops import histograms as histogram_loops
+
+# --- oracles ------------------------------------------------------------------------------------------------------
+
+
+def _class_histogram(
+    X: NDArray[np.uint8], y: NDArray[np.int32], node: NDArray[np.int32], n_nodes: int, n_bins: NDArray[np.int32], k: int
+) -> NDArray[np.int64]:
+    blocks = []
+    for f, bins in enumerate(n_bins):
+        block = np.zeros((n_nodes, bins, k), dtype=np.int64)
+        counted = node >= 0
+        np.add.at(block, (node[counted], X[f][counted], y[counted]), 1)
+        blocks.append(block)
+    return np.concatenate(blocks, axis=1)
+
+
+def _leaf(row: NDArray[np.uint8], forest: dict[str, Any], tree: int) -> int:
+    v = 0
+    for _ in range(forest["depth"]):
+        x, t = row[forest["feature"][tree, v]], forest["threshold"][tree, v]
+        v = 2 * v + 1 + int(x != t if forest["equals"][tree, v] else x > t)
+    return v - (2 ** forest["depth"] - 1)
+
+
+# --- inputs -------------------------------------------------------------------------------------------------------
+
+
+def _forest(rng: np.random.Generator, *, n_trees: int, depth: int, n_features: int, n_bins: int) -> dict[str, Any]:
+    shape = (n_trees, 2**depth - 1)
+    return {
+        "feature": rng.integers(0, n_features, shape, dtype=np.int32),
+        "threshold": rng.integers(0, n_bins, shape).astype(np.uint8),
+        "equals": rng.random(shape) < 0.4,
+        "depth": depth,
+    }
+
+
+_seeds = st.integers(0, 2**32 - 1)
+
+
+# --- histograms ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=_seeds,
+    n_rows=st.integers(0, 60),
+    n_nodes=st.integers(1, 5),
+    n_classes=st.integers(1, 4),
+    n_bins=st.lists(st.integers(1, 256), min_size=1, max_size=5),
+    unused=st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_class_histogram_counts_every_row(
+    seed: int, n_rows: int, n_nodes: int, n_classes: int, n_bins: list[int], unused: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    bins = np.array(n_bins, dtype=np.int32)
+    X = (rng.random((bins.size, n_rows)) * bins[:, np.newaxis]).astype(np.uint8)
+    y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
+    node = np.where(rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)).astype(np.int32)
+    found = histograms.class_histogram(X, y, node, n_nodes=n_nodes, n_bins=bins, n_classes=n_classes)
+    assert (found.dtype, found.flags.c_contiguous) == (np.int64, True)
+    np.testing.assert_array_equal(found, _class_histogram(X, y, node, n_nodes, bins, n_classes))
+
+
+def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None:
+    rng = np.random.default_rng(1)
+    n_rows, n_features = 2 * histogram_loops._BLOCK_ROWS + 5, 3
+    X = rng.integers(0, 4, (n_features, n_rows), dtype=np.uint8)
+    y = rng.integers(0, 2, n_rows, dtype=np.int32)
+    node = rng.integers(-1, 3, n_rows, dtype=np.int32)
+    bins = np.full(n_features, 4, dtype=np.int32)
+    found = histograms.class_histogram(X, y, node, n_nodes=3, n_bins=bins, n_classes=2)
+    np.testing.assert_array_equal(found, _class_histogram(X, y, node, 3, bins, 2))
+
+    wide = rng.integers(0, 256, (2_000, 50), dtype=np.uint8)
+    bins = np.full(2_000, 256, dtype=np.int32)
+    found = histograms.class_histogram(wide, y[:50], node[:50], n_nodes=3, n_bins=bins, n_classes=2)
+    np.testing.assert_array_equal(found, _class_histogram(wide, y[:50], node[:50], 3, bins, 2))
+
+
+def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.integers(0, 7, (4, 500), dtype=np.uint8)
+    y, node = (rng.integers(0, 3, 500, dtype=np.int32) for _ in range(2))
+    bins = np.full(4, 7, dtype=np.int32)
+
+    def count(rows: slice) -> NDArray[np.int64]:
+        return histograms.class_histogram(X[:, rows], y[rows], node[rows], n_nodes=3, n_bins=bins, n_classes=3)
+
+    np.testing.assert_array_equal(count(slice(0, 123)) + count(slice(123, 500)), count(slice(None)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=_seeds, n_rows=st.integers(0, 80), n_leaves=st.integers(1, 9), n_classes=st.integers(1, 4))
+def test_leaf_histogram_counts_every_row(seed: int, n_rows: int, n_leaves: int, n_classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    leaf = rng.integers(-1, n_leaves, n_rows, dtype=np.int32)
+    y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
+    expected = np.zeros((n_leaves, n_classes), dtype=np.int64)
+    np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1)
+    found = histograms.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, expected)
+
+
+# --- routing ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=_seeds, n_rows=st.integers(0, 80), n_nodes=st.integers(1, 9), n_bins=st.sampled_from([1, 2, 5, 256]))
+def test_descend_goes_right_above_the_threshold_or_off_the_category(
+    seed: int, n_rows: int, n_nodes: int, n_bins: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, n_bins, (3, n_rows)).astype(np.uint8)
+    node = rng.integers(-1, n_nodes, n_rows, dtype=np.int32)
+    feature = rng.integers(0, 3, n_nodes, dtype=np.int32)
+    threshold = rng.integers(0, n_bins, n_nodes).astype(np.uint8)
+    equals = rng.random(n_nodes) < 0.5
+    x, t = X[feature[node], np.arange(n_rows)], threshold[node]
+    expected = np.where(node < 0, -1, 2 * node + np.where(equals[node], x != t, x > t))
+    found = routing.descend(X, node, feature=feature, threshold=threshold, equals=equals)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_every_bin_against_every_threshold() -> None:
+    bins = np.arange(256, dtype=np.uint8)
+    node = np.zeros(256, dtype=np.int32)
+    for equals in (False, True):
+        for threshold in range(256):
+            found = routing.descend(
+                bins[np.newaxis],
+                node,
+                feature=np.zeros(1, dtype=np.int32),
+                threshold=np.array([threshold], dtype=np.uint8),
+                equals=np.array([equals]),
+            )
+            np.testing.assert_array_equal(found, bins != threshold if equals else bins > threshold)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=_seeds, n_rows=st.integers(0, 40), n_trees=st.integers(0, 12), depth=st.integers(0, 6))
+def test_leaves_are_those_of_a_walk(seed: int, n_rows: int, n_trees: int, depth: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, (4, n_rows), dtype=np.uint8)
+    forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
+    found = routing.leaves(X, **forest)
+    assert (found.dtype, found.shape) == (np.int32, (n_trees, n_rows))
+    expected = [[_leaf(X[:, i], forest, tree) for i in range(n_rows)] for tree in range(n_trees)]
+    np.testing.assert_array_equal(found, np.array(expected, dtype=np.int32).reshape(n_trees, n_rows))
+
+
+def test_leaves_agree_with_descending_level_by_level() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 6, (5, 3_000), dtype=np.uint8)
+    forest = _forest(rng, n_trees=2, depth=5, n_features=5, n_bins=6)
+    found = routing.leaves(X, **forest)
+    for tree in range(2):
+        node = np.zeros(3_000, dtype=np.int32)
+        for level in range(5):
+            here = slice(2**level - 1, 2 ** (level + 1) - 1)
+            splits = {name: forest[name][tree, here] for name in ("feature", "threshold", "equals")}
+            node = routing.descend(X, node, **splits)
+        np.testing.assert_array_equal(found[tree], node)
+
+
+# --- prediction ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=_seeds,
+    n_rows=st.integers(0, 70),
+    n_trees=st.integers(0, 20),
+    depth=st.integers(0, 7),
+    n_classes=st.integers(1, 3),
+)
+def test_sums_of_leaf_values_are_those_of_walks_in_tree_order(
+    seed: int, n_rows: int, n_trees: int, depth: int, n_classes: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, (n_rows, 4), dtype=np.uint8)
+    forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
+    values = rng.normal(size=(n_trees, 2**depth, n_classes))
+    expected = np.zeros((n_rows, n_classes))
+    for tree in range(n_trees):
+        for i in range(n_rows):
+            expected[i] += values[tree, _leaf(X[i], forest, tree)]
+    found = prediction.sum_leaf_values(X, **forest, values=values)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_row_is_predicted_alike_alone_and_in_any_batch() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.integers(0, 6, (2_100, 7), dtype=np.uint8)
+    forest = _forest(rng, n_trees=33, depth=4, n_features=7, n_bins=6)
+    values = rng.normal(size=(33, 16, 3))
+    together = prediction.sum_leaf_values(X, **forest, values=values)
+    for rows in (slice(0, 1), slice(2_093, 2_100), slice(5, 1_100)):
+        np.testing.assert_array_equal(prediction.sum_leaf_values(X[rows], **forest, values=values), together[rows])
+
+
+def test_two_thousand_features_and_the_deepest_trees() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 256, (600, 2_000), dtype=np.uint8)
+    forest = _forest(rng, n_trees=2, depth=12, n_features=2_000, n_bins=256)
+    reached = routing.leaves(np.ascontiguousarray(X.T), **forest)
+    np.testing.assert_array_equal(reached[1, :20], [_leaf(X[i], forest, 1) for i in range(20)])
+    values = rng.integers(0, 100, (2, 2**12, 2)).astype(np.float64)
+    expected = values[0, reached[0]] + values[1, reached[1]]
+    np.testing.assert_array_equal(prediction.sum_leaf_values(X, **forest, values=values), expected)
+    np.testing.assert_array_equal(prediction.sum_leaf_values(X[:3], **forest, values=values), expected[:3])
+
+
+def test_arrays_may_be_read_only_strided_or_unaligned() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.integers(0, 6, (64, 5), dtype=np.uint8)
+    forest = _forest(rng, n_trees=3, depth=3, n_features=5, n_bins=6)
+    values = rng.normal(size=(3, 8, 2))
+    expected = prediction.sum_leaf_values(X, **forest, values=values)
+    forest["feature"].setflags(write=False)
+    shifted = np.frombuffer(b"?" + values.tobytes(), dtype=np.float64, offset=1).reshape(values.shape)
+    assert not shifted.flags.aligned
+    found = prediction.sum_leaf_values(np.asfortranarray(X), **forest, values=shifted)
+    np.testing.assert_array_equal(found, expected)
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------
+
+
+def _histogram_arguments() -> dict[str, Any]:
+    return {
+        "X": np.zeros((2, 4), dtype=np.uint8),
+        "y": np.zeros(4, dtype=np.int32),
+        "node": np.zeros(4, dtype=np.int32),
+        "n_nodes": 2,
+        "n_bins": np.array([3, 1], dtype=np.int32),
+        "n_classes": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X", np.array([[0, 0, 0, 3], [0, 0, 0, 0]], dtype=np.uint8)),
+        ("X", np.array([[0, 0, 0, 0], [0, 0, 0, 1]], dtype=np.uint8)),
+        ("X", np.zeros((2, 4), dtype=np.int64)),
+        ("X", np.zeros((3, 4), dtype=np.uint8)),
+        ("X", np.zeros(4, dtype=np.uint8)),
+        ("y", np.array([0, 0, 0, 2], dtype=np.int32)),
+        ("y", np.array([0, 0, 0, -1], dtype=np.int32)),
+        ("y", np.zeros(3, dtype=np.int32)),
+        ("y", np.zeros(4, dtype=np.int64)),
+        ("node", np.array([0, 0, 0, 2], dtype=np.int32)),
+        ("node", np.array([0, 0, 0, -2], dtype=np.int32)),
+        ("node", np.zeros(5, dtype=np.int32)),
+        ("n_bins", np.array([0, 1], dtype=np.int32)),
+        ("n_bins", np.array([257, 1], dtype=np.int32)),
+        ("n_classes", 2**31),
+    ],
+)
+def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> None:
+    arguments = _histogram_arguments()
+    assert histograms.class_histogram(**arguments).sum() == 8
+    with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells"):
+        histograms.class_histogram(**(arguments | {name: value}))
+
+
+@pytest.mark.parametrize(("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])])
+def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"leaf|y"):
+        histograms.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
+
+
+@pytest.mark.parametrize("n_rows", [1, 64])
+@pytest.mark.parametrize("feature", [-1, 5, 2**31 - 1, -(2**31)])
+def test_a_forest_that_asks_for_an_unknown_feature_is_refused(n_rows: int, feature: int) -> None:
+    rng = np.random.default_rng(7)
+    X = rng.integers(0, 6, (n_rows, 5), dtype=np.uint8)
+    forest = _forest(rng, n_trees=3, depth=2, n_features=5, n_bins=6)
+    forest["feature"][1] = feature
+    with pytest.raises(ValueError, match="feature"):
+        prediction.sum_leaf_values(X, **forest, values=np.zeros((3, 4, 2)))
+    with pytest.raises(ValueError, match="feature"):
+        routing.leaves(np.ascontiguousarray(X.T), **forest)
+
+
+def test_a_forest_of_another_shape_is_refused() -> None:
+    rng = np.random.default_rng(8)
+    X = np.zeros((2, 5), dtype=np.uint8)
+    forest = _forest(rng, n_trees=3, depth=2, n_features=5, n_bins=6)
+    values = np.zeros((3, 4, 2))
+    for wrong in (
+        {"depth": 3},
+        {"values": values[:2]},
+        {"values": values[:, :3]},
+        {"values": values.astype(np.float32)},
+        {"threshold": forest["threshold"][:, :2]},
+        {"equals": forest["equals"].astype(np.uint8)},
+        {"feature": forest["feature"].astype(np.int64)},
+    ):
+        with pytest.raises(ValueError, match=r"feature|threshold|equals|values"):
+            prediction.sum_leaf_values(X, **(forest | {"values": values} | wrong))
+    with pytest.raises(ValueError, match="too many features"):
+        prediction.sum_leaf_values(np.zeros((1, 2**16), dtype=np.uint8), **forest, values=values)
+    with pytest.raises(ValueError, match="node"):
+        routing.descend(
+            X, np.array([0, 0, 0, 0, 3], dtype=np.int32),
+            feature=np.zeros(3, dtype=np.int32), threshold=np.zeros(3, dtype=np.uint8), equals=np.zeros(3, dtype=bool),
+        )  # fmt: skip
+
+
+def test_no_message_tells_a_private_value() -> None:
+    arguments = _histogram_arguments()
+    arguments["y"] = np.array([0, 0, 0, 77], dtype=np.int32)
+    with pytest.raises(ValueError, match="out of range") as caught:
+        histograms.class_histogram(**arguments)
+    assert "77" not in str(caught.value)
+
+
+# --- where compiled code lives ------------------------------------------------------------------------------------
+
+
+def test_the_compiler_is_not_loaded_before_the_first_call() -> None:
+    code = (
+        "import sys, app.forests.randomness\n"
+        "from app.forests.kernels import histograms, prediction, routing\n"
+        "app.forests.randomness.SystemRandomness()\n"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_operators_choice_of_folder_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(code_cache, "_PACKAGE", tmp_path / "missing")
+    code_cache.choose()
+    assert os.environ["NUMBA_CACHE_DIR"] == str(tmp_path)
+
+
+def test_a_writable_package_keeps_its_own_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    code_cache.choose()
+    assert "NUMBA_CACHE_DIR" not in os.environ
+
+
+def _choose_for_a_read_only_package(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
+    # setenv first, so that what choose() writes is taken back after the test.
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr(code_cache, "_PACKAGE", home / "missing")
+    code_cache.choose()
+    return Path(os.environ["NUMBA_CACHE_DIR"])
+
+
+def test_a_read_only_package_uses_a_private_folder_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = _choose_for_a_read_only_package(monkeypatch, tmp_path / "cache")
+    assert folder == tmp_path / "cache" / "grovekeeper" / "numba"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The index of compiled code is a pickle: whoever can write it can run code here."""
+    shared = tmp_path / "grovekeeper" / "numba"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    folder = _choose_for_a_read_only_package(monkeypatch, tmp_path)
+    assert folder != shared
+    assert folder.is_dir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_user_without_a_folder_gets_one_for_the_life_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    folder = _choose_for_a_read_only_package(monkeypatch, blocked)
+    assert folder.is_dir()
+    assert blocked not in folder.parents
