@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client import ApiProblem, Client, Unreachable
+from app.client.client import Client
+from app.client.errors import ApiProblem, Unreachable
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]

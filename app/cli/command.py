@@ -1,0 +1,147 @@
+"""How a function becomes a command: shared options, exit codes, one way to report what went wrong.
+
+A parameter whose type is a dataclass stands for the options that are its fields, so that commands share groups of
+options instead of repeating them.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from app.cli.exit_codes import ExitCode, of_problem
+from app.cli.output import Output
+from app.client.errors import ApiProblem, Unreachable
+from app.core.errors import GrovekeeperError
+from app.core.settings import Settings
+
+if TYPE_CHECKING:
+    from app.client.client import Client
+
+ADMIN_KEY_FILE = "admin.key"
+
+
+class WrongUse(Exception):
+    """The command was typed in a way that cannot be meant. ``str()`` says why."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Options of every command."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on stdout.")] = False
+
+    @property
+    def output(self) -> Output:
+        """Where the command prints."""
+        return Output(as_json=self.as_json)
+
+
+@dataclass(frozen=True)
+class Remote(Plain):
+    """Options of every command that talks to a service."""
+
+    url: Annotated[
+        str | None, typer.Option("--url", help="Address of the service; default GROVEKEEPER_URL.", show_default=False)
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", help="File that holds the key; default GROVEKEEPER_API_KEY.", show_default=False),
+    ] = None
+
+    @contextmanager
+    def client(self) -> Iterator["Client"]:
+        """A client with the address and the key of the options, the environment or the home, in this order.
+
+        Raises:
+            WrongUse: no key anywhere, or one that cannot be read.
+        """
+        from app.client.client import Client
+
+        settings = Settings.from_environment(os.environ, url=self.url)
+        key = _read_key(self.key_file) if self.key_file else settings.api_key or _key_of_home(settings)
+        try:
+            client = Client(settings.url, key)
+        except ValueError as error:
+            raise WrongUse(str(error)) from error
+        with client:
+            yield client
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Makes a function ready for typer: expands option groups, maps every named failure to its exit code."""
+    signature = inspect.signature(function, eval_str=True)
+    groups: dict[str, type[Any]] = {
+        parameter.name: parameter.annotation
+        for parameter in signature.parameters.values()
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        parameters += _options(groups[parameter.name]) if parameter.name in groups else [keyword]
+
+    @functools.wraps(function)
+    def wrapper(**values: Any) -> None:
+        as_json = bool(values.get("as_json"))
+        for name, group in groups.items():
+            values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
+        with reported(Output(as_json=as_json)):
+            function(**values)
+
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+@contextmanager
+def reported(output: Output) -> Iterator[None]:
+    """Turns named failures into a sentence and an exit code; what has no name stays a traceback."""
+    try:
+        yield
+    except ApiProblem as problem:
+        output.problem(problem.body, problem.detail)
+        raise typer.Exit(of_problem(problem.type)) from problem
+    except Unreachable as error:
+        output.problem({"type": "unreachable", "detail": str(error)}, str(error))
+        raise typer.Exit(ExitCode.UNREACHABLE) from error
+    except WrongUse as error:
+        output.problem({"type": "wrong-use", "detail": str(error)}, str(error))
+        raise typer.Exit(ExitCode.WRONG_USE) from error
+    except GrovekeeperError as error:
+        output.problem({"type": "installation", "detail": str(error)}, str(error))
+        raise typer.Exit(ExitCode.FAILED) from error
+
+
+def _options(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of an option group as keyword parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            item.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if item.default is MISSING else item.default,
+            annotation=hints[item.name],
+        )
+        for item in fields(group)
+    ]
+
+
+def _read_key(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise WrongUse(f"the key file {file} cannot be read") from None
+
+
+def _key_of_home(settings: Settings) -> str:
+    file = settings.home / ADMIN_KEY_FILE
+    if not file.is_file():
+        raise WrongUse("no key: set GROVEKEEPER_API_KEY, or name a file with --key-file")
+    return _read_key(file)

@@ -1,0 +1,173 @@
+"""``grovekeeper datasets``: declare, upload, look, grant, erase."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, KeyArgument, read_bytes
+from app.cli.command import Remote, WrongUse, command
+from app.cli.output import amount
+
+app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
+
+
+@app.command("create")
+@command
+def create(
+    call: Remote,
+    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.", show_default=False)],
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Declare a dataset: its public schema, its budget, its privacy unit."""
+    declaration = read_bytes(file)
+    with call.client() as client:
+        dataset = client.declare_dataset(declaration, idempotency_key=idempotency_key)
+    output = call.output
+    if output.as_json:
+        output.json(dataset)
+        return
+    cap = amount(dataset["account"], "cap")
+    output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
+    output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
+
+
+@app.command("upload")
+@command
+def upload(
+    call: Remote,
+    dataset: DatasetArgument,
+    file: Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip.", show_default=False)],
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Upload rows. Each upload becomes an epoch; the report is for the owner only."""
+    if not file.is_file():
+        raise WrongUse(f"{file} is not a file")
+    output = call.output
+    with call.client() as client, output.progress(unit="bytes") as progress:
+        bar = progress.add_task(file.name, total=file.stat().st_size)
+        report = client.upload_rows(
+            dataset,
+            file,
+            idempotency_key=idempotency_key,
+            on_progress=lambda sent: progress.update(bar, completed=sent),
+        )
+    if output.as_json:
+        output.json(report)
+        return
+    output.say(f"stored as epoch {report['epoch']}")
+    rows = [[column[name] for name in ("name", "clamped", "missing", "unknown")] for column in report["columns"]]
+    output.table(["column", "clamped", "missing", "unknown"], rows, empty="no columns")
+    output.hint(f"grovekeeper plan {dataset} --algorithm mrf --epsilon 1")
+
+
+@app.command("list")
+@command
+def list_datasets(call: Remote) -> None:
+    """List the datasets that the key may see."""
+    with call.client() as client:
+        datasets = list(client.datasets())
+    if call.as_json:
+        call.output.json({"datasets": datasets})
+        return
+    rows = [
+        [item["name"], item["id"], *balance_cells(item["account"]), "erased" if item["deleted_at"] else ""]
+        for item in datasets
+    ]
+    call.output.table(
+        ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
+        rows,
+        empty="no datasets; declare one with: grovekeeper datasets create DECLARATION.json",
+    )
+
+
+@app.command("show")
+@command
+def show(call: Remote, dataset: DatasetArgument) -> None:
+    """Show the public facts of a dataset and the budget left."""
+    with call.client() as client:
+        found = client.dataset(dataset)
+    output = call.output
+    if output.as_json:
+        output.json(found)
+        return
+    unit = found["privacy_unit"]
+    account = found["account"]
+    output.facts(
+        {
+            "name": found["name"],
+            "id": found["id"],
+            "declared": found["created_at"],
+            "erased": found["deleted_at"] or "no",
+            "protects": found["protects"] if not unit["column"] else f"{unit['column']}, {unit['max_rows']} rows each",
+            "adjacency": found["adjacency"],
+            "public size": found["public_size"] or "not declared",
+            "partitions": ", ".join(f"{p['name']} ({p.get('cells', '?')} cells)" for p in found["partitions"])
+            or "none",
+            "uploads": len(found["epochs"]),
+            "label": f"{found['schema']['label']['name']}: {', '.join(found['schema']['label']['classes'])}",
+            "accountant": account["accountant"],
+            **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
+        }
+    )
+    output.say()
+    output.table(["feature", "type", "values"], map(_feature, found["schema"]["features"]), empty="no features")
+
+
+@app.command("delete")
+@command
+def delete(
+    call: Remote,
+    dataset: DatasetArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Erase the rows of a dataset for good. Its ledger and its models stay."""
+    if not yes:
+        typer.confirm(f"Erase the rows of {dataset} for good?", abort=True, err=True)
+    with call.client() as client:
+        client.delete_dataset(dataset)
+    if call.as_json:
+        call.output.json({"dataset": dataset, "deleted": True})
+    call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger")
+
+
+@app.command("grant")
+@command
+def grant(
+    call: Remote,
+    dataset: DatasetArgument,
+    key_id: KeyArgument,
+    role: Annotated[str, typer.Argument(help="owner, analyst, predictor or auditor.", show_default=False)],
+) -> None:
+    """Grant a role on a dataset to a key."""
+    with call.client() as client:
+        granted = client.grant(dataset, key_id, role)
+    if call.as_json:
+        call.output.json(granted)
+    call.output.say(f"{key_id} is {role} on {dataset}")
+
+
+@app.command("revoke")
+@command
+def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
+    """Take a key's role on a dataset back."""
+    with call.client() as client:
+        client.revoke_grant(dataset, key_id)
+    if call.as_json:
+        call.output.json({"dataset": dataset, "key_id": key_id, "role": None})
+    call.output.say(f"{key_id} has no role on {dataset}")
+
+
+def balance_cells(account: dict[str, Any]) -> list[str]:
+    """Accountant and the four amounts of an account, for a table."""
+    return [account[name] for name in ("accountant", "cap", "charged", "reserved", "remaining")]
+
+
+def _feature(feature: dict[str, Any]) -> list[str]:
+    if feature["type"] == "categorical":
+        shown = feature["categories"][:6]
+        more = len(feature["categories"]) - len(shown)
+        values = ", ".join(shown) + (f" and {more} more" if more else "")
+    else:
+        values = f"{feature['lower']} to {feature['upper']}"
+    return [feature["name"], feature["type"], values + (", or missing" if feature.get("missing") else "")]

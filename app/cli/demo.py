@@ -1,0 +1,280 @@
+"""``grovekeeper demo``: the whole product on real rows, in a minute.
+
+Every step is an ordinary request to an ordinary server; the line after ``$`` is the command that does the same.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli import demo_dataset, ledger, models, training
+from app.cli.command import Plain, command
+from app.cli.output import Output, amount
+from app.client.errors import ApiProblem
+from app.core.errors import InstallationError
+from app.core.settings import Settings
+
+if TYPE_CHECKING:
+    from app.cli.demo_dataset import DemoDataset
+    from app.cli.demo_server import DemoServer
+    from app.client.client import Client
+
+BUDGET = "3"
+JOB = {"algorithm": "mrf", "epsilon": "1"}
+TOO_MUCH = "5"
+_SHOWN_COLUMNS = ("age", "education", "occupation", "hours-per-week")
+_WIDTH = 100
+
+
+class _Stopped(BaseException):
+    """A signal asked the demo to end, wherever it was."""
+
+
+@command
+def demo(
+    call: Plain,
+    home: Annotated[
+        Path | None, typer.Option(help="Keep everything in this folder; default a temporary one.", show_default=False)
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the server.", show_default=False)] = None,
+    end: Annotated[bool, typer.Option("--exit", help="End after the last step instead of serving on.")] = False,
+) -> None:
+    """Show everything on a real dataset: a quote, training, predictions, a refusal, the verified ledger."""
+    settings = Settings.from_environment(os.environ, home=home and home.expanduser().absolute())
+    keeps = home is not None or bool(os.environ.get("GROVEKEEPER_HOME"))
+    try:
+        with _stoppable(), _folder(settings.home if keeps else None) as folder:
+            _run(call.output, folder, settings, port=port, serve_on=not end)
+    except _Stopped:
+        call.output.say()
+        call.output.say("stopped" if keeps else "stopped; the temporary folder is gone")
+
+
+def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, serve_on: bool) -> None:
+    from app.cli.demo_server import running
+    from app.client.client import Client
+
+    output.say("Grovekeeper demo: a lifetime privacy budget, a private forest, free predictions, a ledger to check.")
+    output.say(f"Data: {demo_dataset.TITLE}.")
+    output.say(f"Home: {folder}")
+    with tempfile.TemporaryDirectory(prefix="grovekeeper-rows-") as rows:
+        upload = Path(rows) / "adult.csv.gz"
+        dataset = demo_dataset.load(upload)
+        with running(folder, settings, port=port) as server, Client(server.url, server.key) as client:
+            output.say(f"Grovekeeper is ready at {server.url}")
+            tour = _Tour(output, client, dataset)
+            summary = tour.run(upload, folder)
+            output.say()
+            if output.as_json:
+                output.json(summary | {"url": server.url})
+            if serve_on:
+                _serve_on(output, server, tour)
+
+
+class _Tour:
+    """The steps, in order. Each prints what it does and what came of it."""
+
+    def __init__(self, output: Output, client: "Client", dataset: "DemoDataset") -> None:
+        self._output = output
+        self._client = client
+        self._dataset = dataset
+        self._step = 0
+        self.name = "adult"
+        self.model_id = ""
+
+    def run(self, upload: Path, folder: Path) -> dict[str, Any]:
+        """All steps; returns what ``--json`` prints."""
+        self._declare()
+        self._upload(upload)
+        quote = self._quote()
+        self._train()
+        accuracy, baseline = self._predict()
+        refusal = self._refused()
+        verified = self._audit(folder)
+        return {
+            "dataset": self.name,
+            "model": self.model_id,
+            "price": quote["price"],
+            "held_out": {"rows": len(self._dataset.held_out), "accuracy": accuracy, "majority_class": baseline},
+            "refusal": refusal,
+            "ledger": self._client.balance(self.name),
+            "verified": verified,
+        }
+
+    def _declare(self) -> None:
+        self._title("The owner declares the dataset, before any row: public schema, lifetime budget, privacy unit")
+        declaration = {
+            "schema": self._dataset.schema,
+            "budget": {"accountant": "pure", "epsilon": BUDGET},
+            "public_size": self._dataset.public_size,
+        }
+        for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+            try:
+                declared = self._client.declare_dataset({"name": f"adult{suffix}", **declaration})
+            except ApiProblem as problem:
+                if problem.type != "name-taken":
+                    raise
+            else:
+                self.name = declared["name"]
+                break
+        self._command("datasets create DECLARATION.json")
+        cap = amount(declared["account"], "cap")
+        self._say(f"{self.name} may spend {cap} in its whole life. Raising that would be an entry in the ledger.")
+
+    def _upload(self, file: Path) -> None:
+        self._title(f"The owner uploads {self._dataset.n_uploaded:,} rows, and sees a report that nobody else sees")
+        self._command(f"datasets upload {self.name} adult.csv.gz")
+        report = self._client.upload_rows(self.name, file)
+        rows = [
+            [column[name] for name in ("name", "clamped", "missing", "unknown")]
+            for column in report["columns"]
+            if column["clamped"] or column["missing"] or column["unknown"]
+        ]
+        self._output.table(["column", "clamped", "missing", "unknown"], rows, empty="every cell as declared", indent=3)
+        self._say(f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later.")
+
+    def _quote(self) -> dict[str, Any]:
+        self._title("An analyst asks what a private forest would cost. This reads no row and costs nothing")
+        self._command(f"plan {self.name} --algorithm {JOB['algorithm']} --epsilon {JOB['epsilon']}")
+        quote = self._client.plan({"dataset": self.name, **JOB})
+        self._say(f"Price {amount(quote['price'])}; the largest ε that fits now is {quote['largest_that_fits']}.")
+        lines = quote["receipt"].splitlines()
+        self._say(lines[-1])
+        self._say(f"(The whole receipt has {len(lines)} lines: every draw, its noise, and why it adds up.)")
+        return quote
+
+    def _train(self) -> None:
+        self._title("The analyst trains it: the budget is charged before the first row is read")
+        self._command(f"train {self.name} --algorithm {JOB['algorithm']} --epsilon {JOB['epsilon']} --wait")
+        accepted = self._client.train({"dataset": self.name, "name": "demo forest", **JOB})
+        job = training.follow(self._client, accepted["job_id"], self._output)
+        if job["state"] != "succeeded":
+            raise InstallationError(f"the training job {job['state']}: {job['reason']}")
+        self.model_id = job["model_id"]
+        self._command(f"models show {self.model_id}")
+        self._say(self._client.model(self.model_id)["guarantee"]["text"])
+
+    def _predict(self) -> tuple[float, float]:
+        self._title("A service asks for predictions. They are free, for ever")
+        self._command(f"predict {self.model_id} ROWS.csv")
+        truth = self._dataset.held_out_labels
+        answer = models.predict_all(self._client, self.model_id, self._dataset.held_out)
+        rows = [
+            [
+                *(row[name] for name in _SHOWN_COLUMNS),
+                label,
+                f"{probabilities[answer['classes'].index(label)]:.2f}",
+                true,
+            ]
+            for row, label, probabilities, true in zip(
+                self._dataset.held_out[:5], answer["labels"], answer["probabilities"], truth, strict=False
+            )
+        ]
+        self._output.table([*_SHOWN_COLUMNS, "predicted", "probability", "truth"], rows, empty="no rows", indent=3)
+        accuracy = sum(label == true for label, true in zip(answer["labels"], truth, strict=True)) / len(truth)
+        baseline = max(truth.count(name) for name in answer["classes"]) / len(truth)
+        self._say(
+            f"Accuracy on the {len(truth):,} rows that were never uploaded: {accuracy:.1%} "
+            f"(always naming the larger class: {baseline:.1%})."
+        )
+        return accuracy, baseline
+
+    def _refused(self) -> dict[str, Any]:
+        self._title(f"Somebody asks for ε = {TOO_MUCH}. The ledger refuses, and says what would fit")
+        self._command(f"train {self.name} --algorithm {JOB['algorithm']} --epsilon {TOO_MUCH}")
+        try:
+            self._client.train({"dataset": self.name, **JOB, "epsilon": TOO_MUCH})
+        except ApiProblem as problem:
+            if problem.type != "budget-exceeded":
+                raise
+            self._say(f"refused ({problem.status} {problem.type}): {problem.detail}")
+            self._say(f"largest ε that fits: {problem.body['largest_that_fits']}")
+            return dict(problem.body)
+        raise InstallationError("the ledger admitted a job that its budget does not cover")
+
+    def _audit(self, folder: Path) -> bool:
+        self._title("An auditor reads the ledger, takes it away, and checks it with a program that shares no code")
+        self._command(f"ledger show {self.name}")
+        ledger.show_accounts(self._output, [self._client.balance(self.name)], indent=3)
+        self._command(f"ledger entries {self.name}")
+        ledger.show_entries(self._output, list(self._client.entries(self.name)), indent=3)
+        export = folder / f"{self.name}.ledger.jsonl"
+        self._command(f"ledger export {self.name} {export.name}")
+        self._client.export_ledger(self.name, export)
+        self._command(f"verify {export.name}")
+        check = subprocess.run(
+            [sys.executable, "-m", "app.verifier", str(export)], capture_output=True, text=True, check=False
+        )
+        for line in (check.stdout + check.stderr).splitlines():
+            self._output.say(f"   {line}")
+        if check.returncode != 0:
+            raise InstallationError("the ledger was not verified")
+        return True
+
+    def _title(self, text: str) -> None:
+        self._step += 1
+        self._output.say()
+        self._output.say(f"{self._step}. {text}.")
+
+    def _command(self, text: str) -> None:
+        self._output.say(f"   $ grovekeeper {text}")
+
+    def _say(self, text: str) -> None:
+        for line in text.splitlines():
+            indent = "   " + line[: len(line) - len(line.lstrip())]
+            self._output.say(textwrap.fill(line.strip(), _WIDTH, initial_indent=indent, subsequent_indent=indent))
+
+
+def _serve_on(output: Output, server: "DemoServer", tour: _Tour) -> None:
+    """Serves until a signal or until the server ends."""
+    output.say(f"Serving at {server.url} until interrupted (Ctrl-C). In another terminal:")
+    output.say()
+    output.say(f"   export GROVEKEEPER_URL={server.url}")
+    if server.key_file is not None:
+        output.say(f"   export GROVEKEEPER_API_KEY_FILE={server.key_file}")
+    for line in ("datasets list", f"models show {tour.model_id}", f"ledger show {tour.name}", "keys create NAME"):
+        output.say(f"   grovekeeper {line}")
+    sys.stdout.flush()
+    server.process.wait()
+    raise InstallationError("the server ended by itself; see demo.log in its home")
+
+
+@contextmanager
+def _folder(home: Path | None) -> Iterator[Path]:
+    """The home to use: the given one, or a fresh one that is gone afterwards."""
+    if home is not None:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield home
+        return
+    with tempfile.TemporaryDirectory(prefix="grovekeeper-demo-", ignore_cleanup_errors=True) as fresh:
+        yield Path(fresh)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turns the first SIGTERM, Ctrl-C or hang-up into an orderly end; later ones change nothing."""
+    assert threading.current_thread() is threading.main_thread(), "signals arrive on the main thread"
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise _Stopped
+
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,104 @@
+"""The demo's own server process: started, awaited, and ended with everything that it started."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.cli.command import ADMIN_KEY_FILE
+from app.core.errors import InstallationError
+from app.core.settings import PREFIX, Settings
+
+_READY = "Grovekeeper is ready at "
+_STOP_WITHIN_S = 10.0
+_NOT_OURS = ("DATABASE_URL", "DATABASE_URL_FILE", "MIGRATION_URL", "MIGRATION_URL_FILE", "HOST")
+
+
+@dataclass(frozen=True)
+class DemoServer:
+    """A running service.
+
+    Attributes:
+        url: where it answers.
+        key: its admin key.
+        key_file: where that key is kept; ``None`` if the operator set it.
+        process: the server itself.
+    """
+
+    url: str
+    key: str
+    key_file: Path | None
+    process: "subprocess.Popen[str]"
+
+
+@contextmanager
+def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[DemoServer]:
+    """``grovekeeper serve`` on a home, as a process of its own; ended on the way out.
+
+    The demo always uses the embedded database of its home and loopback, whatever else the environment names.
+
+    Raises:
+        InstallationError: it did not start, or nobody has its admin key.
+    """
+    environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _NOT_OURS}}
+    command = [sys.executable, "-m", "app.cli", "serve", "--home", str(home), "--host", "127.0.0.1", "--port"]
+    log = home / "demo.log"
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [*command, str(_free_or_zero(settings.port) if port is None else port)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environ,
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the server in order
+        )
+    try:
+        url = _ready_url(process, log)
+        key_file = None if settings.admin_key else home / ADMIN_KEY_FILE
+        yield DemoServer(url, settings.admin_key or _key(key_file), key_file, process)
+    finally:
+        _stop(process)
+
+
+def _ready_url(process: "subprocess.Popen[str]", log: Path) -> str:
+    assert process.stdout is not None, "stdout is a pipe"
+    for line in process.stdout:
+        if line.startswith(_READY):
+            return line.removeprefix(_READY).strip()
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    raise InstallationError(f"the server did not start: {lines[-1] if lines else 'it said nothing'}")
+
+
+def _key(file: Path | None) -> str:
+    if file is None or not file.is_file():
+        raise InstallationError(
+            "this home holds an installation whose admin key is not here; set GROVEKEEPER_ADMIN_KEY"
+        )
+    return file.read_text(encoding="utf-8").strip()
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=_STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _free_or_zero(port: int) -> int:
+    """The usual port if nothing has it, else 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port

@@ -1,0 +1,35 @@
+"""What the exit code of every command means."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Part of the public contract: scripts rely on it."""
+
+    DONE = 0
+    FAILED = 1
+    """It failed, or it was not verified."""
+    WRONG_USE = 2
+    REFUSED = 3
+    """The budget does not cover it."""
+    NOT_ALLOWED = 4
+    UNREACHABLE = 5
+
+
+_BY_TYPE = {
+    "budget-exceeded": ExitCode.REFUSED,
+    "unauthenticated": ExitCode.NOT_ALLOWED,
+    "role-missing": ExitCode.NOT_ALLOWED,
+    "unavailable": ExitCode.UNREACHABLE,
+    "too-many-requests": ExitCode.UNREACHABLE,
+    "unexpected-answer": ExitCode.UNREACHABLE,
+    "malformed-request": ExitCode.WRONG_USE,
+    "invalid-request": ExitCode.WRONG_USE,
+    "idempotency-key-reused": ExitCode.WRONG_USE,
+    "not-supported": ExitCode.WRONG_USE,
+}
+
+
+def of_problem(problem_type: str) -> ExitCode:
+    """The exit code for a problem of the API; everything that is not named here is a failure."""
+    return _BY_TYPE.get(problem_type, ExitCode.FAILED)

@@ -1,0 +1,115 @@
+"""``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands that work on the installation itself."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.command import Plain, command
+from app.cli.exit_codes import ExitCode
+from app.core import logging
+from app.core.settings import Settings
+
+db = typer.Typer(help="The database of the installation.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class HomeOptions(Plain):
+    """Where the installation is."""
+
+    home: Annotated[
+        Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.", show_default=False)
+    ] = None
+    log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default=False)] = None
+
+    def settings(self, **flags: object) -> Settings:
+        """The environment's settings, with these options and ``flags`` in front of them."""
+        home = None if self.home is None else self.home.expanduser().absolute()
+        level = None if self.log_level is None else self.log_level.upper()
+        return Settings.from_environment(os.environ, home=home, log_level=level, **flags)
+
+
+@dataclass(frozen=True)
+class ListenOptions(HomeOptions):
+    """Where the API listens."""
+
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)] = None
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks one.", show_default=False)] = None
+
+    def settings(self, **flags: object) -> Settings:
+        return super().settings(host=self.host, port=self.port, **flags)
+
+
+@command
+def serve(
+    call: ListenOptions,
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default=False)] = None,
+) -> None:
+    """Run the API and its workers on the embedded database: everything, on one machine."""
+    from app.cli.serve import serve as run
+
+    def announce(url: str) -> None:
+        line = json.dumps({"ready": url}) if call.as_json else f"Grovekeeper is ready at {url}"
+        print(line, flush=True)
+
+    run(call.settings(workers=workers), announce=announce)
+
+
+@command
+def api(call: ListenOptions) -> None:
+    """Run the API alone; workers run elsewhere."""
+    from app.cli.serve import serve_api
+
+    serve_api(call.settings())
+
+
+@command
+def worker(call: HomeOptions) -> None:
+    """Run one worker until it is told to stop."""
+    from app.worker.main import run
+
+    settings = call.settings()
+    logging.configure(settings.log_level)
+    raise typer.Exit(run(settings))
+
+
+@db.command("upgrade")
+@command
+def upgrade(call: HomeOptions) -> None:
+    """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
+    from app.cli.prepare import register_configured_admin
+    from app.db import migrate
+
+    settings = call.settings()
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    migrate.upgrade(settings.database_url, migration_url=settings.migration_url)
+    register_configured_admin(settings)
+    if call.as_json:
+        call.output.json({"revision": migrate.head_revision()})
+    call.output.say(f"the database is at revision {migrate.head_revision()}")
+
+
+@db.command("status")
+@command
+def status(call: HomeOptions) -> None:
+    """Say which revision the database is at. Ends with 1 if it is not the newest."""
+    from app.db import migrate
+
+    current, head = migrate.current_revision(call.settings().database_url), migrate.head_revision()
+    if call.as_json:
+        call.output.json({"revision": current, "newest": head, "current": current == head})
+    call.output.say(f"the database is at revision {current or 'none'}; the newest is {head}")
+    if current != head:
+        call.output.hint("grovekeeper db upgrade")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@command
+def openapi(_call: Plain) -> None:
+    """Print the API's OpenAPI document."""
+    from app.api.main import openapi_text
+
+    print(openapi_text(), end="")

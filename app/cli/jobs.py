@@ -1,0 +1,72 @@
+"""``grovekeeper jobs``: look, follow, cancel."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli.arguments import JobArgument
+from app.cli.command import Remote, command
+from app.cli.output import amount
+from app.cli.training import FINISHED, finish, follow
+
+app = typer.Typer(help="Look at training jobs, and cancel them.", no_args_is_help=True)
+
+
+@app.command("list")
+@command
+def list_jobs(call: Remote) -> None:
+    """List jobs, the newest first."""
+    with call.client() as client:
+        jobs = list(client.jobs())
+    if call.as_json:
+        call.output.json({"jobs": jobs})
+        return
+    rows = [
+        [job["id"], job["dataset_name"], job["algorithm"], amount(job["price"]), job["state"], job["model_id"]]
+        for job in jobs
+    ]
+    call.output.table(["id", "dataset", "algorithm", "price", "state", "model"], rows, empty="no jobs")
+
+
+@app.command("show")
+@command
+def show(
+    call: Remote,
+    job_id: JobArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
+) -> None:
+    """Show a job."""
+    output = call.output
+    with call.client() as client:
+        job = client.job(job_id)
+        if wait:
+            finish(output, job if job["state"] in FINISHED else follow(client, job_id, output))
+            return
+    if output.as_json:
+        output.json(job)
+        return
+    output.facts(
+        {
+            "job": job["id"],
+            "state": job["state"] + (f" ({job['reason']})" if job["reason"] else ""),
+            "trees": f"{job['trees_done']} of {job['n_trees']}",
+            "dataset": job["dataset_name"],
+            "algorithm": job["algorithm"],
+            "price": amount(job["price"]),
+            "submitted": job["submitted_at"],
+            "model": job["model_id"],
+        }
+    )
+    if job["model_id"]:
+        output.hint(f"grovekeeper models show {job['model_id']}")
+
+
+@app.command("cancel")
+@command
+def cancel(call: Remote, job_id: JobArgument) -> None:
+    """Cancel a job. One that has not started gives its budget back; one that has stays charged."""
+    with call.client() as client:
+        job = client.cancel_job(job_id)
+    if call.as_json:
+        call.output.json(job)
+    call.output.say(f"job {job_id} is cancelled")

@@ -1,0 +1,118 @@
+"""``grovekeeper ledger`` and ``verify``: balances, history, exports, and their check."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, check_new, json_object
+from app.cli.command import Plain, Remote, command
+from app.cli.datasets import balance_cells
+from app.cli.output import Output, budget_bar
+
+app = typer.Typer(help="Read balances and histories, export them.", no_args_is_help=True)
+
+
+@app.command("show")
+@command
+def show(
+    call: Remote,
+    dataset: Annotated[
+        str | None, typer.Argument(help="Name or id of a dataset; all if left out.", show_default=False)
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option(help='The tightest cell of a box, such as {"shard": [0]}.', show_default=False)
+    ] = None,
+) -> None:
+    """Show what is charged, reserved and left."""
+    output = call.output
+    with call.client() as client:
+        if dataset is None:
+            accounts = list(client.balances())
+            answer: dict[str, Any] = {"datasets": accounts}
+        else:
+            answer = client.balance(dataset, scope=None if scope is None else json_object(scope, "the scope"))
+            accounts = [answer]
+    if output.as_json:
+        output.json(answer)
+        return
+    show_accounts(output, accounts)
+    if dataset is not None:
+        cell = ", ".join(f"{name}={value}" for name, value in answer["tightest_cell"].items())
+        output.say(f"tightest cell: {cell or 'the whole dataset'}")
+        output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
+
+
+@app.command("entries")
+@command
+def entries(call: Remote, dataset: DatasetArgument) -> None:
+    """Show every entry of a dataset's account, the oldest first."""
+    with call.client() as client:
+        found = list(client.entries(dataset))
+    if call.as_json:
+        call.output.json({"entries": found})
+        return
+    show_entries(call.output, found)
+
+
+@app.command("export")
+@command
+def export(
+    call: Remote,
+    dataset: DatasetArgument,
+    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
+    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
+) -> None:
+    """Write the whole history of a dataset's account to a file."""
+    check_new(file)
+    with call.client() as client:
+        digest = client.export_ledger(dataset, file, export_format=export_format)
+    if call.as_json:
+        call.output.json({"dataset": dataset, "file": str(file), "sha256": digest})
+    call.output.say(f"wrote {file} ({file.stat().st_size} bytes)")
+    if export_format == "jsonl":
+        call.output.hint(f"grovekeeper verify {file}")
+
+
+@command
+def verify(
+    call: Plain, file: Annotated[Path, typer.Argument(help="An export, JSON Lines.", show_default=False)]
+) -> None:
+    """Check an export: chain, balances, cap and prices. Needs no service, settings or network."""
+    from app.verifier import main as verifier
+
+    raise typer.Exit(verifier.run(file, as_json=call.as_json))
+
+
+def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int = 0) -> None:
+    """Prints balances, each with a picture: # charged, = reserved, . left."""
+    rows = [
+        [
+            item["dataset_name"],
+            *balance_cells(item),
+            budget_bar(cap=item["cap"], charged=item["charged"], reserved=item["reserved"]),
+        ]
+        for item in accounts
+    ]
+    columns = ["dataset", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved"]
+    output.table(columns, rows, empty="no accounts", indent=indent)
+
+
+def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int = 0) -> None:
+    """Prints entries in their order."""
+    rows = [
+        [
+            entry["sequence"],
+            entry["kind"],
+            entry["amount"],
+            json.dumps(entry["scope"]) if entry["scope"] else "all",
+            entry["job_id"],
+            entry["actor"],
+            entry["at"],
+            entry["hash"][:12],
+        ]
+        for entry in entries
+    ]
+    columns = ["#", "kind", "amount", "scope", "job", "actor", "at", "hash"]
+    output.table(columns, rows, empty="no entries", indent=indent)

@@ -1,0 +1,35 @@
+"""Puts the commands together. Nothing heavy is imported before a command needs it."""
+
+import typer
+
+from app.cli import datasets, installation, jobs, keys, ledger, models, training
+from app.cli.demo import demo
+
+app = typer.Typer(
+    name="grovekeeper",
+    help="Lifetime privacy budgets in a ledger that cannot be overdrawn, and private forests trained against them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+for run in (installation.serve, demo, installation.api, installation.worker):
+    app.command(rich_help_panel="Run")(run)
+app.add_typer(installation.db, name="db", rich_help_panel="Run")
+app.command(rich_help_panel="Run")(installation.openapi)
+
+app.add_typer(datasets.app, name="datasets", rich_help_panel="Use")
+for use in (training.algorithms, training.plan, training.train):
+    app.command(rich_help_panel="Use")(use)
+app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")
+app.add_typer(models.app, name="models", rich_help_panel="Use")
+app.command(rich_help_panel="Use")(models.predict)
+
+app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")
+app.command(rich_help_panel="Audit")(ledger.verify)
+app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
+
+
+def main() -> None:
+    """The ``grovekeeper`` command."""
+    app()

@@ -1,0 +1,143 @@
+"""``grovekeeper models`` and ``grovekeeper predict``."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli import prediction_rows
+from app.cli.arguments import ModelArgument, check_new
+from app.cli.command import Remote, command
+from app.cli.exit_codes import ExitCode
+from app.core import limits
+
+if TYPE_CHECKING:
+    from app.client.client import Client
+
+app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
+
+
+@app.command("list")
+@command
+def list_models(call: Remote) -> None:
+    """List the models that the key may see."""
+    with call.client() as client:
+        models = list(client.models())
+    if call.as_json:
+        call.output.json({"models": models})
+        return
+    rows = [[item["id"], item["name"], item["dataset_name"], item["algorithm"], item["created_at"]] for item in models]
+    call.output.table(["id", "name", "dataset", "algorithm", "trained"], rows, empty="no models")
+
+
+@app.command("show")
+@command
+def show(call: Remote, model_id: ModelArgument) -> None:
+    """Show a model card: the guarantee, the parameters, the receipt."""
+    with call.client() as client:
+        card = client.model(model_id)
+    output = call.output
+    if output.as_json:
+        output.json(card)
+        return
+    output.facts(
+        {
+            "model": card["id"],
+            "name": card["name"],
+            "dataset": card["dataset_name"],
+            "algorithm": card["algorithm"],
+            "trained": card["created_at"],
+            "size": f"{card['size_bytes']} bytes",
+            "SHA-256": card["digest"],
+        }
+    )
+    output.say()
+    output.say(card["guarantee"]["text"])
+    output.say()
+    output.say(card["receipt"])
+    rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in card["parameters"].items()]
+    output.table(["parameter", "value"], rows, empty="no parameters")
+    output.hint(f"grovekeeper predict {card['id']} ROWS.csv")
+
+
+@app.command("delete")
+@command
+def delete(
+    call: Remote,
+    model_id: ModelArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a model. What it cost stays in the ledger."""
+    if not yes:
+        typer.confirm(f"Delete {model_id} for good?", abort=True, err=True)
+    with call.client() as client:
+        client.delete_model(model_id)
+    if call.as_json:
+        call.output.json({"model": model_id, "deleted": True})
+    call.output.say(f"deleted {model_id}")
+
+
+@app.command("download")
+@command
+def download(
+    call: Remote,
+    model_id: ModelArgument,
+    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
+    artifact_format: Annotated[str, typer.Option("--format", help="safetensors or onnx.")] = "safetensors",
+) -> None:
+    """Take a model away. A safetensors file is checked against the digest on the model card."""
+    check_new(file)
+    output = call.output
+    with call.client() as client:
+        expected = client.model(model_id)["digest"] if artifact_format == "safetensors" else None
+        digest = client.download_model(model_id, file, artifact_format=artifact_format)
+    if expected not in (None, digest):
+        file.unlink()
+        output.complain("the bytes that came are not those of the model card; nothing was kept")
+        raise typer.Exit(ExitCode.FAILED)
+    if output.as_json:
+        output.json({"model": model_id, "file": str(file), "sha256": digest})
+    output.say(f"wrote {file} ({file.stat().st_size} bytes, SHA-256 {digest})")
+
+
+@command
+def predict(
+    call: Remote,
+    model_id: ModelArgument,
+    file: Annotated[
+        Path, typer.Argument(help="Rows: .csv with a header, .jsonl, or JSON.", show_default=False, metavar="ROWS")
+    ],
+    read_out: Annotated[str | None, typer.Option(help="mv, ta or pa, where the model has them.")] = None,
+) -> None:
+    """Predict rows. Predictions are free: they spend no budget and nothing is stored."""
+    with call.client() as client:
+        schema = client.model(model_id)["schema"]
+        answer = predict_all(client, model_id, prediction_rows.read(file, schema), read_out=read_out)
+    output = call.output
+    if output.as_json:
+        output.json(answer)
+        return
+    rows = [
+        [number, label, *(f"{probability:.3f}" for probability in probabilities)]
+        for number, (label, probabilities) in enumerate(
+            zip(answer["labels"], answer["probabilities"], strict=True), start=1
+        )
+    ]
+    output.table(["row", "label", *(f"P({name})" for name in answer["classes"])], rows, empty="no rows")
+
+
+def predict_all(
+    client: "Client", model_id: str, rows: prediction_rows.Rows, *, read_out: str | None = None
+) -> dict[str, Any]:
+    """Predictions for any number of rows, asked for in requests that keep the public limit."""
+    options = {} if read_out is None else {"read_out": read_out}
+    answer: dict[str, Any] = {}
+    for start in range(0, max(len(rows), 1), limits.MAX_PREDICTION_ROWS):
+        part = client.predict(model_id, {"rows": rows[start : start + limits.MAX_PREDICTION_ROWS], **options})
+        if not answer:
+            answer = part
+        else:
+            answer["labels"] += part["labels"]
+            answer["probabilities"] += part["probabilities"]
+    return answer

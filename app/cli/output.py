@@ -1,0 +1,121 @@
+"""What commands print: for people by default, one JSON value and nothing else on stdout with ``--json``.
+
+Progress and problems go to stderr, so that stdout can be piped. Texts of the service are printed as they are, never
+read as markup.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+_WIDTH_OF_A_PIPE = 200
+_BAR_CELLS = 24
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
+
+
+class Output:
+    """Where one command prints."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def json(self, value: object) -> None:
+        """Prints the answer of a command for programs."""
+        print(json.dumps(value, ensure_ascii=False, indent=2))
+
+    def say(self, text: str = "") -> None:
+        """Prints a line for people."""
+        if not self.as_json:
+            print(text, flush=True)
+
+    def hint(self, command: str) -> None:
+        """Prints the next command to type."""
+        self.say()
+        self.say(f"next: {command}")
+
+    def facts(self, facts: Mapping[str, object]) -> None:
+        """Prints names and values, one pair to a line."""
+        width = max(map(len, facts), default=0) + 2
+        for name, value in facts.items():
+            self.say(f"{name:<{width}}{'' if value is None else value}".rstrip())
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, indent: int = 0) -> None:
+        """Prints a table, or the sentence ``empty`` if there are no rows."""
+        if self.as_json:
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        if table.row_count == 0:
+            print(" " * indent + empty)
+        else:
+            _console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
+
+    def complain(self, text: str) -> None:
+        """Prints a line about what went wrong, on stderr."""
+        print(text, file=sys.stderr)
+
+    def problem(self, body: Mapping[str, Any], sentence: str) -> None:
+        """Prints why a request was not done: as the service's own JSON, or in words on stderr."""
+        if self.as_json:
+            self.json(body)
+            return
+        word = "refused" if body.get("type") == "budget-exceeded" else "not done"
+        self.complain(f"{word}: {sentence}")
+        if "largest_that_fits" in body:
+            self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
+        for error in body.get("errors", ()):
+            self.complain(f"  {error['at']}: {error['problem']}")
+        for column in body.get("columns", ()):
+            name = column["name"] or "(not declared)"
+            self.complain(f"  {name}: {column['problem']}, {column['count']} times")
+
+    @contextmanager
+    def progress(self, *, unit: str) -> Iterator["Progress"]:
+        """A progress bar on stderr that redraws only on a terminal.
+
+        Args:
+            unit: ``bytes`` or a plural noun for what is counted.
+        """
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+
+        count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        words = TextColumn("{task.description}", markup=False)
+        columns = (words, BarColumn(), count, *(() if unit == "bytes" else (TextColumn(unit, markup=False),)))
+        with Progress(*columns, console=_console(error=True), disable=self.as_json) as progress:
+            yield progress
+
+
+def amount(account: Mapping[str, Any], name: str = "amount") -> str:
+    """An amount with the symbol of its unit: ``0.7 ε``."""
+    return f"{account[name]} {_SYMBOLS.get(account['unit'], account['unit'])}"
+
+
+def budget_bar(*, cap: str, charged: str, reserved: str) -> str:
+    """A picture of an account: what is charged, what is reserved, what is left; never shown fuller than it is."""
+    from fractions import Fraction
+
+    whole = Fraction(cap) or Fraction(1)
+    spent = min(int(Fraction(charged) / whole * _BAR_CELLS), _BAR_CELLS)
+    held = min(int((Fraction(charged) + Fraction(reserved)) / whole * _BAR_CELLS), _BAR_CELLS) - spent
+    return "#" * spent + "=" * held + "." * (_BAR_CELLS - spent - held)
+
+
+def _console(*, error: bool) -> "Console":
+    from rich.console import Console
+
+    is_terminal = (sys.stderr if error else sys.stdout).isatty()
+    return Console(stderr=error, markup=False, highlight=False, width=None if is_terminal else _WIDTH_OF_A_PIPE)

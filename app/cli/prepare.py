@@ -1,0 +1,100 @@
+"""What must hold before anything listens: a home, a database at the newest revision, an admin key."""
+
+import ipaddress
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.access.keys import living_admin_exists
+from app.cli.command import ADMIN_KEY_FILE
+from app.core.errors import InstallationError
+from app.core.settings import Settings
+from app.db import migrate
+from app.db.unit_of_work import Database
+from app.services.keys import ensure_first_admin
+
+
+def prepare(settings: Settings) -> None:
+    """Makes the home, brings the embedded database to the newest revision, sees to the first admin key.
+
+    A generated key is shown once, if stderr is a terminal, and on loopback also written to the home, where the client
+    commands of the same home find it.
+
+    Raises:
+        InstallationError: a foreign database is not at the newest revision, or a generated key would be reachable from
+            other machines.
+    """
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_embedded(settings):
+        migrate.upgrade(settings.database_url)
+    with opened(settings) as database:
+        _refuse_generated_key_on_the_network(settings, database)
+        generated = ensure_first_admin(database, settings.admin_key)
+    if generated is not None:
+        file = settings.home / ADMIN_KEY_FILE
+        write_secret(file, generated.text)
+        if sys.stderr.isatty():
+            print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
+            print(f"It was also written to {file}", file=sys.stderr)
+
+
+def register_configured_admin(settings: Settings) -> None:
+    """Registers ``GROVEKEEPER_ADMIN_KEY``, if one is set: what the split processes do instead of generating one."""
+    if settings.admin_key is not None:
+        with opened(settings) as database:
+            ensure_first_admin(database, settings.admin_key)
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Database]:
+    """The installation's database, for a short while.
+
+    Raises:
+        InstallationError: it is not at the newest revision.
+    """
+    database = Database.open(settings.database_url, pool_size=1)
+    try:
+        if not migrate.is_current(database):
+            raise InstallationError("the database is not at the newest revision; run: grovekeeper db upgrade")
+        yield database
+    finally:
+        database.close()
+
+
+def is_embedded(settings: Settings) -> bool:
+    """Whether the database is a file of this machine, which ``serve`` may upgrade without asking."""
+    return settings.database_url.startswith("sqlite")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name that is not ``localhost`` counts as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def write_secret(file: Path, text: str) -> None:
+    """Writes a file that only its owner can read, whole or not at all."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text + "\n")
+        stream.flush()
+        os.fsync(descriptor)
+    partial.replace(file)
+
+
+def _refuse_generated_key_on_the_network(settings: Settings, database: Database) -> None:
+    if settings.admin_key is not None or is_loopback(settings.host):
+        return
+    with database.read() as session:
+        has_admin = living_admin_exists(session)
+    file = settings.home / ADMIN_KEY_FILE
+    if not has_admin or file.exists():
+        raise InstallationError(
+            f"{settings.host} can be reached from other machines, and the admin key would be a generated one; "
+            "set GROVEKEEPER_ADMIN_KEY or GROVEKEEPER_ADMIN_KEY_FILE"
+        )

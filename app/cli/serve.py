@@ -1,0 +1,204 @@
+"""Runs the API in this process and workers beside it, and ends all of them on one signal.
+
+The main thread supervises: it starts processes, restarts dead ones and waits for signals. The API runs in a thread of
+its own, so that no handler of its server stands between a signal and this code.
+"""
+
+import http.client
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from app.cli.prepare import is_loopback, prepare
+from app.cli.worker_pool import WorkerPool
+from app.core import logging
+from app.core.errors import InstallationError
+from app.core.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+READY_WITHIN_S = 60.0
+API_GRACE_S = 4
+WORKER_GRACE_S = 5.0
+_TICK_S = 0.1
+_SECRETS = ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "API_KEY_FILE", "MIGRATION_URL", "MIGRATION_URL_FILE")
+
+
+class ApiThread:
+    """uvicorn in a thread, on a socket that is bound already."""
+
+    def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
+        import uvicorn
+
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            ws="none",
+            timeout_graceful_shutdown=API_GRACE_S,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
+
+    @property
+    def lives(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begins to listen, soon."""
+        self._thread.start()
+
+    def begin_stop(self) -> None:
+        """No new requests; those that run have :data:`API_GRACE_S` seconds."""
+        self._server.should_exit = True
+
+    def join(self) -> None:
+        """Waits for the end, but not for a request that does not end."""
+        self._thread.join(timeout=API_GRACE_S + 2)
+
+
+def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """The laptop's whole installation: prepares it, serves until a signal, leaves nothing running.
+
+    Args:
+        settings: of this installation.
+        announce: told the address when requests are answered.
+
+    Raises:
+        InstallationError: the address is taken, the installation is unsafe or never became ready, or the API ended by
+            itself.
+    """
+    logging.configure(settings.log_level)
+    with stop_signals() as stop, bound(settings.host, settings.port) as listener:
+        prepare(settings)
+        pool = WorkerPool(settings.workers, environ=worker_environment(settings))
+        api = _api(settings, listener)
+        try:
+            pool.tend()
+            api.start()
+            if _became_ready(api, listener, stop):
+                announce(address(settings.host, listener))
+            while api.lives and not stop.wait(_TICK_S):
+                pool.tend()
+        finally:
+            api.begin_stop()
+            pool.stop(grace_s=WORKER_GRACE_S)
+            api.join()
+    if not stop.is_set():
+        raise InstallationError("the API ended by itself; see the log")
+
+
+def serve_api(settings: Settings) -> None:
+    """The API alone, for installations whose workers run elsewhere. It stays unready until ``db upgrade`` was run.
+
+    Raises:
+        InstallationError: the address is taken, or the API ended by itself.
+    """
+    logging.configure(settings.log_level)
+    with stop_signals() as stop, bound(settings.host, settings.port) as listener:
+        api = _api(settings, listener)
+        api.start()
+        while api.lives and not stop.wait(_TICK_S):
+            pass
+        api.begin_stop()
+        api.join()
+    if not stop.is_set():
+        raise InstallationError("the API ended by itself; see the log")
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that holds the address but does not listen yet, so that port 0 is a number before anything starts.
+
+    Raises:
+        InstallationError: no such address here, or another process has it.
+    """
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError:
+        raise InstallationError(f"{host} is not an address of this machine") from None
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(target)
+        except OSError as error:
+            raise InstallationError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+        yield listener
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal was closed) set."""
+    stop = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def address(host: str, listener: socket.socket) -> str:
+    """The URL of a bound socket, with its real port."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def worker_environment(settings: Settings) -> dict[str, str]:
+    """This process's environment with the settings that flags changed, and without the keys that workers never need."""
+    environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _SECRETS}}
+    environ.pop(f"{PREFIX}DATABASE_URL_FILE", None)
+    return environ | {
+        f"{PREFIX}HOME": str(settings.home),
+        f"{PREFIX}DATABASE_URL": settings.database_url,
+        f"{PREFIX}LOG_LEVEL": settings.log_level,
+    }
+
+
+def _api(settings: Settings, listener: socket.socket) -> ApiThread:
+    from app.api.main import create_app
+
+    return ApiThread(create_app(settings), listener)
+
+
+def _became_ready(api: ApiThread, listener: socket.socket, stop: threading.Event) -> bool:
+    """Whether ``/readyz`` answered 200 before a stop.
+
+    Raises:
+        InstallationError: it did not within :data:`READY_WITHIN_S` seconds.
+    """
+    for _ in range(int(READY_WITHIN_S / _TICK_S)):
+        if not api.lives or stop.is_set():
+            return False
+        if _readiness(listener) == http.client.OK:
+            return True
+        stop.wait(_TICK_S)
+    raise InstallationError("the service did not become ready; see the log")
+
+
+def _readiness(listener: socket.socket) -> int | None:
+    host, port = listener.getsockname()[:2]
+    if not is_loopback(host) and host in ("0.0.0.0", "::"):  # noqa: S104  # bound to all addresses: loopback is one
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

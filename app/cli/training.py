@@ -1,0 +1,143 @@
+"""``grovekeeper algorithms``, ``plan`` and ``train``."""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, json_object
+from app.cli.command import Remote, WrongUse, command
+from app.cli.exit_codes import ExitCode
+from app.cli.output import Output, amount
+
+if TYPE_CHECKING:
+    from app.client.client import Client
+
+FINISHED = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What is to be trained, on what, for how much."""
+
+    dataset: DatasetArgument
+    algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms", show_default=False)]
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.", show_default=False)]
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.", show_default=False)
+    ] = None
+    scope: Annotated[
+        str | None, typer.Option(help='JSON, such as {"shard": [0, 1]}; default all cells.', show_default=False)
+    ] = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of ``POST /plans``. ε goes out as it was typed: no float ever touches it."""
+        return {
+            "dataset": self.dataset,
+            "algorithm": self.algorithm,
+            "epsilon": self.epsilon,
+            "parameters": dict(_parameter(text) for text in self.parameter or ()),
+            "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
+        }
+
+
+@command
+def algorithms(call: Remote) -> None:
+    """List the forests that can be trained, with their parameters."""
+    with call.client() as client:
+        found = client.algorithms()
+    if call.as_json:
+        call.output.json({"algorithms": found})
+        return
+    for item in found:
+        call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
+        rows = [
+            [p["name"], p["type"], json.dumps(p.get("default"), ensure_ascii=False), p.get("description", "")]
+            for p in item["parameters"]
+        ]
+        call.output.table(["parameter", "type", "default", "meaning"], rows, empty="no parameters")
+
+
+@command
+def plan(call: Remote, request: PlanOptions) -> None:
+    """Ask for the price of a training job. It never touches rows and costs nothing."""
+    with call.client() as client:
+        quote = client.plan(request.to_json())
+    output = call.output
+    if output.as_json:
+        output.json(quote)
+        return
+    show_quote(output, quote)
+    if quote["fits"]:
+        output.hint(f"grovekeeper train {request.dataset} -a {request.algorithm} -e {request.epsilon} --wait")
+
+
+@command
+def train(
+    call: Remote,
+    request: PlanOptions,
+    name: Annotated[str | None, typer.Option(help="A name for the model.", show_default=False)] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Reserve budget and train a forest."""
+    output = call.output
+    with call.client() as client:
+        accepted = client.train(request.to_json() | {"name": name}, idempotency_key=idempotency_key)
+        output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
+        if not wait:
+            if output.as_json:
+                output.json(accepted)
+            output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
+            return
+        finish(output, follow(client, accepted["job_id"], output))
+
+
+def show_quote(output: Output, quote: dict[str, Any]) -> None:
+    """Prints a quote for people."""
+    output.say(
+        f"{quote['algorithm']} on {quote['dataset_name']} would cost {amount(quote['price'])}: no more, no less."
+    )
+    fits = "It fits" if quote["fits"] else "It does not fit"
+    output.say(f"{fits}; the largest ε that fits is {quote['largest_that_fits']}.")
+    output.say()
+    output.say(quote["receipt"])
+    rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
+    output.table(["parameter", "value"], rows, empty="no parameters")
+    for warning in quote["warnings"]:
+        output.say(f"note: {warning}")
+
+
+def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
+    """Waits for a job with a progress bar of finished trees; returns it in its last state."""
+    with output.progress(unit="trees") as progress:
+        bar = progress.add_task("queued", total=None)
+        return client.wait_for_job(
+            job_id,
+            on_change=lambda job: progress.update(
+                bar, description=job["state"], completed=job["trees_done"], total=job["n_trees"]
+            ),
+        )
+
+
+def finish(output: Output, job: dict[str, Any]) -> None:
+    """Prints a finished job and its next command; a job that did not succeed ends the command with 1."""
+    if output.as_json:
+        output.json(job)
+    elif job["state"] == "succeeded":
+        output.say(f"trained model {job['model_id']}")
+        output.hint(f"grovekeeper models show {job['model_id']}")
+    if job["state"] != "succeeded":
+        output.complain(f"job {job['id']} {job['state']}: {job['reason']}")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _parameter(text: str) -> tuple[str, object]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise WrongUse("a parameter is given as name=value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -1,0 +1,118 @@
+"""Keeps worker processes alive: starts them, starts dead ones again, ends all of them in bounded time."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 1.0
+MAX_PAUSE_S = 30.0
+HEALTHY_AFTER_S = 60.0
+WORKER_COMMAND = (sys.executable, "-m", "app.cli.worker_process")
+
+
+@dataclass
+class _Slot:
+    """A place for one worker, and when the next one may be started there."""
+
+    process: "subprocess.Popen[bytes] | None" = None
+    started_at: float = 0.0
+    start_at: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+
+
+class WorkerPool:
+    """A fixed number of worker processes.
+
+    Each runs in a session of its own, so that Ctrl-C in a terminal reaches only the supervisor, which then ends them in
+    order; and each holds a pipe from here as its stdin, so that it notices when the supervisor is gone.
+
+    Args:
+        n_workers: how many.
+        environ: their whole environment.
+        command: what to start.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        n_workers: int,
+        *,
+        environ: Mapping[str, str],
+        command: Sequence[str] = WORKER_COMMAND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots = [_Slot() for _ in range(n_workers)]
+        self._environ = dict(environ)
+        self._command = list(command)
+        self._clock = clock
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the workers that live now."""
+        return [slot.process.pid for slot in self._slots if slot.process and slot.process.poll() is None]
+
+    def tend(self) -> None:
+        """Starts what is missing. A worker that dies early is started again after a pause that doubles each time."""
+        now = self._clock()
+        for slot in self._slots:
+            if slot.process is not None and slot.process.poll() is not None:
+                self._bury(slot, now)
+            if slot.process is None and now >= slot.start_at:
+                slot.process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, env=self._environ, start_new_session=True
+                )
+                slot.started_at = now
+
+    def stop(self, *, grace_s: float) -> None:
+        """Asks every worker to end, waits, and kills what is left together with its children."""
+        living = [slot.process for slot in self._slots if slot.process is not None]
+        for process in living:
+            _signal_group(process, signal.SIGTERM, whole_group=False)
+        deadline = time.monotonic() + grace_s
+        for process in living:
+            try:
+                process.wait(timeout=max(deadline - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                logger.warning("a worker did not end in time and was killed", extra={"process_id": process.pid})
+            _signal_group(process, signal.SIGKILL, whole_group=True)
+            process.wait()
+            _close_stdin(process)
+        for slot in self._slots:
+            slot.process = None
+
+    def _bury(self, slot: _Slot, now: float) -> None:
+        assert slot.process is not None, "only a process that was started can have died"
+        if now - slot.started_at >= HEALTHY_AFTER_S:
+            slot.pause_s = FIRST_PAUSE_S
+        logger.warning(
+            "a worker ended and will be started again",
+            extra={"process_id": slot.process.pid, "exit_code": slot.process.returncode},
+        )
+        _signal_group(slot.process, signal.SIGKILL, whole_group=True)
+        _close_stdin(slot.process)
+        slot.process = None
+        slot.start_at = now + slot.pause_s
+        slot.pause_s = min(slot.pause_s * 2, MAX_PAUSE_S)
+
+
+def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals, *, whole_group: bool) -> None:
+    """Signals a worker, or everything in its session's first group: the group outlives its leader."""
+    try:
+        if whole_group:
+            os.killpg(process.pid, number)
+        elif process.poll() is None:
+            process.send_signal(number)
+    except (ProcessLookupError, PermissionError):
+        pass  # nobody is left there; macOS says so by refusing
+
+
+def _close_stdin(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        process.stdin.close()

@@ -1,0 +1,39 @@
+"""``python -m app.cli.worker_process``: a worker that ends with the process that started it.
+
+``serve`` keeps the other end of this process's stdin. When ``serve`` is gone, even by ``kill -9``, stdin ends and the
+worker stops as if it had been asked to; a job it holds is then found by its lease.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+from app.core import logging
+from app.core.settings import Settings
+
+GRACE_S = 5.0
+
+
+def main() -> int:
+    """Runs the worker of this installation until it is told to stop."""
+    from app.worker.main import run
+
+    settings = Settings.from_environment(os.environ)
+    logging.configure(settings.log_level)
+    threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()
+    return run(settings)
+
+
+def _follow_supervisor() -> None:
+    """Blocks on the file descriptor itself: a thread inside ``sys.stdin`` would abort the interpreter's exit."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
