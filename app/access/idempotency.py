@@ -102,5 +102,7 @@ def _take(session: Session, request: IdempotentRequest, *, at: datetime) -> bool
             answered_at=at,
         )
         .on_conflict_do_nothing()
+        .returning(AnswerRow.principal)
     )
-    return bool(taken.rowcount == 1)  # type: ignore[attr-defined]  # a DML result has one
+    # Not rowcount: SQLAlchemy keeps it for an INSERT on SQLite only.
+    return taken.scalar_one_or_none() is not None

@@ -57,6 +57,11 @@ def running_server() -> Iterator[str]:
         yield from _serve(_binaries(folder), folder)
 
 
+def client_program(name: str) -> Path:
+    """``psql`` and the like, from where the server's binaries come from."""
+    return _find_binaries() / name
+
+
 @contextmanager
 def fresh_database(server_url: str, *, template: str | None = None) -> Iterator[str]:
     """The address of a new database, dropped at the end; a copy of ``template`` if that is given."""

@@ -1,0 +1,86 @@
+"""The wheel is complete: installed into an empty environment it serves and verifies, from any folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import running, stop
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from nothing but what the image is built from, as the Dockerfile does it."""
+    context = tmp_path_factory.mktemp("context")
+    for line in (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        if line.startswith("!"):
+            _copy(_ROOT / line[1:], context / line[1:])
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", "dist"]
+    built = subprocess.run(command, cwd=context, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (path,) = (context / "dist").glob("*.whl")
+    return path
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``bin`` folder of an environment that holds the wheel; its dependencies are this environment's."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    # A .pth file in this folder adds the other folder, but not what that folder's own .pth files name: the checkout
+    # that is installed there in editable form stays unseen.
+    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return folder / "bin"
+
+
+def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"app/py.typed", "app/_migrations/env.py", "app/_migrations/versions/0001_first_tables.py"} <= names
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"app"}
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_it_serves_and_stops_from_the_root_folder(installed: Path, tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GROVEKEEPER_WORKERS": "1"}
+    command = [str(installed / "grovekeeper"), "serve", "--port", "0"]
+    with running(command, cwd=Path("/"), environ=environ, log=tmp_path / "log") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Grovekeeper is ready at http://127.0.0.1:")
+        assert stop(process) == 0, (tmp_path / "log").read_text(encoding="utf-8")
+        assert process.stdout.read() == ""
+    assert (tmp_path / ".grovekeeper" / "grovekeeper.sqlite3").is_file()
+
+
+def test_it_verifies_from_the_root_folder(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "export.jsonl").write_text("not an export\n", encoding="utf-8")
+    asked = subprocess.run(
+        [installed / "grovekeeper", "verify", tmp_path / "export.jsonl"],
+        cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert asked.returncode in (1, 2)
+    assert "Traceback" not in asked.stderr
+
+
+def test_it_is_the_installed_package_that_runs(installed: Path) -> None:
+    program = "import app, app.db.migrate as m; print(app.__file__, m.head_revision())"
+    asked = subprocess.run([installed / "python", "-c", program], cwd="/", capture_output=True, text=True, check=True)
+    assert asked.stdout.startswith(str(installed.parent))

@@ -1,0 +1,65 @@
+"""Processes that a test starts and that never outlive it."""
+
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_STOP_TIMEOUT_S = 20
+_READY_TIMEOUT_S = 60
+
+
+@contextmanager
+def running(
+    command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process in a group of its own; the whole group is killed at the end. Its stderr goes to ``log``."""
+    with log.open("w", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=dict(environ),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        _kill_group(process)
+
+
+def stop(process: "subprocess.Popen[str]") -> int:
+    """SIGTERM, and the exit code it led to."""
+    process.send_signal(signal.SIGTERM)
+    return process.wait(timeout=_STOP_TIMEOUT_S)
+
+
+def wait_until_ok(url: str, *, process: "subprocess.Popen[str]") -> None:
+    """Waits for a 200.
+
+    Raises:
+        TimeoutError: it did not come, or the process ended first.
+    """
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (OSError, urllib.error.HTTPError):
+            time.sleep(0.1)
+    raise TimeoutError(f"{url} did not answer; exit code {process.poll()}")
+
+
+def _kill_group(process: "subprocess.Popen[str]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
