@@ -21,6 +21,7 @@ Uploads and prediction bodies are stricter: they refuse what the owner or the ca
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -156,7 +157,8 @@ def _sanitise_cells(
     # Exact types, not isinstance: a bool is an int to Python, and neither a number nor a category to us.
     legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
     if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
-        problems.extend(_cell_problems(feature, cells, legal=legal, at=at))
+        found = _cell_problems(feature, cells, legal=legal, at=at)
+        problems.extend(islice(found, MAX_REPORTED_PROBLEMS))
         return np.empty(0, dtype=np.int32)
     if feature.is_categorical:
         lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}

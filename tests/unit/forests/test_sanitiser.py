@@ -173,6 +173,8 @@ def test_no_rows_are_legal():
 
 def test_a_refusal_names_a_bounded_number_of_cells():
     assert len(errors_of(rows=[{}] * 5_000)) == MAX_REPORTED_PROBLEMS
+    wide = Schema(tuple(Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)), SCHEMA.label)
+    assert len(errors_of(columns={"x299": ["1"] * 300}, schema=wide)) == MAX_REPORTED_PROBLEMS
 
 
 def test_the_image_of_a_row_does_not_depend_on_the_other_rows():
