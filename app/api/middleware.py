@@ -52,9 +52,8 @@ class EveryRequest:
             await self._app(scope, _counted(receive, _limit(scope["path"])), answered)
         except GrovekeeperError as error:
             await problems.response_to(error)(scope, receive, answered)
-        except Exception as error:
-            # The class only: a message or a traceback could quote a private value.
-            _log.error("request %s failed: %s", request_id, type(error).__name__)
+        except Exception:
+            _log.exception("a request failed", extra={"request_id": request_id})
             if answered.has_started:
                 raise
             await problems.internal_error(request_id)(scope, receive, answered)

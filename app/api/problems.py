@@ -115,7 +115,7 @@ async def on_named_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, GrovekeeperError)
     _, row = problem_of(error)
     if row is INTERNAL:
-        _log.error("a domain error has no problem type: %s", type(error).__name__)
+        _log.error("a named error has no problem type", exc_info=error)
         return internal_error(str(request.scope.get("state", {}).get("request_id", "")))
     return response_to(error)
 

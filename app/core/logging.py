@@ -74,3 +74,4 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)
+    logging.getLogger("alembic").setLevel("WARNING")  # it reports every look at the revision

@@ -6,7 +6,7 @@ import threading
 import time
 from types import FrameType
 
-from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
+from app.core.errors import GrovekeeperError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
 from app.db import migrate
@@ -45,6 +45,7 @@ class _Loop:
         self._installation = installation
         self._stopping = threading.Event()
         self._swept_at = float("-inf")
+        self._is_current = False
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         """Signal handler: no new claims, and the supervisor kills its child."""
@@ -58,17 +59,16 @@ class _Loop:
                 return
             except LeaseLost:
                 worked = True
-            except GrovekeeperError as error:
-                _log.warning("will try again: %s", type(error).__name__)
+            except GrovekeeperError:
+                _log.warning("will try again", exc_info=True)
                 worked = False
             if not worked:
                 self._stopping.wait(self._installation.settings.poll_interval_s)
 
     def _is_ready(self) -> bool:
-        try:
-            return migrate.is_current(self._installation.database)
-        except InstallationError:
-            return False
+        if not self._is_current:
+            self._is_current = migrate.is_current(self._installation.database)
+        return self._is_current
 
     def _work_once(self) -> bool:
         self._sweep_when_due()
@@ -76,9 +76,9 @@ class _Loop:
         if claim is None:
             return False
         supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
-        _log.info("job %s claimed", claim.job_id)
+        _log.info("job claimed", extra={"job_id": claim.job_id})
         run_training(self._installation, claim, supervisor.train)
-        _log.info("job %s ended", claim.job_id)
+        _log.info("job ended", extra={"job_id": claim.job_id})
         return True
 
     def _sweep_when_due(self) -> None:
