@@ -31,6 +31,13 @@ class WrongUse(Exception):
     """The command was typed in a way that cannot be meant. ``str()`` says why."""
 
 
+class NoKey(Exception):
+    """There is no key to send."""
+
+    def __str__(self) -> str:
+        return "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
+
+
 @dataclass(frozen=True)
 class Plain:
     """Options of every command."""
@@ -60,7 +67,8 @@ class Remote(Plain):
         """A client with the address and the key of the options, the environment or the home, in this order.
 
         Raises:
-            WrongUse: no key anywhere, or one that cannot be read.
+            NoKey: there is none anywhere.
+            WrongUse: the key, its file or the address is not of its form.
         """
         from app.client.client import Client
 
@@ -111,6 +119,12 @@ def reported(output: Output) -> Iterator[None]:
     except Unreachable as error:
         output.problem({"type": "unreachable", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.UNREACHABLE) from error
+    except NoKey as error:
+        output.problem({"type": "no-key", "detail": str(error)}, str(error))
+        raise typer.Exit(ExitCode.NOT_ALLOWED) from error
+    except KeyboardInterrupt as error:
+        output.complain("interrupted")
+        raise typer.Exit(ExitCode.FAILED) from error
     except WrongUse as error:
         output.problem({"type": "wrong-use", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.WRONG_USE) from error
@@ -143,5 +157,5 @@ def _read_key(file: Path) -> str:
 def _key_of_home(settings: Settings) -> str:
     file = settings.home / ADMIN_KEY_FILE
     if not file.is_file():
-        raise WrongUse("no key: set GROVEKEEPER_API_KEY, or name a file with --key-file")
+        raise NoKey
     return _read_key(file)

@@ -6,7 +6,6 @@ Every step is an ordinary request to an ordinary server; the line after ``$`` is
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import textwrap
 import threading
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli import demo_dataset, ledger, models, training
+from app.cli import demo_dataset, ledger, models, own_process, training
 from app.cli.command import Plain, command
 from app.cli.output import Output, amount
 from app.client.errors import ApiProblem
@@ -142,6 +141,7 @@ class _Tour:
             if column["clamped"] or column["missing"] or column["unknown"]
         ]
         self._output.table(["column", "clamped", "missing", "unknown"], rows, empty="every cell as declared", indent=3)
+        self._output.say()
         self._say(f"The last {len(self._dataset.held_out):,} rows of the file stay here; they measure accuracy later.")
 
     def _quote(self) -> dict[str, Any]:
@@ -182,6 +182,7 @@ class _Tour:
             )
         ]
         self._output.table([*_SHOWN_COLUMNS, "predicted", "probability", "truth"], rows, empty="no rows", indent=3)
+        self._output.say()
         accuracy = sum(label == true for label, true in zip(answer["labels"], truth, strict=True)) / len(truth)
         baseline = max(truth.count(name) for name in answer["classes"]) / len(truth)
         self._say(
@@ -207,14 +208,20 @@ class _Tour:
         self._title("An auditor reads the ledger, takes it away, and checks it with a program that shares no code")
         self._command(f"ledger show {self.name}")
         ledger.show_accounts(self._output, [self._client.balance(self.name)], indent=3)
+        self._output.say()
         self._command(f"ledger entries {self.name}")
         ledger.show_entries(self._output, list(self._client.entries(self.name)), indent=3)
+        self._output.say()
         export = folder / f"{self.name}.ledger.jsonl"
         self._command(f"ledger export {self.name} {export.name}")
         self._client.export_ledger(self.name, export)
         self._command(f"verify {export.name}")
         check = subprocess.run(
-            [sys.executable, "-m", "app.verifier", str(export)], capture_output=True, text=True, check=False
+            own_process.command("app.verifier", str(export)),
+            capture_output=True,
+            text=True,
+            check=False,
+            env=own_process.environment(os.environ),
         )
         for line in (check.stdout + check.stderr).splitlines():
             self._output.say(f"   {line}")
@@ -245,7 +252,6 @@ def _serve_on(output: Output, server: "DemoServer", tour: _Tour) -> None:
         output.say(f"   export GROVEKEEPER_API_KEY_FILE={server.key_file}")
     for line in ("datasets list", f"models show {tour.model_id}", f"ledger show {tour.name}", "keys create NAME"):
         output.say(f"   grovekeeper {line}")
-    sys.stdout.flush()
     server.process.wait()
     raise InstallationError("the server ended by itself; see demo.log in its home")
 

@@ -4,12 +4,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.cli import own_process
 from app.cli.command import ADMIN_KEY_FILE
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
@@ -46,14 +46,15 @@ def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[Dem
         InstallationError: it did not start, or nobody has its admin key.
     """
     environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _NOT_OURS}}
-    command = [sys.executable, "-m", "app.cli", "serve", "--home", str(home), "--host", "127.0.0.1", "--port"]
+    chosen = str(_free_or_zero(settings.port) if port is None else port)
+    options = ("--home", str(home), "--host", "127.0.0.1", "--port", chosen)
     log = home / "demo.log"
     with log.open("ab") as errors:
         process = subprocess.Popen(
-            [*command, str(_free_or_zero(settings.port) if port is None else port)],
+            own_process.command("app.cli", "serve", *options),
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=environ,
+            env=own_process.environment(environ),
             text=True,
             start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the server in order
         )

@@ -1,5 +1,8 @@
 """Puts the commands together. Nothing heavy is imported before a command needs it."""
 
+import io
+import sys
+
 import typer
 
 from app.cli import datasets, installation, jobs, keys, ledger, models, training
@@ -31,5 +34,8 @@ app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
 
 
 def main() -> None:
-    """The ``grovekeeper`` command."""
+    """The ``grovekeeper`` command. A terminal that cannot show ε shows a question mark, and the work is done."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app()

@@ -27,7 +27,7 @@ class Output:
 
     def json(self, value: object) -> None:
         """Prints the answer of a command for programs."""
-        print(json.dumps(value, ensure_ascii=False, indent=2))
+        print(json.dumps(value, indent=2))
 
     def say(self, text: str = "") -> None:
         """Prints a line for people."""

@@ -113,12 +113,15 @@ def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
     """Waits for a job with a progress bar of finished trees; returns it in its last state."""
     with output.progress(unit="trees") as progress:
         bar = progress.add_task("queued", total=None)
-        return client.wait_for_job(
-            job_id,
-            on_change=lambda job: progress.update(
-                bar, description=job["state"], completed=job["trees_done"], total=job["n_trees"]
-            ),
-        )
+
+        def show(job: dict[str, Any]) -> None:
+            progress.update(bar, description=job["state"], completed=job["trees_done"], total=job["n_trees"])
+
+        try:
+            return client.wait_for_job(job_id, on_change=show)
+        except KeyboardInterrupt:
+            output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
+            raise
 
 
 def finish(output: Output, job: dict[str, Any]) -> None:

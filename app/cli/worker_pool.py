@@ -4,17 +4,18 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from app.cli import own_process
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 30.0
 HEALTHY_AFTER_S = 60.0
-WORKER_COMMAND = (sys.executable, "-m", "app.cli.worker_process")
+WORKER_COMMAND = tuple(own_process.command("app.cli.worker_process"))
 
 
 @dataclass
@@ -49,7 +50,7 @@ class WorkerPool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = [_Slot() for _ in range(n_workers)]
-        self._environ = dict(environ)
+        self._environ = own_process.environment(environ)
         self._command = list(command)
         self._clock = clock
 

@@ -1,6 +1,7 @@
 """The command: reads a file, prints what was found, and ends with 0, 1 or 2."""
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         0 if every check holds, 1 if one fails, 2 if the file cannot be read. Wrong use exits with 2 as well.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no locale may turn a result into a crash
     parser = argparse.ArgumentParser(
         prog="verify", description="Checks a ledger export: chain, balances, cap and prices.", allow_abbrev=False
     )
@@ -40,11 +43,11 @@ def run(file: Path, *, as_json: bool) -> int:
         return UNREADABLE
     except NotVerified as failure:
         if as_json:
-            print(json.dumps({"verified": False, "line": failure.line, "reason": failure.reason}, ensure_ascii=False))
+            print(json.dumps({"verified": False, "line": failure.line, "reason": failure.reason}))
         else:
             print(f"NOT VERIFIED: {file}\n{failure}")
         return NOT_VERIFIED
-    print(json.dumps(to_json(summary), ensure_ascii=False) if as_json else to_text(summary))
+    print(json.dumps(to_json(summary)) if as_json else to_text(summary))
     return VERIFIED
 
 

@@ -1,0 +1,228 @@
+"""``serve`` and ``demo`` as real processes: readiness, the first key, signals, nothing left behind."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from app.cli import own_process
+from app.cli.serve import bound
+
+READY = "Grovekeeper is ready at "
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A user's environment, with a home that does not exist yet."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    return own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def start(environ: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Starts ``grovekeeper …``; what a test leaves running is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
+        with (tmp_path / "log").open("a") as log:
+            process = subprocess.Popen(
+                own_process.command("app.cli", *arguments),
+                env=environ | variables,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        if process.poll() is None:
+            for each in [*psutil.Process(process.pid).children(recursive=True), process]:
+                each.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _ready_url(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(READY), line
+    assert line.endswith("\n")
+    return line.removeprefix(READY).strip()
+
+
+def _descendants(process: "subprocess.Popen[str]", *, at_least: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 20
+    while len(found := psutil.Process(process.pid).children(recursive=True)) < at_least:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_is_ready_when_it_says_so_and_gone_when_it_is_told(start: Start, tmp_path: Path, number: int) -> None:
+    process = start("serve", "--port", "0", "--workers", "2")
+    url = _ready_url(process)
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    file = tmp_path / "home" / "admin.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
+    assert httpx.get(f"{url}/ledger", headers=headers, trust_env=False).json() == {"datasets": [], "next": None}
+    workers = _descendants(process, at_least=2)
+    began = time.monotonic()
+    process.send_signal(number)
+    assert process.wait(timeout=10) == 0
+    assert _all_gone(workers, within_s=10 - (time.monotonic() - began))
+    assert process.stdout is not None
+    assert process.stdout.read() == "", "after the ready line nothing stands on stdout"
+    assert file.read_text().strip() not in (tmp_path / "log").read_text(), "a log is no place for a key"
+
+
+def test_serve_keeps_its_key_over_a_restart(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "home" / "admin.key"
+    keys = []
+    for _ in range(2):
+        process = start("serve", "--port", "0", "--workers", "0")
+        url = _ready_url(process)
+        keys.append(file.read_text())
+        headers = {"Authorization": f"Bearer {keys[0].strip()}"}
+        assert httpx.get(f"{url}/keys", headers=headers, trust_env=False).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+    assert keys[0] == keys[1]
+
+
+def test_workers_do_not_outlive_a_killed_supervisor(start: Start) -> None:
+    process = start("serve", "--port", "0")
+    _ready_url(process)
+    workers = _descendants(process, at_least=1)
+    process.kill()
+    assert _all_gone(workers, within_s=10)
+
+
+def test_a_killed_worker_is_replaced(start: Start) -> None:
+    process = start("serve", "--port", "0")
+    url = _ready_url(process)
+    (worker,) = _descendants(process, at_least=1)
+    worker.kill()
+    deadline = time.monotonic() + 20
+    while not [child for child in psutil.Process(process.pid).children() if child.pid != worker.pid]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+
+
+def test_a_generated_key_is_refused_on_the_network(start: Start, tmp_path: Path) -> None:
+    refused = start("serve", "--port", "0", "--host", "0.0.0.0")
+    assert refused.wait(timeout=30) == 1
+    assert "GROVEKEEPER_ADMIN_KEY" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "home" / "admin.key").exists()
+    key = "key_chosen." + "c" * 43
+    process = start("serve", "--port", "0", "--host", "0.0.0.0", "--workers", "0", GROVEKEEPER_ADMIN_KEY=key)
+    url = _ready_url(process).replace("0.0.0.0", "127.0.0.1")
+    assert httpx.get(f"{url}/keys", headers={"Authorization": f"Bearer {key}"}, trust_env=False).status_code == 200
+    assert not (tmp_path / "home" / "admin.key").exists()
+
+
+def test_a_key_generated_on_loopback_is_refused_on_the_network_later(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--port", "0", "--workers", "0")
+    _ready_url(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    assert start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=30) == 1
+
+
+def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--port", "0", "--workers", "0")
+    port = _ready_url(process).rsplit(":", 1)[1]
+    assert start("serve", "--port", port, GROVEKEEPER_HOME=str(tmp_path / "other")).wait(timeout=30) == 1
+    assert f"port {port}" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "other" / "admin.key").exists(), "nothing is made for a server that cannot listen"
+
+
+def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path) -> None:
+    assert start("db", "status", "--json").wait(timeout=30) == 1
+    assert start("keys", "create-admin").wait(timeout=30) == 1, "there is no table of keys yet"
+    with bound("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+    process = start("api", "--port", str(port))
+    assert _readiness(port) == 503
+    key = "key_chosen." + "c" * 43
+    assert start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=60) == 0
+    assert start("db", "status").wait(timeout=30) == 0
+    assert _readiness(port) == 200
+    made = start("keys", "create-admin", "--json")
+    assert made.stdout is not None
+    for admin in (key, json.loads(made.stdout.read())["key"]):
+        headers = {"Authorization": f"Bearer {admin}"}
+        assert httpx.get(f"http://127.0.0.1:{port}/keys", headers=headers, trust_env=False).status_code == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+
+
+def _readiness(port: int) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code
+        except httpx.ConnectError:
+            time.sleep(0.05)
+    raise AssertionError("it does not listen")
+
+
+def test_the_demo_runs_to_its_end_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    process = start("demo", "--exit", "--json", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(tmp_path / "temporary"))
+    assert process.stdout is not None
+    told = json.loads(process.stdout.read())
+    assert process.wait(timeout=120) == 0
+    assert told["price"]["amount"] == told["ledger"]["charged"] == "1"
+    assert (told["refusal"]["type"], told["refusal"]["largest_that_fits"]) == ("budget-exceeded", "2")
+    assert told["verified"] is True
+    assert told["held_out"]["rows"] == 3_256
+    assert told["held_out"]["accuracy"] > told["held_out"]["majority_class"] + 0.03
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -> None:
+    process = start("demo", "--port", "0")
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "keys create" in line:
+            break
+    url = next(line for line in lines if line.startswith(READY)).removeprefix(READY).strip()
+    key = (tmp_path / "home" / "admin.key").read_text().strip()
+    answer = httpx.get(f"{url}/ledger/adult", headers={"Authorization": f"Bearer {key}"}, trust_env=False).json()
+    assert (answer["cap"], answer["charged"]) == ("3", "1")
+    below = _descendants(process, at_least=2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=15) == 0
+    assert _all_gone(below, within_s=1)
+    again = start("demo", "--exit", "--json", "--port", "0")
+    assert again.stdout is not None
+    assert json.loads(again.stdout.read())["dataset"] == "adult-2", "a name that is taken is left alone"
+    assert again.wait(timeout=120) == 0

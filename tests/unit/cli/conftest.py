@@ -1,0 +1,196 @@
+"""Runs commands against a service that answers from a table."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+import app.client.client
+from app.cli.main import app as grovekeeper
+
+KEY = "key_test." + "s" * 43
+PRICE = {"accountant": "pure", "unit": "epsilon", "amount": "0.1", "epsilon": "0.1", "delta": None}
+ACCOUNT = {
+    "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
+}  # fmt: skip
+BALANCE = {"dataset": "ds_1", "dataset_name": "census", **ACCOUNT}
+DATASET = {
+    "id": "ds_1",
+    "name": "census",
+    "account": ACCOUNT,
+    "schema": {
+        "features": [
+            {"name": "age", "type": "integer", "lower": 0, "upper": 120, "missing": False},
+            {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "missing": True},
+        ],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    },
+    "adjacency": "add_remove",
+    "privacy_unit": {"column": None, "max_rows": 1},
+    "protects": "row",
+    "partitions": [{"name": "shard", "kind": "hash", "cells": 10}],
+    "public_size": 30000,
+    "visibility": "private",
+    "population": None,
+    "epochs": [{"epoch": "ep_1", "uploaded_at": "2026-11-20T09:00:00.000000Z"}],
+    "created_at": "2026-11-20T09:00:00.000000Z",
+    "deleted_at": None,
+}
+PLAN = {
+    "dataset": "ds_1",
+    "dataset_name": "census",
+    "algorithm": "mrf",
+    "parameters": {"n_estimators": 8},
+    "scope": {},
+    "price": PRICE,
+    "event": {"type": "sequential/1", "parts": []},
+    "receipt": "8 trees, one after another",
+    "fits": True,
+    "largest_that_fits": "1.5",
+    "warnings": ["small data"],
+}
+JOB = {
+    "id": "jb_1",
+    "dataset": "ds_1",
+    "dataset_name": "census",
+    "algorithm": "mrf",
+    "name": None,
+    "state": "succeeded",
+    "reason": None,
+    "progress": 1.0,
+    "trees_done": 8,
+    "n_trees": 8,
+    "model_id": "md_1",
+    "reservation_id": "rs_1",
+    "price": PRICE,
+    "submitted_at": "2026-11-20T09:00:00.000000Z",
+}
+ARTIFACT = b"artifact"
+ARTIFACT_SHA256 = "c7c5c1d70c5dec4416ab6158afd0b223ef40c29b1dc1f97ed9428b94d4cadb1c"
+MODEL = {
+    "id": "md_1",
+    "name": "forest",
+    "dataset": "ds_1",
+    "dataset_name": "census",
+    "job_id": "jb_1",
+    "algorithm": "mrf",
+    "parameters": {"n_estimators": 8},
+    "schema": DATASET["schema"],
+    "guarantee": {"add_remove": {}, "replace_one": {}, "text": "For any two datasets …"},
+    "receipt": "8 trees, one after another",
+    "event": {},
+    "ledger": {},
+    "read_outs": ["ta"],
+    "digest": ARTIFACT_SHA256,
+    "size_bytes": 8,
+    "created_at": "2026-11-20T09:00:00.000000Z",
+}
+ENTRY = {
+    "sequence": 1,
+    "kind": "open",
+    "amount": "3",
+    "scope": {},
+    "event": None,
+    "job_id": None,
+    "actor": "key_1",
+    "at": "2026-11-20T09:00:00.000000Z",
+    "previous_hash": "0" * 64,
+    "hash": "ab" * 32,
+}
+CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": []}
+LISTED_KEY = {"id": "key_2", "name": "ann", "roles": ["auditor"], "created_at": "2026", "revoked_at": None}
+ALGORITHM = {
+    "slug": "mrf",
+    "title": "Multinomial forest",
+    "regime": "pure",
+    "source": "a paper",
+    "accountants": ["pure"],
+    "parameters": [{"name": "n_estimators", "type": "integer", "default": 8, "description": "trees"}],
+}
+
+ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
+    ("POST", "/datasets"): (201, DATASET),
+    ("GET", "/datasets"): (200, {"datasets": [DATASET], "next": None}),
+    ("GET", "/datasets/census"): (200, DATASET),
+    ("DELETE", "/datasets/census"): (204, None),
+    ("POST", "/datasets/census/rows"): (
+        201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}]},
+    ),
+    ("PUT", "/datasets/census/grants/key_2"): (
+        200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},
+    ),
+    ("DELETE", "/datasets/census/grants/key_2"): (204, None),
+    ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
+    ("POST", "/plans"): (200, PLAN),
+    ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE}),
+    ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
+    ("GET", "/jobs/jb_1"): (200, JOB),
+    ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),
+    ("GET", "/models"): (200, {"models": [MODEL], "next": None}),
+    ("GET", "/models/md_1"): (200, MODEL),
+    ("DELETE", "/models/md_1"): (204, None),
+    ("GET", "/models/md_1/artifact"): (200, ARTIFACT),
+    ("POST", "/models/md_1/predict"): (
+        200, {"classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
+    ),
+    ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
+    ("GET", "/ledger/census"): (200, {**BALANCE, "tightest_cell": {"shard": 3}, "partitions": []}),
+    ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
+    ("GET", "/ledger/census/export"): (200, b"{}\n"),
+    ("POST", "/keys"): (201, CREATED_KEY),
+    ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),
+    ("DELETE", "/keys/key_2"): (204, None),
+}  # fmt: skip
+
+
+class FakeService:
+    """Answers from :data:`ANSWERS`, or as a test says, and remembers what arrived."""
+
+    def __init__(self) -> None:
+        self.answers = dict(ANSWERS)
+        self.requests: list[httpx.Request] = []
+        self.is_down = False
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if self.is_down:
+            raise httpx.ConnectError("x")
+        status, body = self.answers[request.method, request.url.path]
+        if isinstance(body, bytes):
+            return httpx.Response(status, content=body)
+        if status >= 400:
+            content = json.dumps({"title": "t", "status": status, "detail": "a sentence", **body})
+            return httpx.Response(status, content=content, headers={"Content-Type": "application/problem+json"})
+        return httpx.Response(status) if body is None else httpx.Response(status, json=body)
+
+    def body(self) -> Any:
+        """The JSON of the last request that had a body."""
+        return json.loads([request.content for request in self.requests if request.content][-1])
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
+    """The service that every command of the test talks to; the working directory is ``tmp_path``."""
+    fake = FakeService()
+    client = partial(
+        app.client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None, attempts=2
+    )
+    monkeypatch.setattr(app.client.client, "Client", client)
+    for name in ("GROVEKEEPER_URL", "GROVEKEEPER_API_KEY_FILE", "GROVEKEEPER_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GROVEKEEPER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", KEY)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+@pytest.fixture
+def run(service: FakeService) -> Callable[..., Result]:
+    """``run("datasets", "list")``: one command, as typed."""
+    return lambda *arguments, **options: CliRunner().invoke(grovekeeper, list(arguments), **options)

@@ -1,0 +1,259 @@
+"""Every client command: what it asks for, what people see, what programs see, how it ends."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from app.cli.exit_codes import ExitCode
+
+Run = Callable[..., Result]
+
+COMMANDS: list[tuple[list[str], list[str]]] = [
+    (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
+    (["datasets", "upload", "census", "rows.csv"], ["epoch ep_1", "age", "next: grovekeeper plan census"]),
+    (["datasets", "list"], ["census", "ds_1", "1.5"]),
+    (["datasets", "show", "census"], ["shard (10 cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
+    (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
+    (["datasets", "grant", "census", "key_2", "analyst"], ["key_2 is analyst on census"]),
+    (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
+    (["algorithms"], ["mrf: Multinomial forest", "n_estimators"]),
+    (
+        ["plan", "census", "-a", "mrf", "-e", "0.1"],
+        ["would cost 0.1 ε", "1.5", "note: small data", "--wait"],
+    ),
+    (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
+    (["train", "census", "-a", "mrf", "-e", "0.1", "--wait"], ["trained model md_1", "grovekeeper models show md_1"]),
+    (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
+    (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
+    (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
+    (["jobs", "cancel", "jb_1"], ["jb_1 is cancelled"]),
+    (["models", "list"], ["md_1", "forest"]),
+    (["models", "show", "md_1"], ["For any two datasets", "8 trees", "next: grovekeeper predict md_1"]),
+    (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
+    (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes"]),
+    (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
+    (["ledger", "show"], ["census", "########====............"]),
+    (["ledger", "show", "census"], ["tightest cell: shard=3", "next: grovekeeper ledger export census"]),
+    (["ledger", "entries", "census"], ["open", "abababababab"]),
+    (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
+    (["keys", "list"], ["ann", "auditor"]),
+    (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def files(service: object, tmp_path: Path) -> None:
+    """What the commands above read."""
+    (tmp_path / "file.json").write_text('{"name": "census"}')
+    (tmp_path / "rows.csv").write_text("age,sex,income\n39,Male,low\n")
+
+
+@pytest.mark.parametrize(("typed", "shown"), COMMANDS)
+def test_people_see_what_they_need_next(run: Run, typed: list[str], shown: list[str]) -> None:
+    result = run(*typed)
+    assert (result.exit_code, result.exception) == (0, None), result.output
+    for text in shown:
+        assert text in result.stdout
+
+
+@pytest.mark.parametrize("typed", [typed for typed, _ in COMMANDS])
+def test_json_is_one_value_and_nothing_else_on_stdout(run: Run, typed: list[str]) -> None:
+    result = run(*typed, "--json")
+    assert result.exit_code == 0
+    assert isinstance(json.loads(result.stdout), dict)
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("typed", [typed for typed, _ in COMMANDS])
+def test_every_command_ends_with_5_when_nothing_answers(run: Run, service: Any, typed: list[str]) -> None:
+    service.is_down = True
+    result = run(*typed)
+    assert result.exit_code == ExitCode.UNREACHABLE
+    assert "nothing listens there" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "code"),
+    [
+        (409, "budget-exceeded", 3),
+        (401, "unauthenticated", 4),
+        (403, "role-missing", 4),
+        (503, "unavailable", 5),
+        (429, "too-many-requests", 5),
+        (400, "malformed-request", 2),
+        (422, "invalid-request", 2),
+        (422, "idempotency-key-reused", 2),
+        (422, "not-supported", 2),
+        (404, "not-found", 1),
+        (409, "no-rows-yet", 1),
+        (409, "dataset-deleted", 1),
+        (409, "accountant-mismatch", 1),
+        (500, "internal", 1),
+    ],
+)
+def test_exit_codes_are_those_of_the_contract(run: Run, service: Any, status: int, problem: str, code: int) -> None:
+    service.answers["POST", "/train"] = (status, {"type": problem})
+    typed = ["train", "census", "-a", "mrf", "-e", "1"]
+    result = run(*typed)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert "a sentence" in result.stderr
+    result = run(*typed, "--json")
+    assert (result.exit_code, result.stderr) == (code, "")
+    assert json.loads(result.stdout)["type"] == problem
+
+
+def test_a_refusal_says_what_would_fit(run: Run, service: Any) -> None:
+    service.answers["POST", "/train"] = (409, {"type": "budget-exceeded", "largest_that_fits": "0.7"})
+    result = run("train", "census", "-a", "mrf", "-e", "5")
+    assert result.stderr.splitlines() == ["refused: a sentence", "  largest ε that fits: 0.7"]
+
+
+def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> None:
+    errors = [{"at": "/epsilon", "problem": "not-positive"}]
+    service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
+    assert "  /epsilon: not-positive" in run("plan", "census", "-a", "mrf", "-e", "0").stderr
+    columns = [{"name": "", "problem": "unknown-column", "count": 2}, {"name": "age", "problem": "empty", "count": 7}]
+    service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
+    result = run("datasets", "upload", "census", "rows.csv")
+    assert result.exit_code == 1
+    assert "  (not declared): unknown-column, 2 times" in result.stderr
+    assert "  age: empty, 7 times" in result.stderr
+
+
+def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
+    run(
+        "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",
+        "-p", "n_estimators=16", "-p", "assignment=sharded", "--scope", '{"shard": [0, 1]}', "--idempotency-key", "k",
+    )  # fmt: skip
+    assert service.body() == {
+        "dataset": "census",
+        "algorithm": "mrf",
+        "epsilon": "0.100000000000000001",
+        "parameters": {"n_estimators": 16, "assignment": "sharded"},
+        "scope": {"shard": [0, 1]},
+        "name": "mine",
+    }
+    assert service.requests[-1].headers["Idempotency-Key"] == "k"
+
+
+def test_a_declaration_is_sent_byte_for_byte(run: Run, service: Any, tmp_path: Path) -> None:
+    (tmp_path / "file.json").write_bytes(b'{"budget": {"epsilon": 0.10}}')
+    run("datasets", "create", "file.json")
+    assert service.requests[-1].content == b'{"budget": {"epsilon": 0.10}}'
+
+
+def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"age\n1\n"))
+    run("datasets", "upload", "census", "rows.csv.gz")
+    assert service.requests[-1].headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(service.requests[-1].content) == b"age\n1\n"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["datasets", "create"],
+        ["datasets", "create", "absent.json"],
+        ["datasets", "upload", "census", "absent.csv"],
+        ["plan", "census", "-a", "mrf"],
+        ["plan", "census", "-a", "mrf", "-e", "1", "-p", "n_estimators"],
+        ["plan", "census", "-a", "mrf", "-e", "1", "--scope", "[1]"],
+        ["ledger", "show", "census", "--scope", "{"],
+        ["ledger", "export", "census", "rows.csv"],
+        ["ledger", "export", "census", "no/such/folder.jsonl"],
+        ["models", "download", "md_1", "rows.csv"],
+        ["predict", "md_1", "absent.csv"],
+        ["datasets", "list", "--url", "ftp://grove.test"],
+        ["datasets", "list", "--key-file", "absent.key"],
+        ["no-such-command"],
+        ["verify"],
+        ["verify", "absent.jsonl"],
+    ],
+)
+def test_wrong_use_ends_with_2_and_changes_nothing(run: Run, service: Any, typed: list[str], tmp_path: Path) -> None:
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    result = run(*typed)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert [request.method for request in service.requests] in ([], ["GET"])
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
+    service.answers["GET", "/jobs/jb_1"] = (
+        200, {**service.answers["GET", "/jobs/jb_1"][1], "state": "failed", "reason": "lost", "model_id": None},
+    )  # fmt: skip
+    for typed in (["train", "census", "-a", "mrf", "-e", "1", "--wait"], ["jobs", "show", "jb_1", "--wait"]):
+        result = run(*typed)
+        assert result.exit_code == 1
+        assert "job jb_1 failed: lost" in result.stderr
+        assert "trained model" not in result.stdout
+        assert json.loads(run(*typed, "--json").stdout)["state"] == "failed"
+
+
+def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(run: Run, service: Any, tmp_path: Path) -> None:
+    service.answers["GET", "/models/md_1/artifact"] = (200, b"something else")
+    result = run("models", "download", "md_1", "new.safetensors")
+    assert result.exit_code == 1
+    assert not (tmp_path / "new.safetensors").exists()
+
+
+def test_erasing_asks_first(run: Run, service: Any) -> None:
+    for typed in (["datasets", "delete", "census"], ["models", "delete", "md_1"]):
+        assert run(*typed, input="n\n").exit_code == 1
+        assert service.requests == []
+    assert run("datasets", "delete", "census", input="y\n").exit_code == 0
+
+
+def test_the_key_comes_from_the_option_then_the_environment_then_the_home(
+    run: Run, service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "admin.key").write_text("key_home." + "h" * 43 + "\n")
+    (tmp_path / "mine.key").write_text("key_file." + "f" * 43 + "\n")
+
+    def sent(*options: str) -> str:
+        assert run("datasets", "list", *options).exit_code == 0
+        return str(service.requests[-1].headers["Authorization"]).removeprefix("Bearer ").split(".")[0]
+
+    assert sent("--key-file", "mine.key") == "key_file"
+    assert sent() == "key_test"
+    monkeypatch.delenv("GROVEKEEPER_API_KEY")
+    assert sent() == "key_home"
+    (tmp_path / "home" / "admin.key").unlink()
+    result = run("datasets", "list")
+    assert result.exit_code == ExitCode.NOT_ALLOWED
+    assert "GROVEKEEPER_API_KEY" in result.stderr
+
+
+def test_the_address_comes_from_the_option_then_the_environment(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("datasets", "list")
+    monkeypatch.setenv("GROVEKEEPER_URL", "http://env.test")
+    run("datasets", "list")
+    run("datasets", "list", "--url", "http://option.test:1")
+    asked = [f"{request.url.host}:{request.url.port}" for request in service.requests]
+    assert asked == ["127.0.0.1:8731", "env.test:None", "option.test:1"]
+
+
+def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -> None:
+    model = {**service.answers["GET", "/models/md_1"][1], "name": "[red]forest[/red] [/x]"}
+    service.answers["GET", "/models"] = (200, {"models": [model], "next": None})
+    assert "[red]forest[/red] [/x]" in run("models", "list").stdout
+
+
+def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.client.client.Client.func.wait_for_job", interrupted)
+    result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
+    assert result.exit_code == 1
+    assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr

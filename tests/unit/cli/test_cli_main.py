@@ -1,0 +1,46 @@
+"""The command as a whole: light to start, complete, and honest in any locale."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli.main import app
+
+HEAVY = ("numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors")
+
+
+def test_starting_imports_nothing_heavy() -> None:
+    probe = "import sys, app.cli.main; print(*sorted(m for m in sys.modules if '.' not in m))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert set(HEAVY).isdisjoint(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["serve", "demo", "api", "worker", "db", "openapi", "datasets", "algorithms", "plan", "train", "jobs", "models",
+     "predict", "ledger", "verify", "keys"],
+)  # fmt: skip
+def test_every_command_has_help_and_takes_json(name: str) -> None:
+    runner = CliRunner()
+    assert f" {name} " in runner.invoke(app, ["--help"], env={"COLUMNS": "120"}).stdout
+    shown = runner.invoke(app, [name, "--help"], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0
+    assert "--json" in shown.stdout or "COMMAND" in shown.stdout
+
+
+def test_a_terminal_without_greek_letters_is_no_failure() -> None:
+    environ = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", "plan", "--help"], capture_output=True, check=False, env=environ
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_settings_that_cannot_be_read_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROVEKEEPER_PORT", "eighty")
+    result = CliRunner().invoke(app, ["datasets", "list"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("not done: GROVEKEEPER_PORT")

@@ -1,0 +1,136 @@
+"""The parts of ``serve`` that need no server: addresses, secrets, environments, the demo's data."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import demo_dataset, own_process, serve
+from app.cli.output import budget_bar
+from app.cli.prepare import is_embedded, is_loopback, write_secret
+from app.core.errors import InstallationError
+from app.core.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
+    ],
+)  # fmt: skip
+def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+def test_port_0_is_a_number_before_anything_listens() -> None:
+    with serve.bound("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        assert port > 0
+        assert serve.address("127.0.0.1", listener) == f"http://127.0.0.1:{port}"
+        assert serve.address("::1", listener) == f"http://[::1]:{port}"
+
+
+def test_an_address_that_is_taken_or_elsewhere_is_a_named_error() -> None:
+    with serve.bound("127.0.0.1", 0) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(InstallationError, match=f"port {port}"), serve.bound("127.0.0.1", port):
+            pass
+    with pytest.raises(InstallationError, match="cannot listen"), serve.bound("192.0.2.1", 0):
+        pass
+    with pytest.raises(InstallationError, match="not an address"), serve.bound("not a host", 0):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_set_the_event_and_are_given_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with serve.stop_signals() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.wait(5)
+    assert signal.getsignal(number) is before
+
+
+def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "MIGRATION_URL", "HOME", "DATABASE_URL_FILE"):
+        monkeypatch.setenv(f"GROVEKEEPER_{name}", "from the environment")
+    monkeypatch.setenv("GROVEKEEPER_LEASE_TTL_S", "9")
+    environ = serve.worker_environment(Settings(tmp_path, "sqlite:///x", workers=2))
+    ours = {name: value for name, value in environ.items() if name.startswith("GROVEKEEPER_")}
+    assert ours == {
+        "GROVEKEEPER_HOME": str(tmp_path),
+        "GROVEKEEPER_DATABASE_URL": "sqlite:///x",
+        "GROVEKEEPER_LOG_LEVEL": "INFO",
+        "GROVEKEEPER_LEASE_TTL_S": "9",
+    }
+
+
+def test_a_secret_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
+    file = tmp_path / "admin.key"
+    file.write_text("old")
+    file.chmod(0o644)
+    before = os.umask(0)
+    try:
+        write_secret(file, "new")
+    finally:
+        os.umask(before)
+    assert file.read_text() == "new\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_only_a_database_in_a_file_is_upgraded_without_asking(tmp_path: Path) -> None:
+    assert is_embedded(Settings.from_environment({}, home=tmp_path))
+    assert not is_embedded(Settings(tmp_path, "postgresql://grove.test/grove"))
+
+
+def test_a_process_of_ours_is_ours_in_a_folder_that_has_another_app(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('the wrong app')")
+    done = subprocess.run(
+        own_process.command("app.verifier", "--help"),
+        cwd=tmp_path,
+        env=own_process.environment({"PATH": os.defpath, "PYTHONPATH": str(tmp_path)}),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert own_process.command("m", "a") == [sys.executable, "-m", "m", "a"]
+
+
+@pytest.mark.parametrize(
+    ("cap", "charged", "reserved", "bar"),
+    [
+        ("3", "0", "0", "." * 24),
+        ("3", "3", "0", "#" * 24),
+        ("3", "1.5", "1.5", "#" * 12 + "=" * 12),
+        ("3", "0.000000001", "0", "." * 24),
+        ("3", "2.999999999", "0", "#" * 23 + "."),
+        ("1", "2", "1", "#" * 24),
+        ("0", "0", "0", "." * 24),
+    ],
+)
+def test_a_bar_is_never_fuller_than_the_account(cap: str, charged: str, reserved: str, bar: str) -> None:
+    assert budget_bar(cap=cap, charged=charged, reserved=reserved) == bar
+
+
+def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
+    import gzip
+
+    dataset = demo_dataset.load(tmp_path / "upload.csv.gz")
+    uploaded = gzip.decompress((tmp_path / "upload.csv.gz").read_bytes()).decode().splitlines()
+    assert len(uploaded) == dataset.n_uploaded + 1
+    assert dataset.n_uploaded + len(dataset.held_out) == 32_561
+    assert len(dataset.held_out) == len(dataset.held_out_labels) == 3_256
+    assert dataset.public_size == 29_000
+    features = [feature["name"] for feature in dataset.schema["features"]]
+    assert uploaded[0].split(",") == [*features, "income"]
+    assert all(list(row) == features for row in dataset.held_out)
+    assert set(dataset.held_out_labels) == set(dataset.schema["label"]["classes"])
+    assert dataset.held_out[0] != dict(zip(features, uploaded[1].split(","), strict=False))
