@@ -59,6 +59,12 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(whee
     assert not [name for name in names if name.endswith(".pyc")]
 
 
+def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
+    """Also those that are not Python: the demo's data, the pages, the typing marker."""
+    tracked = subprocess.run(["git", "ls-files", "app"], cwd=_ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(tracked.split()) <= set(zipfile.ZipFile(wheel).namelist())
+
+
 def test_it_serves_and_stops_from_the_root_folder(installed: Path, tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GROVEKEEPER_WORKERS": "1"}
     command = [str(installed / "grovekeeper"), "serve", "--port", "0"]

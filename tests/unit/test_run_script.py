@@ -1,0 +1,113 @@
+"""``run.py``: clear sentences where it cannot work, one installation where it can."""
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+_SCRIPT = Path(__file__).parents[2] / "run.py"
+
+
+def _run_with(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs a copy of the script for ``demo`` in a Python that ``preparation`` has changed."""
+    shutil.copyfile(_SCRIPT, folder / "run.py")
+    shutil.copytree(_SCRIPT.parent / "requirements", folder / "requirements")
+    shutil.copyfile(_SCRIPT.parent / "pyproject.toml", folder / "pyproject.toml")
+    start = "sys.argv = ['run.py', 'demo']\nrunpy.run_path('run.py', run_name='__main__')"
+    program = f"import runpy, sys\n{preparation}\n{start}"
+    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_an_old_python_is_told_so(tmp_path: Path) -> None:
+    ran = _run_with("sys.version_info = (3, 10, 4, 'final', 0)", tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "Grovekeeper needs Python 3.11 or newer; this is 3.10.\n")
+    assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+def test_a_missing_venv_module_is_one_sentence(tmp_path: Path, module: str) -> None:
+    ran = _run_with(f"sys.modules[{module!r}] = None", tmp_path)
+    assert ran.returncode == 1
+    assert "sudo apt install python3-venv" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_script_compiles_on_pythons_that_are_too_old() -> None:
+    """Otherwise they answer with a syntax error instead of the sentence."""
+    ast.parse(_SCRIPT.read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script in a folder of its own, with an installer that only takes notes."""
+    spec = importlib.util.spec_from_file_location("run_script", _SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shutil.copytree(_SCRIPT.parent / "requirements", tmp_path / "requirements")
+    shutil.copyfile(_SCRIPT.parent / "pyproject.toml", tmp_path / "pyproject.toml")
+    for name, value in {
+        "ROOT": tmp_path,
+        "VENV": tmp_path / ".venv",
+        "PYTHON": tmp_path / ".venv" / "python",
+        "LOCKS": tmp_path / "requirements",
+        "installed": [],
+    }.items():
+        monkeypatch.setattr(module, name, value, raising=False)
+
+    def make_environment() -> None:
+        module.VENV.mkdir(exist_ok=True)
+        module.PYTHON.touch()
+
+    monkeypatch.setattr(module, "_make_environment", make_environment)
+    monkeypatch.setattr(module, "_pip", lambda *arguments: module.installed.append(arguments))
+    return module
+
+
+def test_everything_that_is_downloaded_is_hashed(script: ModuleType) -> None:
+    script._install("runtime")
+    names = [Path(arguments[-1]).name for arguments in script.installed]
+    assert names == ["build.lock", "runtime.lock", script.ROOT.name]
+    assert all("--require-hashes" in arguments for arguments in script.installed[:2])
+    assert {"--no-deps", "--no-build-isolation"} <= set(script.installed[2])
+
+
+def test_it_installs_once(script: ModuleType) -> None:
+    script._install("runtime")
+    script._install("runtime")
+    assert len(script.installed) == 3
+
+
+def test_the_test_environment_serves_the_product_too(script: ModuleType) -> None:
+    script._install("test")
+    script._install("runtime")
+    assert len(script.installed) == 3
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "requirements/runtime.lock", "requirements/build.lock"])
+def test_a_changed_declaration_installs_again(script: ModuleType, changed: str) -> None:
+    script._install("runtime")
+    with (script.ROOT / changed).open("a", encoding="utf-8") as stream:
+        stream.write("# changed\n")
+    script._install("runtime")
+    assert len(script.installed) == 6
+
+
+def test_an_installation_that_broke_off_is_done_again(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: str) -> None:
+        sys.exit("no network")
+
+    works = script._pip
+    monkeypatch.setattr(script, "_pip", fail)
+    with pytest.raises(SystemExit):
+        script._install("runtime")
+    monkeypatch.setattr(script, "_pip", works)
+    script._install("runtime")
+    assert len(script.installed) == 3
