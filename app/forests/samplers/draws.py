@@ -6,10 +6,10 @@ inside the window; otherwise they throw its result away and raise :class:`TapeEx
 longer window that starts with the same words (see ``app.forests.samplers.tape``). Inner functions do not raise: that
 would cost five times the time of a draw.
 
-All quantities are unsigned 64-bit integers: mixing them with signed ones would make the compiler choose floats.
-A probability's parameter is a *rate* in units of 2⁻³², so that the low half of a word decides it without a product;
-the high half of the same word serves for an independent decision. The bounds that keep each product below 2⁶⁴ are
-stated where the product stands.
+All quantities are unsigned 64-bit integers: some versions of the compiler turn a sum of a signed and an unsigned one
+into a float. A probability's parameter is a *rate* in units of 2⁻³², so that the low half of a word decides it without
+a product; the high half of the same word serves for an independent decision. The bounds that keep each product below
+2⁶⁴ are stated where the product stands.
 """
 
 import numpy as np

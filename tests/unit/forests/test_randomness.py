@@ -3,6 +3,7 @@
 import inspect
 import os
 import threading
+import time
 from collections import Counter
 from fractions import Fraction
 
@@ -60,30 +61,38 @@ class OneWord:
         words[:] = self._value
 
 
-class CountingWords:
-    """0, 1, 2, … in the high halves."""
+class SlowCountingWords:
+    """0, 1, 2, … in the high halves; takes its time, so that threads that do not take turns meet inside."""
 
     def __init__(self) -> None:
         self._next = 0
+        self._callers = 0
+        self.most_callers = 0
 
     def fill(self, words: NDArray[np.uint64]) -> None:
+        self._callers += 1
+        self.most_callers = max(self.most_callers, self._callers)
         words[:] = np.arange(self._next, self._next + words.size, dtype=np.uint64) << np.uint64(32)
+        time.sleep(0.002)
         self._next += words.size
+        self._callers -= 1
 
 
 def test_threads_never_share_a_word() -> None:
-    randomness = ExactSampler(Tape(CountingWords(), n_words=16))
+    source = SlowCountingWords()
+    randomness = ExactSampler(Tape(source, n_words=16))
     drawn: list[list[int]] = [[] for _ in range(4)]
 
     def draw(into: list[int]) -> None:
-        into.extend(randomness.uniform(2**32) for _ in range(500))
+        into.extend(randomness.uniform(2**32) for _ in range(100))
 
     threads = [threading.Thread(target=draw, args=(into,)) for into in drawn]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(value for into in drawn for value in into) == list(range(2_000))
+    assert source.most_callers == 1
+    assert sorted(value for into in drawn for value in into) == list(range(400))
 
 
 # --- the source ---------------------------------------------------------------------------------------------------
