@@ -115,6 +115,8 @@ def reported(output: Output) -> Iterator[None]:
         yield
     except ApiProblem as problem:
         output.problem(problem.body, problem.detail)
+        if problem.type == "internal" and not output.as_json:
+            output.complain(f"  request id: {problem.request_id}")
         raise typer.Exit(of_problem(problem.type)) from problem
     except Unreachable as error:
         output.problem({"type": "unreachable", "detail": str(error)}, str(error))

@@ -1,6 +1,7 @@
 """``grovekeeper algorithms``, ``plan`` and ``train``."""
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,15 @@ class PlanOptions:
         str | None, typer.Option(help='JSON, such as {"shard": [0, 1]}; default all cells.', show_default=False)
     ] = None
 
+    def as_typed(self) -> str:
+        """These options as a user types them."""
+        words = [self.dataset, "--algorithm", self.algorithm, "--epsilon", self.epsilon]
+        for parameter in self.parameter or ():
+            words += ["--parameter", parameter]
+        if self.scope is not None:
+            words += ["--scope", self.scope]
+        return shlex.join(words)
+
     def to_json(self) -> dict[str, Any]:
         """The body of ``POST /plans``. ε goes out as it was typed: no float ever touches it."""
         return {
@@ -52,11 +62,9 @@ def algorithms(call: Remote) -> None:
         return
     for item in found:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
-        rows = [
-            [p["name"], p["type"], json.dumps(p.get("default"), ensure_ascii=False), p.get("description", "")]
-            for p in item["parameters"]
-        ]
-        call.output.table(["parameter", "type", "default", "meaning"], rows, empty="no parameters")
+        rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
+        call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)
+        call.output.say()
 
 
 @command
@@ -70,7 +78,7 @@ def plan(call: Remote, request: PlanOptions) -> None:
         return
     show_quote(output, quote)
     if quote["fits"]:
-        output.hint(f"grovekeeper train {request.dataset} -a {request.algorithm} -e {request.epsilon} --wait")
+        output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
 
 @command
@@ -134,6 +142,17 @@ def finish(output: Output, job: dict[str, Any]) -> None:
     if job["state"] != "succeeded":
         output.complain(f"job {job['id']} {job['state']}: {job['reason']}")
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _range(parameter: dict[str, Any]) -> str:
+    """The values a parameter may take, and its default."""
+    values = parameter["type"]
+    if "choices" in parameter:
+        values = ", ".join(map(str, parameter["choices"]))
+    elif "minimum" in parameter:
+        values = f"{parameter['minimum']} to {parameter['maximum']}"
+    default = parameter.get("default")
+    return f"{values} ({'by rule' if default is None else default})"
 
 
 def _parameter(text: str) -> tuple[str, object]:

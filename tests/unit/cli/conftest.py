@@ -110,9 +110,20 @@ ALGORITHM = {
     "regime": "pure",
     "source": "a paper",
     "accountants": ["pure"],
-    "parameters": [{"name": "n_estimators", "type": "integer", "default": 8, "description": "trees"}],
+    "parameters": [
+        {
+            "name": "n_estimators",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 9,
+            "default": None,
+            "description": "trees",
+        },
+        {"name": "assignment", "type": "choice", "choices": ["a", "b"], "default": "a", "description": "rows"},
+    ],
 }
 
+PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET),
     ("GET", "/datasets"): (200, {"datasets": [DATASET], "next": None}),
@@ -165,7 +176,7 @@ class FakeService:
             return httpx.Response(status, content=body)
         if status >= 400:
             content = json.dumps({"title": "t", "status": status, "detail": "a sentence", **body})
-            return httpx.Response(status, content=content, headers={"Content-Type": "application/problem+json"})
+            return httpx.Response(status, content=content, headers=PROBLEM)
         return httpx.Response(status) if body is None else httpx.Response(status, json=body)
 
     def body(self) -> Any:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
     (["datasets", "grant", "census", "key_2", "analyst"], ["key_2 is analyst on census"]),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
-    (["algorithms"], ["mrf: Multinomial forest", "n_estimators"]),
+    (["algorithms"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
     (
         ["plan", "census", "-a", "mrf", "-e", "0.1"],
-        ["would cost 0.1 ε", "1.5", "note: small data", "--wait"],
+        ["would cost 0.1 ε", "1.5", "note: small data"],
     ),
     (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
     (["train", "census", "-a", "mrf", "-e", "0.1", "--wait"], ["trained model md_1", "grovekeeper models show md_1"]),
@@ -141,6 +142,29 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any
         "name": "mine",
     }
     assert service.requests[-1].headers["Idempotency-Key"] == "k"
+
+
+def test_the_next_command_asks_for_the_very_plan_that_was_quoted(run: Run) -> None:
+    typed = ["census", "--algorithm", "mrf", "--epsilon", "0.1", "--parameter", "n_estimators=2"]
+    result = run("plan", *typed, "--scope", '{"shard": [0]}')
+    following = result.stdout.splitlines()[-1].removeprefix("next: ")
+    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--scope", '{"shard": [0]}', "--wait"]
+
+
+def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
+    plan = {**service.answers["POST", "/plans"][1], "fits": False}
+    service.answers["POST", "/plans"] = (200, plan)
+    result = run("plan", "census", "-a", "mrf", "-e", "9")
+    assert result.exit_code == 0
+    assert "It does not fit" in result.stdout
+    assert "next:" not in result.stdout
+
+
+def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
+    service.answers["GET", "/datasets"] = (500, {"type": "internal"})
+    result = run("datasets", "list")
+    assert result.exit_code == 1
+    assert "request id: rq_1" in result.stderr
 
 
 def test_a_declaration_is_sent_byte_for_byte(run: Run, service: Any, tmp_path: Path) -> None:
