@@ -140,11 +140,10 @@ def bury(row: DatasetRow, *, at: datetime) -> None:
 
 
 def epoch_ids(session: Session) -> set[str]:
-    """Ids of all uploads of living datasets: what files of rows may exist."""
-    return set(
-        session.execute(
-            select(EpochRow.id)
-            .join(DatasetRow, DatasetRow.id == EpochRow.dataset_id)
-            .where(DatasetRow.deleted_at.is_(None))
-        ).scalars()
-    )
+    """Ids of all uploads: what files of rows may exist while their datasets live."""
+    return set(session.execute(select(EpochRow.id)).scalars())
+
+
+def buried_ids(session: Session) -> set[str]:
+    """Ids of all tombstones: no file of theirs may exist."""
+    return set(session.execute(select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))).scalars())

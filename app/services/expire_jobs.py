@@ -7,6 +7,7 @@ back in between.
 import hashlib
 import shutil
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -45,33 +46,12 @@ def expire_jobs(installation: Installation, *, at: datetime | None = None) -> in
     return settled
 
 
-def tidy(installation: Installation, *, stale_before: datetime | None = None) -> None:
-    """Removes folders of finished jobs, their unregistered artifacts, and files of uploads that never became epochs.
+def tidy_jobs(installation: Installation) -> None:
+    """Removes folders of finished jobs, and artifacts in them that no model refers to.
 
     A job's folder stands until its last transaction has committed. So an artifact that was stored but not registered
     is found through the folder, with no guess about its age.
     """
-    _tidy_jobs(installation)
-    _tidy_rows(installation, stale_before=stale_before or clock.now() - STALE_UPLOAD)
-
-
-def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
-    waited_too_long = row.submitted_at < at - timedelta(seconds=limits.MAX_QUEUE_S)
-    if row.state == "running" and row.lease_until is not None and row.lease_until < at:
-        if row.charged_at is not None:
-            queue.finish(row, state="failed", reason="lost", at=at)
-            return True
-        queue.requeue(row)
-        if not waited_too_long:
-            return True
-    if row.state == "queued" and waited_too_long:
-        ledger.expire(session, row.reservation_id, actor=SWEEPER)
-        queue.finish(row, state="failed", reason="expired", at=at)
-        return True
-    return False
-
-
-def _tidy_jobs(installation: Installation) -> None:
     folder = installation.home / "jobs"
     if not folder.is_dir():
         return
@@ -88,16 +68,47 @@ def _tidy_jobs(installation: Installation) -> None:
         shutil.rmtree(job_folder, ignore_errors=True)
 
 
-def _tidy_rows(installation: Installation, *, stale_before: datetime) -> None:
-    row_files.erase_unfinished(installation.home, before=stale_before)
-    folder = installation.home / "rows"
-    if not folder.is_dir():
-        return
+def tidy_rows(installation: Installation, *, stale_before: datetime | None = None) -> None:
+    """Erases rows of deleted datasets, rows that never became an epoch, and bodies that nobody reads any more.
+
+    Args:
+        installation: whose home is tidied.
+        stale_before: of uploads that were cut off, only files last written before this time; by default
+            :data:`STALE_UPLOAD` ago. Rows of a deleted dataset go at once.
+    """
+    stale_before = stale_before or clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
-        living = catalog.epoch_ids(session)
-    for file in folder.glob("*/*.parquet"):
-        if file.stem not in living and file.stat().st_mtime < stale_before.timestamp():
-            row_files.erase_epoch(installation.home, file.parent.name, file.stem)
+        epochs, buried = catalog.epoch_ids(session), catalog.buried_ids(session)
+    for folder in (installation.home / "rows").glob("*"):
+        if folder.name in buried:
+            row_files.erase_dataset(installation.home, folder.name)
+        for file in folder.glob("*.parquet"):
+            if file.stem not in epochs and _is_older(file, stale_before):
+                row_files.erase_epoch(installation.home, folder.name, file.stem)
+    row_files.erase_unfinished(installation.home, before=stale_before)
     for spooled in installation.spool_folder.glob("*"):
-        if spooled.stat().st_mtime < stale_before.timestamp():
+        if _is_older(spooled, stale_before):
             spooled.unlink(missing_ok=True)
+
+
+def _is_older(file: Path, than: datetime) -> bool:
+    try:
+        return file.stat().st_mtime < than.timestamp()
+    except FileNotFoundError:
+        return False
+
+
+def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
+    waited_too_long = row.submitted_at < at - timedelta(seconds=limits.MAX_QUEUE_S)
+    if row.state == "running" and row.lease_until is not None and row.lease_until < at:
+        if row.charged_at is not None:
+            queue.finish(row, state="failed", reason="lost", at=at)
+            return True
+        queue.requeue(row)
+        if not waited_too_long:
+            return True
+    if row.state == "queued" and waited_too_long:
+        ledger.expire(session, row.reservation_id, actor=SWEEPER)
+        queue.finish(row, state="failed", reason="expired", at=at)
+        return True
+    return False

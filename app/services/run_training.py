@@ -6,7 +6,9 @@ commits artifact, model and ``succeeded`` together. A job lost in between stays 
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from app.core import ids
 from app.core.errors import GrovekeeperError, LeaseLost
@@ -26,8 +28,15 @@ WORKER = "worker"
 """The actor of entries that no key caused."""
 
 
+@dataclass(eq=False)
 class TrainingFailed(GrovekeeperError):
-    """The child ended without an artifact. Why is nobody's business: it could depend on rows."""
+    """The child ended without an artifact. Why is nobody's business: it could depend on rows.
+
+    Attributes:
+        reason: ``failed``, or ``lost`` when the worker itself was told to stop.
+    """
+
+    reason: Literal["failed", "lost"] = "failed"
 
 
 def claim_next(installation: Installation) -> Claim | None:
@@ -57,8 +66,10 @@ def run_training(installation: Installation, claim: Claim, train: Callable[[Trai
         codec.loads(data)
     except LeaseLost:
         raise
-    except (TrainingFailed, codec.ArtifactInvalid, OSError):
-        _fail(installation, claim)
+    except TrainingFailed as failure:
+        _fail(installation, claim, reason=failure.reason)
+    except (codec.ArtifactInvalid, OSError):
+        _fail(installation, claim, reason="failed")
     else:
         _succeed(installation, claim, data)
     finally:
@@ -133,10 +144,10 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset) -> dict[str, object]:
     }
 
 
-def _fail(installation: Installation, claim: Claim) -> None:
+def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
     with installation.database.write() as session:
         row = queue.held(session, claim)
-        queue.finish(row, state="failed", reason="failed", at=installation.database.now(session))
+        queue.finish(row, state="failed", reason=reason, at=installation.database.now(session))
 
 
 def _succeed(installation: Installation, claim: Claim, data: bytes) -> None:

@@ -10,12 +10,13 @@ from app.core.errors import GrovekeeperError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
 from app.db import migrate
-from app.services.expire_jobs import expire_jobs, tidy
+from app.services.expire_jobs import expire_jobs, tidy_jobs, tidy_rows
 from app.services.installation import Installation
 from app.services.run_training import claim_next, run_training
-from app.worker.supervise import Stopping, Supervisor
+from app.worker.supervise import Supervisor
 
 SWEEP_INTERVAL_S = 2.0
+TIDY_ROWS_INTERVAL_S = 600.0
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +46,7 @@ class _Loop:
         self._installation = installation
         self._stopping = threading.Event()
         self._swept_at = float("-inf")
+        self._tidied_rows_at = float("-inf")
         self._is_current = False
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -55,8 +57,6 @@ class _Loop:
         while not self._stopping.is_set():
             try:
                 worked = self._is_ready() and self._work_once()
-            except Stopping:
-                return
             except LeaseLost:
                 worked = True
             except GrovekeeperError:
@@ -84,5 +84,8 @@ class _Loop:
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
             expire_jobs(self._installation)
-            tidy(self._installation)
+            tidy_jobs(self._installation)
             self._swept_at = time.monotonic()
+        if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:
+            tidy_rows(self._installation)
+            self._tidied_rows_at = time.monotonic()

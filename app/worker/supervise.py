@@ -37,10 +37,6 @@ _INHERITED = (
 )
 
 
-class Stopping(BaseException):
-    """The process was told to stop: no transaction of any kind may follow."""
-
-
 class Supervisor:
     """One job's child process, from its start to its end."""
 
@@ -56,9 +52,8 @@ class Supervisor:
         """Runs the child to its end; its artifact is then in the task's folder.
 
         Raises:
-            TrainingFailed: it ended in any other way than with success.
+            TrainingFailed: it ended in any other way than with success, or this process is to end and killed it.
             LeaseLost: the job was cancelled or taken; the child was killed.
-            Stopping: this process is to end; the child was killed.
         """
         child = _start(task)
         try:
@@ -80,7 +75,7 @@ class Supervisor:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
                 if self._stopping.is_set():
-                    raise Stopping
+                    raise TrainingFailed("lost")
                 if selector.select(_POLL_S):
                     done = os.read(child.stdout.fileno(), 4096)
                     if not done:
