@@ -41,6 +41,8 @@ _SERVER_OPTIONS = {
     "synchronous_commit": "off",
 }
 
+_WATCH = 'read _; kill -INT "$0"; while kill -0 "$0"; do sleep 0.1; done; rm -rf "$1"'
+
 
 class PostgresMissing(Exception):
     """No server was named and no binaries were found: a fault of the installation, so tests fail."""
@@ -131,8 +133,13 @@ def _binaries(folder: Path) -> Path:
     closed = [path for path in found.parents if not path.stat().st_mode & stat.S_IXOTH]
     if os.geteuid() != 0 or not closed:
         return found
-    shutil.copytree(found.parent, folder / "install", symlinks=True)
-    return folder / "install" / "bin"
+    # The wheel's programs look for their libraries beside the package, so the copy has the same shape.
+    installation, package = found.parent, found.parent.parent
+    copy = folder / "copy" / package.name / installation.name
+    shutil.copytree(installation, copy, symlinks=True)
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, folder / "copy" / libraries.name)
+    return copy / "bin"
 
 
 def _serve(binaries: Path, folder: Path) -> Iterator[str]:
@@ -148,7 +155,7 @@ def _serve(binaries: Path, folder: Path) -> Iterator[str]:
     if made.returncode != 0:
         raise PostgresMissing(f"initdb failed: {made.stderr.strip()}")
     process, port = _start(binaries, folder)
-    with _stopped_with_this_process(process):
+    with _stopped_with_this_process(process, folder):
         yield f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
 
 
@@ -184,26 +191,26 @@ def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
 
 
 @contextmanager
-def _stopped_with_this_process(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _stopped_with_this_process(process: "subprocess.Popen[bytes]", folder: Path) -> Iterator[None]:
     """Sends SIGINT (a fast shutdown) to the server at the end, even if this process is killed without warning.
 
-    A small shell waits at the other end of a pipe, which closes however this process ends.
+    A small shell waits at the other end of a pipe, which closes however this process ends; it also removes the folder.
     """
     watch = subprocess.Popen(
-        ["/bin/sh", "-c", 'read _; kill -INT "$0"', str(process.pid)],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        ["/bin/sh", "-c", _WATCH, str(process.pid), str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
     )  # fmt: skip
     try:
         yield
     finally:
         assert watch.stdin is not None
         watch.stdin.close()
-        watch.wait(timeout=30)
         try:
             process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        watch.wait(timeout=30)
 
 
 def _free_port() -> int:
