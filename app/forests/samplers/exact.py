@@ -75,7 +75,7 @@ class ExactSampler:
         If all utilities of a neighbour differ by amounts in [a, b], so do the maximum, the maximum minus the constant
         C, and the larger of two such numbers: the clipped utilities have the same range sensitivity and, if the
         utilities are monotone, stay monotone. The guarantee is that of the unclipped call
-        (docs/proofs/samplers.md), and a clipped candidate's chance is below exp(−2³⁰).
+        (docs/proofs/samplers.md), and a clipped candidate's chance is at most exp(−2³⁰).
 
         Raises:
             ValueError: the utilities are no int64 vector with 1 to 2³² candidates, or the inverse scale is not a

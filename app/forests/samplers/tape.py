@@ -17,7 +17,7 @@ DEFAULT_BUFFER_WORDS: Final = 2**13
 """Words produced at a time: 64 KiB stay in a core's own cache and make the cost of a refill vanish."""
 
 MAX_BUFFER_WORDS: Final = 2**20
-"""More words than one draw can need, except with a probability below 2⁻⁵⁰⁰⁰ (docs/proofs/samplers.md)."""
+"""More words than one draw can need, except with a probability below 2⁻⁴⁰⁰⁰ (docs/proofs/samplers.md)."""
 
 
 class TapeExhausted(Exception):

@@ -1,0 +1,143 @@
+"""How fast the compiled loops and draws are, as ratios to what one would use instead.
+
+Run ``python -m benchmarks.kernels``. Both sides of a pair run alternately on the same inputs and the median of the
+paired ratios is printed, because absolute times of a shared machine mean little. Above 1: ours is faster.
+"""
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+
+from app.forests.kernels import histograms, prediction
+from app.forests.randomness import SystemRandomness
+
+_PAIRS = 7
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(name: str, ours: Callable[[], object], theirs: Callable[[], object], *, share: int = 1) -> None:
+    """Prints the median, the smallest and the largest of the paired ratios theirs / ours.
+
+    Args:
+        name: of the line.
+        ours: a piece of work.
+        theirs: the same work, or one part in ``share`` of it.
+        share: what their time is multiplied by.
+    """
+    ours()
+    theirs()
+    ratios = sorted(share * _seconds(theirs) / _seconds(ours) for _ in range(_PAIRS))
+    print(f"{name:<72} {statistics.median(ratios):9.2f}   ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+
+
+def _bincount(
+    X: NDArray[np.uint8], y: NDArray[np.int32], node: NDArray[np.int32], shape: tuple[int, int, int]
+) -> NDArray[np.int64]:
+    n_nodes, n_bins, n_classes = shape
+    counts = np.empty((X.shape[0], n_nodes * n_bins * n_classes), dtype=np.int64)
+    for f, column in enumerate(X):
+        counts[f] = np.bincount((node * n_bins + column) * n_classes + y, minlength=counts.shape[1])
+    return counts
+
+
+def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]) -> None:
+    """One level of a tree against ``numpy.bincount``, feature by feature."""
+    n_nodes, n_bins, n_classes = shape
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, n_bins, (n_features, n_rows), dtype=np.uint8)
+    y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
+    node = rng.integers(0, n_nodes, n_rows, dtype=np.int32)
+    bins = np.full(n_features, n_bins, dtype=np.int32)
+    compare(
+        f"class histogram, {n_rows:,} rows, {n_features} features, {shape}; numpy.bincount",
+        lambda: histograms.class_histogram(X, y, node, n_nodes=n_nodes, n_bins=bins, n_classes=n_classes),
+        lambda: _bincount(X, y, node, shape),
+    )
+
+
+def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
+    """A forest's scores against scikit-learn's ``predict_proba`` of a forest of the same size, on one thread."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 32, (n_rows, 14), dtype=np.uint8)
+    shape = (n_trees, 2**depth - 1)
+    feature = rng.integers(0, 14, shape, dtype=np.int32)
+    threshold = rng.integers(0, 32, shape, dtype=np.uint8)
+    equals = rng.random(shape) < 0.3
+    values = rng.normal(size=(n_trees, 2**depth, 2))
+    forest = RandomForestClassifier(n_trees, max_depth=depth, n_jobs=1, random_state=0)
+    forest.fit(rng.integers(0, 32, (5_000, 14)), rng.integers(0, 2, 5_000))
+    floats = X.astype(np.float32)
+    compare(
+        f"prediction, {n_rows:,} rows, {n_trees} trees of depth {depth}; scikit-learn predict_proba",
+        lambda: prediction.sum_leaf_values(
+            X, feature=feature, threshold=threshold, equals=equals, depth=depth, values=values
+        ),
+        lambda: forest.predict_proba(floats),
+    )
+
+
+class PythonSampler:
+    """Canonne, Kamath and Steinke's discrete Laplace as one writes it in plain Python."""
+
+    def __init__(self) -> None:
+        self._source = random.SystemRandom()
+
+    def _accepts(self, gamma: Fraction) -> bool:
+        k = 1
+        while self._source.randrange(gamma.denominator * k) < gamma.numerator:
+            k += 1
+        return k % 2 == 1
+
+    def draw(self, inverse_scale: Fraction) -> int:
+        """One draw."""
+        s, t = inverse_scale.numerator, inverse_scale.denominator
+        while True:
+            remainder = self._source.randrange(t)
+            if not self._accepts(Fraction(remainder, t)):
+                continue
+            whole = 0
+            while self._accepts(Fraction(1)):
+                whole += 1
+            magnitude = (remainder + t * whole) // s
+            negative = self._source.randrange(2) == 1
+            if magnitude or not negative:
+                return -magnitude if negative else magnitude
+
+
+def discrete_laplace(n_draws: int, *, inverse_scale: Fraction) -> None:
+    """Exact noise against the same algorithm in Python, which gets one draw in a hundred."""
+    randomness, plain = SystemRandomness(), PythonSampler()
+    compare(
+        f"discrete Laplace, inverse scale {inverse_scale}; plain Python on SystemRandom",
+        lambda: randomness.discrete_laplace((n_draws,), inverse_scale=inverse_scale),
+        lambda: [plain.draw(inverse_scale) for _ in range(n_draws // 100)],
+        share=100,
+    )
+
+
+def main() -> None:
+    """Prints every ratio."""
+    print(f"{'median of the paired ratios; above 1: ours is faster':<72} {'ratio':>9}   (range)")
+    class_histogram(200_000, 14, shape=(16, 32, 2))
+    class_histogram(200_000, 30, shape=(1, 64, 10))
+    class_histogram(200_000, 16, shape=(64, 16, 26))
+    for n_rows in (1, 100, 10_000):
+        sum_leaf_values(n_rows, n_trees=64, depth=6)
+    sum_leaf_values(10_000, n_trees=400, depth=5)
+    for inverse_scale in (Fraction(1, 8), Fraction(1), Fraction(1, 2**32)):
+        discrete_laplace(300_000, inverse_scale=inverse_scale)
+
+
+if __name__ == "__main__":
+    main()
