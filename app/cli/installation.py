@@ -10,7 +10,6 @@ import typer
 
 from app.cli.command import Plain, command
 from app.cli.exit_codes import ExitCode
-from app.core import logging
 from app.core.settings import Settings
 
 db = typer.Typer(help="The database of the installation.", no_args_is_help=True)
@@ -71,9 +70,7 @@ def worker(call: HomeOptions) -> None:
     """Run one worker until it is told to stop."""
     from app.worker.main import run
 
-    settings = call.settings()
-    logging.configure(settings.log_level)
-    raise typer.Exit(run(settings))
+    raise typer.Exit(run(call.settings()))
 
 
 @db.command("upgrade")

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 
-from app.core import logging
 from app.core.settings import Settings
 
 GRACE_S = 5.0
@@ -20,10 +19,8 @@ def main() -> int:
     """Runs the worker of this installation until it is told to stop."""
     from app.worker.main import run
 
-    settings = Settings.from_environment(os.environ)
-    logging.configure(settings.log_level)
     threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()
-    return run(settings)
+    return run(Settings.from_environment(os.environ))
 
 
 def _follow_supervisor() -> None:

@@ -1,0 +1,107 @@
+"""The commands of the guides work, in the order in which they stand, on a real service."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.cli import own_process
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+READY = "Grovekeeper is ready at "
+
+
+class Shell:
+    """A user's terminal in a folder, with a key, talking to one service."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self._folder = folder
+        self._environ = environ
+        self._known: dict[str, str] = {}
+
+    def run_guide(self, name: str) -> int:
+        """Runs every command of a guide; returns how many there were."""
+        commands = [
+            line.strip()
+            for language, text in FENCE.findall((GUIDES / name).read_text(encoding="utf-8"))
+            if language == "sh"
+            for line in text.splitlines()
+            if line.strip().startswith("grovekeeper ")
+        ]
+        for command in commands:
+            self._run(shlex.split(command)[1:])
+        return len(commands)
+
+    def _run(self, words: list[str]) -> None:
+        words = [self._known.get(word, word) for word in words]
+        done = subprocess.run(
+            own_process.command("app.cli", *words, *(() if "--json" in words or words[0] == "verify" else ("--json",))),
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        self._learn(words, done.stdout)
+
+    def _learn(self, words: list[str], printed: str) -> None:
+        """What a person would copy from one command into the next."""
+        if words[:2] == ["keys", "create"]:
+            self._known["KEY_ID"] = json.loads(printed)["id"]
+        if words[0] == "train":
+            answer = json.loads(printed)
+            self._known["JOB"] = answer.get("job_id") or answer["id"]
+            self._known["MODEL"] = answer.get("model_id") or self._known["MODEL"]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(
+            own_process.command("app.cli", "serve", "--port", "0"),
+            env=environ, stdout=subprocess.PIPE, stderr=log, text=True,
+        )  # fmt: skip
+    assert server.stdout is not None
+    url = server.stdout.readline().removeprefix(READY).strip()
+    yield Shell(tmp_path, environ | {"GROVEKEEPER_URL": url})
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(timeout=10) == 0
+    server.stdout.close()
+
+
+def _rows(n_rows: int) -> str:
+    random = np.random.default_rng(7)
+    lines = ["age,hours,sector,income"]
+    for age, hours, sector in zip(
+        random.integers(18, 90, n_rows), random.uniform(0, 60, n_rows), random.integers(0, 4, n_rows), strict=True
+    ):
+        name = ("private", "public", "self-employed", "")[sector]
+        lines.append(f"{age},{hours:.1f},{name},{'high' if hours > 35 else 'low'}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
+    owner = (GUIDES / "owner.md").read_text(encoding="utf-8")
+    (declaration,) = [text for language, text in FENCE.findall(owner) if language == "json"]
+    (tmp_path / "census.json").write_text(declaration)
+    (tmp_path / "census.csv").write_text(_rows(2_000))
+    (tmp_path / "new-rows.csv").write_text(_rows(5))
+
+    erasing = "grovekeeper datasets delete census --yes"
+    assert erasing in owner, "the owner's guide ends by erasing, so the others run before its last command"
+    (tmp_path / "owner.md").write_text(owner.replace(erasing, ""))
+    assert shell.run_guide(str(tmp_path / "owner.md")) >= 7
+    assert shell.run_guide("analyst.md") >= 10
+    assert shell.run_guide("auditor.md") >= 6
+    shell._run(shlex.split(erasing)[1:])
