@@ -5,32 +5,14 @@ shuffles and sizes would; they are never used.
 """
 
 import hmac
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import limits
+from app.privacy.composition import HashPartition
 
 ROW_ID_BYTES = 16
 DATASET_KEY_BYTES = 32
-
-
-@dataclass(frozen=True)
-class HashPartition:
-    """A declared partition of kind ``hash``: public.
-
-    Attributes:
-        name: the name that scopes use.
-        cells: number of cells k; they are 0 … k−1.
-    """
-
-    name: str
-    cells: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.cells <= limits.MAX_HASH_CELLS:
-            raise ValueError(f"a hash partition has 1 to {limits.MAX_HASH_CELLS} cells")
 
 
 def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) -> NDArray[np.int32]:

@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.datasets import row_files
-from app.datasets.cells import ROW_ID_BYTES, HashPartition, hash_cells
+from app.datasets.cells import ROW_ID_BYTES, hash_cells
 from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, new_column
 from app.datasets.csv_source import CsvSource
 from app.forests.schema import Schema
+from app.privacy.composition import HashPartition
 
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
@@ -193,8 +194,6 @@ def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object]
             check_utf8=False,  # CsvSource saw to that.
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=names,
-            null_values=[],
-            strings_can_be_null=False,
         ),
     )
 

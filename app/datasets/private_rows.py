@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
 from app.datasets import row_files
-from app.datasets.cells import ROW_ID_BYTES, HashPartition
+from app.datasets.cells import ROW_ID_BYTES
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
 from app.forests.schema import Feature, Schema
+from app.privacy.composition import HashPartition
 
 
 def read(

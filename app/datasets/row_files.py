@@ -31,8 +31,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.datasets.cells import ROW_ID_BYTES, HashPartition
+from app.datasets.cells import ROW_ID_BYTES
 from app.forests.schema import Schema
+from app.privacy.composition import HashPartition
 
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"

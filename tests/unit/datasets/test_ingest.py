@@ -242,6 +242,24 @@ def test_a_line_break_in_a_cell_is_refused(ingest, column):
     assert problems(ingest, body) == [(name, "line-break", 2)]
 
 
+@pytest.mark.parametrize("shift", range(0, 66, 3))
+def test_a_line_break_in_a_cell_is_seen_wherever_blocks_end(ingest, monkeypatch, shift):
+    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+    body = (
+        HEADER
+        + f"1,2,Male,0{'y' * (shift % 40)},<=50K\n" * (1 + shift // 40)
+        + f'1,2,"{CANARY}\n{CANARY}",0,<=50K\n'
+        + GOOD_ROW * 3
+    )
+    assert problems(ingest, body) == [("sex", "line-break", 1)]
+
+
+@pytest.mark.parametrize("word", ["NA", "null", "NULL", "None", "nan", "#N/A"])
+def test_no_word_is_an_empty_category(ingest, word):
+    report = ingest(numbers([word], column=2))
+    assert (report.columns[2].missing, report.columns[2].unknown) == (0, 1)
+
+
 def test_a_stray_quote_does_not_swallow_the_rows_after_it(ingest):
     body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + GOOD_ROW.replace('"Bern, BE"', "0") * 50
     assert problems(ingest, body) == [("income", "line-break", 1)]

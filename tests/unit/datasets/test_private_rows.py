@@ -7,8 +7,8 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.datasets import private_rows, row_files
-from app.datasets.cells import HashPartition
 from app.forests.schema import Feature, Schema
+from app.privacy.composition import HashPartition
 from tests.support.uploads import GOOD_ROW, HEADER, SCHEMA, Ingestion
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
