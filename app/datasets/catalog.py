@@ -8,10 +8,9 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
-from app.datasets.cells import HashPartition
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
-from app.privacy.composition import Partitions
+from app.privacy.composition import HashPartition, Partitions
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,7 @@ class Dataset:
     @property
     def hash_partition(self) -> HashPartition | None:
         """The declared hash partition, if there is one."""
-        for partition in self.partitions.declared:
-            return HashPartition(partition.name, partition.cells)
-        return None
+        return next(iter(self.partitions.declared), None)
 
     @property
     def is_deleted(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from app.core import limits
+
 Scope: TypeAlias = Mapping[str, tuple[int, ...]]
 """A box: for each restricted partition the sorted cells it covers. Empty = the whole dataset."""
 
@@ -27,12 +29,16 @@ class CellProblem(ValueError):
 
 
 @dataclass(frozen=True)
-class Partition:
+class HashPartition:
     """A declared hash partition: cells 0 … ``cells`` − 1 of a keyed hash of the row's stable id."""
 
     name: str
     cells: int
     kind: Literal["hash"] = "hash"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cells <= limits.MAX_HASH_CELLS:
+            raise ValueError(f"a hash partition has 1 to {limits.MAX_HASH_CELLS} cells")
 
     def to_json(self) -> dict[str, object]:
         return {"name": self.name, "kind": self.kind, "cells": self.cells}
@@ -42,7 +48,7 @@ class Partition:
 class Partitions:
     """All partitions of one dataset; at most one in this version."""
 
-    declared: tuple[Partition, ...]
+    declared: tuple[HashPartition, ...]
 
     def __post_init__(self) -> None:
         if len(self.declared) > 1:
@@ -51,7 +57,7 @@ class Partitions:
     @classmethod
     def from_json(cls, value: Sequence[Mapping[str, object]]) -> "Partitions":
         """Inverse of :meth:`to_json`."""
-        return cls(tuple(Partition(str(item["name"]), int(str(item["cells"]))) for item in value))
+        return cls(tuple(HashPartition(str(item["name"]), int(str(item["cells"]))) for item in value))
 
     def to_json(self) -> list[dict[str, object]]:
         return [partition.to_json() for partition in self.declared]
@@ -90,7 +96,7 @@ class Partitions:
         return (self.n_joint_cells if cells is None else len(cells)), self.n_joint_cells
 
 
-def _cells(partition: Partition, listed: object) -> tuple[int, ...]:
+def _cells(partition: HashPartition, listed: object) -> tuple[int, ...]:
     if not isinstance(listed, list | tuple):
         raise CellProblem(partition.name, "not-a-list")
     if not listed:

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 
 from app.datasets import private_rows
-from app.datasets.cells import HashPartition
 from app.forests import codec
 from app.forests.grow import grow
 from app.forests.plan import Plan
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
+from app.privacy.composition import HashPartition
 from app.services.training_task import TrainingTask
 
 

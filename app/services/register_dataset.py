@@ -17,7 +17,7 @@ from app.forests.schema import Schema
 from app.ledger import service as ledger
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.composition import Partition, Partitions
+from app.privacy.composition import HashPartition, Partitions
 from app.services.answers import answer
 from app.services.installation import Installation
 from app.services.show_datasets import dataset_out
@@ -94,7 +94,7 @@ def _partitions(declaration: DatasetIn) -> Partitions:
                 raise InvalidRequest.at(f"{at}/{name}", "not-for-hash")
     if len(declaration.partitions) > limits.MAX_PARTITIONS:
         raise NotSupported("several partitions")
-    return Partitions(tuple(Partition(item.name, item.cells or 0) for item in declaration.partitions))
+    return Partitions(tuple(HashPartition(item.name, item.cells or 0) for item in declaration.partitions))
 
 
 def _row(

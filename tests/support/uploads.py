@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.datasets import private_rows, row_files
-from app.datasets.cells import HashPartition
 from app.datasets.ingest import IngestReport, ingest_csv
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Feature, Label, Schema
+from app.privacy.composition import HashPartition
 
 SCHEMA = Schema(
     (
