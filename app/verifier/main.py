@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,13 +43,19 @@ def run(file: Path, *, as_json: bool) -> int:
         print(f"cannot read {file}: {error.strerror or 'unreadable'}", file=sys.stderr)
         return UNREADABLE
     except NotVerified as failure:
-        if as_json:
-            print(json.dumps({"verified": False, "line": failure.line, "reason": failure.reason}))
-        else:
-            print(f"NOT VERIFIED: {file}\n{failure}")
+        found = {"verified": False, "line": failure.line, "reason": failure.reason}
+        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {file}\n{failure}")
         return NOT_VERIFIED
-    print(json.dumps(to_json(summary)) if as_json else to_text(summary))
+    _print(json.dumps(to_json(summary)) if as_json else to_text(summary))
     return VERIFIED
+
+
+def _print(text: str) -> None:
+    """A reader that leaves early (``| head``) does not change the result."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

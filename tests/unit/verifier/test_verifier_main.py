@@ -80,6 +80,15 @@ def test_an_empty_or_binary_file_is_not_verified(tmp_path: Path, capsys: pytest.
         assert "line 1: " in capsys.readouterr().out
 
 
+def test_a_reader_that_leaves_early_does_not_change_the_result(good: Path, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        command = [sys.executable, "-m", "app.verifier", str(good)]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) -> None:
     """Without site packages either: the folder and an interpreter are enough."""
     alone = tmp_path / "alone" / "app"
