@@ -1,0 +1,211 @@
+"""An installation with one small dataset, its owner, and the checks that every history has to pass.
+
+Tests of the queue, of races and of crashes share it. The ledger is replayed here by a few lines that share no code with
+the product, from the entries alone.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import Principal, Role
+from app.core.settings import Settings
+from app.jobs import queue
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.ledger.entries import Entry
+from app.privacy.composition import Partitions
+from app.registry.tables import ModelRow
+from app.services import audit
+from app.services.installation import Installation
+from app.services.register_dataset import register_dataset
+from app.services.submit_training import submit_training
+from app.services.upload_rows import SpooledBody, upload_rows
+from app.verifier.replay import Summary, verify
+from app.wire.datasets import DatasetIn
+from app.wire.training import TrainIn
+
+NANO = 10**9
+CELLS = 4
+OWNER = Principal("key_owner", frozenset({Role.OWNER}))
+EVENT = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "inverse_scale": "1/4294967296",
+    "coordinates": 1,
+}
+"""A release that costs less than one nano-ε, so that any amount pays for it."""
+
+_ROWS = b"age,income\n" + b"".join(b"%d,%s\n" % (age, b"low" if age % 3 else b"high") for age in range(20, 60))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An open installation whose dataset has rows, four hash cells and a cap."""
+
+    installation: Installation
+    dataset_id: str
+
+    def submit(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> Answer:
+        """Asks for a tiny forest. Raises what the service raises."""
+        wanted = TrainIn(
+            dataset=self.dataset_id,
+            algorithm="rdt-ta",
+            epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
+            parameters={"n_estimators": 2, "max_depth": 2},
+            scope=scope or {},
+        )
+        request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+        return submit_training(self.installation, OWNER, wanted, request=request)
+
+    def submit_job(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> str:
+        """The same; the new job's id."""
+        return str(json.loads(self.submit(key=key, epsilon=epsilon, scope=scope).body)["job_id"])
+
+    def job(self, job_id: str) -> JobRow:
+        """A job as it stands."""
+        with self.installation.database.read() as session:
+            return queue.job(session, job_id)
+
+    def entries(self) -> list[Entry]:
+        """The whole history of the account."""
+        with self.installation.database.read() as session:
+            return ledger.entries(session, self.dataset_id, after=0, limit=1_000_000)
+
+    def kinds_of(self, job_id: str) -> list[str]:
+        """What the ledger says of one job, in order."""
+        return [entry.kind.value for entry in self.entries() if entry.job_id == job_id]
+
+    def export(self) -> list[bytes]:
+        """The export's lines."""
+        return list(audit.export_json_lines(self.installation, OWNER, self.dataset_id))
+
+    def verified(self) -> Summary:
+        """Checks everything that holds of every history, and gives the verifier's own summary.
+
+        The balance rows are those of the entries, no prefix passes the cap, and the export verifies.
+        """
+        with self.installation.database.read() as session:
+            cells = [(cell.charged, cell.reserved) for cell in ledger.cells(session, self.dataset_id)]
+        assert replayed(self.entries(), n_cells=CELLS) == cells
+        return verify(self.export())
+
+    def assert_no_orphans(self) -> None:
+        """No job folder, and in the store exactly the artifacts that models refer to."""
+        folder = self.installation.home / "jobs"
+        assert not folder.exists() or not list(folder.iterdir())
+        with self.installation.database.read() as session:
+            digests = {row.digest for row in session.query(ModelRow)}
+        stored = {path.name for path in (self.installation.home / "artifacts").glob("*/*")}
+        assert stored == {f"{digest}.safetensors" for digest in digests}
+
+
+@contextmanager
+def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) -> Iterator[Scene]:
+    """A scene on a migrated, empty database."""
+    installation = open_installation(url, home, lease_ttl_s=lease_ttl_s)
+    try:
+        yield Scene(installation, _declare(installation, epsilon))
+    finally:
+        installation.close()
+
+
+def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
+    """An installation of a test."""
+    settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
+    return Installation.open(settings, pool_size=pool_size)
+
+
+def open_account(installation: Installation, account_id: str, *, cap: int, n_cells: int = CELLS) -> None:
+    """An account without a dataset, cut into ``n_cells`` hash cells (0 = not cut)."""
+    declared = [{"name": "shard", "kind": "hash", "cells": n_cells}] if n_cells else []
+    new = ledger.NewAccount(
+        id=account_id,
+        name="census",
+        accountant="pure",
+        adjacency="add_remove",
+        cap=cap,
+        delta=None,
+        privacy_unit={"column": None, "max_rows": 1},
+        partitions=Partitions.from_json(declared),
+    )
+    with installation.database.write() as session:
+        ledger.open_account(session, new, actor=OWNER.key_id)
+
+
+@dataclass
+class _Replay:
+    n_cells: int
+    cap: int = 0
+    charged: Counter[int] = field(default_factory=Counter)
+    reserved: Counter[int] = field(default_factory=Counter)
+    open: dict[str, Entry] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+
+    def take(self, entry: Entry) -> None:
+        cells = list(entry.scope.get("shard", range(self.n_cells)))
+        if entry.kind.value == "open":
+            self.cap = entry.amount
+            return
+        job_id = str(entry.job_id)
+        if entry.kind.value == "reserve":
+            assert job_id not in self.open.keys() | self.settled
+            self.open[job_id] = entry
+            self.reserved.update(dict.fromkeys(cells, entry.amount))
+        else:
+            reservation = self.open.pop(job_id)
+            assert (entry.amount, entry.scope) == (reservation.amount, reservation.scope)
+            self.settled.add(job_id)
+            self.reserved.subtract(dict.fromkeys(cells, entry.amount))
+            if entry.kind.value == "charge":
+                self.charged.update(dict.fromkeys(cells, entry.amount))
+        loads = [self.charged[cell] + self.reserved[cell] for cell in range(self.n_cells)]
+        assert max(loads) <= self.cap, f"over the cap after entry {entry.sequence}"
+
+
+def replayed(entries: Sequence[Entry], *, n_cells: int) -> list[tuple[int, int]]:
+    """(charged, reserved) of every cell after all entries; asserts the cap after each, and one end per reservation."""
+    replay = _Replay(n_cells)
+    for sequence, entry in enumerate(entries, start=1):
+        assert entry.sequence == sequence
+        replay.take(entry)
+    return [(replay.charged[cell], replay.reserved[cell]) for cell in range(n_cells)]
+
+
+def open_reservations(entries: Iterable[Entry]) -> set[str]:
+    """Jobs whose reservation has not come to an end."""
+    found: set[str] = set()
+    for entry in entries:
+        if entry.kind.value == "reserve":
+            found.add(str(entry.job_id))
+        else:
+            found.discard(str(entry.job_id))
+    return found
+
+
+def _declare(installation: Installation, epsilon: str) -> str:
+    declaration = DatasetIn.model_validate(
+        {
+            "name": "census",
+            "schema": {
+                "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+                "label": {"name": "income", "classes": ["low", "high"]},
+            },
+            "budget": {"accountant": "pure", "epsilon": epsilon},
+            "partitions": [{"name": "shard", "kind": "hash", "cells": CELLS}],
+        }
+    )
+    answer = register_dataset(installation, OWNER, declaration, request=None)
+    dataset_id = str(json.loads(answer.body)["id"])
+    installation.spool_folder.mkdir(exist_ok=True)
+    spooled = installation.spool_folder / "rows.csv"
+    spooled.write_bytes(_ROWS)
+    upload_rows(installation, OWNER, dataset_id, SpooledBody(spooled, is_gzip=False), request=None)
+    spooled.unlink()
+    return dataset_id
