@@ -13,8 +13,9 @@ import httpx
 import psutil
 import pytest
 
-from app.cli import own_process
+from app.cli import demo_dataset, own_process
 from app.cli.serve import bound
+from app.client.client import Client
 
 READY = "Grovekeeper is ready at "
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -226,3 +227,26 @@ def test_the_demo_serves_until_it_is_interrupted(start: Start, tmp_path: Path) -
     assert again.stdout is not None
     assert json.loads(again.stdout.read())["dataset"] == "adult-2", "a name that is taken is left alone"
     assert again.wait(timeout=120) == 0
+
+
+def test_a_running_child_is_gone_within_seconds_and_its_charge_stays(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--port", "0")
+    url = _ready_url(process)
+    key = (tmp_path / "home" / "admin.key").read_text().strip()
+    with Client(url, key) as client:
+        dataset = demo_dataset.load(tmp_path / "rows.csv.gz")
+        client.declare_dataset(
+            {"name": "adult", "schema": dataset.schema, "budget": {"accountant": "pure", "epsilon": "9"}}
+        )
+        client.upload_rows("adult", tmp_path / "rows.csv.gz")
+        slow = {"algorithm": "mrf", "epsilon": "4", "parameters": {"n_estimators": 1_000, "max_depth": 12}}
+        client.train({"dataset": "adult", **slow})
+        below = _descendants(process, at_least=2)
+        assert client.balance("adult")["charged"] == "4", "charged before the child starts"
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=10) == 0
+    assert _all_gone(below, within_s=10 - (time.monotonic() - began))
+    again = start("serve", "--port", "0", "--workers", "0")
+    with Client(_ready_url(again), key) as client:
+        assert client.balance("adult")["charged"] == "4"
