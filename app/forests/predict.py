@@ -19,7 +19,7 @@ from app.forests.schema import Schema
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
 
-_leaf_values: WeakKeyDictionary[Forest, dict[bool, NDArray[np.float64]]] = WeakKeyDictionary()
+_leaf_values: WeakKeyDictionary[Forest, dict[str, NDArray[np.float64]]] = WeakKeyDictionary()
 _encodings: WeakKeyDictionary[Forest, Encoding] = WeakKeyDictionary()
 
 
@@ -32,8 +32,7 @@ def probabilities(
         forest: released.
         schema: public; the one inside the artifact.
         columns: the caller's own rows, sanitised.
-        read_out: ``mv`` is the share of trees whose leaf votes for the class, ``ta`` and ``pa`` the mean of the
-            leaves' proportions; ``None``: the algorithm's default.
+        read_out: one that the algorithm offers (see ``app.forests.pooling``); ``None``: its default.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
@@ -44,11 +43,16 @@ def probabilities(
     encoding = _encodings.get(forest)
     if encoding is None or encoding.schema != schema:
         encoding = _encodings[forest] = Encoding.of(schema, int(forest.plan.parameters["n_bins"]))
-    values = _values(forest, as_votes=_settled(forest, read_out) == "mv")
-    X = np.ascontiguousarray(encoding.encode(columns).T)
-    return kernels.sum_leaf_values(
-        X, feature=forest.feature, threshold=forest.threshold, equals=forest.equals, depth=forest.depth, values=values
+    settled = _settled(forest, read_out)
+    sums = kernels.sum_leaf_values(
+        np.ascontiguousarray(encoding.encode(columns).T),
+        feature=forest.feature,
+        threshold=forest.threshold,
+        equals=forest.equals,
+        depth=forest.depth,
+        values=_values(forest, settled),
     )
+    return pooling.to_probabilities(sums, settled)
 
 
 def labels(
@@ -79,7 +83,7 @@ def labels(
         InvalidRequest: the model offers no such read-out.
     """
     assert probabilities.shape == (columns.n_rows, schema.n_classes)
-    if _settled(forest, read_out) != "pa":
+    if _settled(forest, read_out) != pooling.DRAW:
         most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(np.int32)
         return most_probable
     weights = np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
@@ -96,14 +100,11 @@ def _settled(forest: Forest, read_out: str | None) -> str:
     return read_out
 
 
-def _values(forest: Forest, *, as_votes: bool) -> NDArray[np.float64]:
-    """What each leaf adds to a row's probabilities; made once per forest and read-out."""
+def _values(forest: Forest, read_out: str) -> NDArray[np.float64]:
+    """What each leaf adds to a row's sum; made once per forest and read-out."""
     own = _leaf_values.setdefault(forest, {})
-    if as_votes not in own:
+    shared = pooling.AVERAGE if read_out == pooling.DRAW else read_out
+    if shared not in own:
         noise_scale = float(1 / leaf_scale(forest.plan.event))
-        counts = forest.counts.astype(np.float64)
-        theta = pooling.proportions(
-            counts, pseudo_rows=pooling.SHRINKAGE * noise_scale, prior=pooling.class_prior(counts, noise_scale)
-        )
-        own[as_votes] = (pooling.votes(theta) if as_votes else theta) / len(counts)
-    return own[as_votes]
+        own[shared] = pooling.leaf_values(forest.counts, shared, noise_scale=noise_scale)
+    return own[shared]

@@ -34,7 +34,7 @@ _OWN_PARAMETERS = (
         "structure_share",
         "number",
         "Share of each tree's ε that its selections of splits get; the rest goes to leaf counts.",
-        default="0.5",
+        default="0.6",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
     ),
@@ -90,7 +90,7 @@ class MultinomialForest:
     slug: str = "mrf"
     title: str = "Multinomial random forest, repaired"
     source: str = "Bai, Li, Li, Jiang, Xia (2022), Pattern Recognition 122; Xia et al., arXiv 1903.12003"
-    read_outs: tuple[str, ...] = ("ta",)
+    read_outs: tuple[str, ...] = ("log", "ta", "mv")
     parameters: tuple[Parameter, ...] = (
         common.N_ESTIMATORS,
         common.MAX_DEPTH,
@@ -229,4 +229,4 @@ def default_n_trees(facts: PublicFacts) -> int:
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
     """Depth by a public rule of the size, ε, the number of classes and of trees."""
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    return min(max(round(0.55 * strength - 1 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)
+    return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)
