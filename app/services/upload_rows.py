@@ -8,7 +8,7 @@ from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids
-from app.core.errors import Unavailable
+from app.core.errors import DatasetDeleted, Unavailable
 from app.datasets import catalog, ingest, row_files
 from app.services.answers import answer
 from app.services.installation import Installation
@@ -97,14 +97,17 @@ def _ingest(
 ) -> ingest.IngestReport:
     destination = row_files.epoch_file(installation.home, dataset.id, epoch_id)
     with body.path.open("rb") as source:
-        return ingest.ingest_csv(
-            source,
-            destination,
-            schema=dataset.schema,
-            partition=dataset.hash_partition,
-            dataset_key=dataset.row.hash_key,
-            gzip=body.is_gzip,
-        )
+        try:
+            return ingest.ingest_csv(
+                source,
+                destination,
+                schema=dataset.schema,
+                partition=dataset.hash_partition,
+                dataset_key=dataset.row.hash_key,
+                gzip=body.is_gzip,
+            )
+        except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
+            raise DatasetDeleted from None
 
 
 def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:
