@@ -130,6 +130,12 @@ def reported(output: Output) -> Iterator[None]:
     except WrongUse as error:
         output.problem({"type": "wrong-use", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.WRONG_USE) from error
+    except BrokenPipeError:
+        raise  # whoever read the output has left; typer ends quietly
+    except OSError as error:
+        sentence = ": ".join(str(part) for part in (error.filename, error.strerror) if part)
+        output.problem({"type": "system", "detail": sentence}, sentence)
+        raise typer.Exit(ExitCode.FAILED) from error
     except GrovekeeperError as error:
         output.problem({"type": "installation", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.FAILED) from error

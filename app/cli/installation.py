@@ -22,13 +22,34 @@ class HomeOptions(Plain):
     home: Annotated[
         Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.", show_default=False)
     ] = None
+    database_url: Annotated[
+        str | None, typer.Option(help="Address of the database; default SQLite in the home.", show_default=False)
+    ] = None
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default=False)] = None
 
     def settings(self, **flags: object) -> Settings:
         """The environment's settings, with these options and ``flags`` in front of them."""
         home = None if self.home is None else self.home.expanduser().absolute()
         level = None if self.log_level is None else self.log_level.upper()
-        return Settings.from_environment(os.environ, home=home, log_level=level, **flags)
+        return Settings.from_environment(
+            os.environ, home=home, database_url=self.database_url, log_level=level, **flags
+        )
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """How workers share jobs."""
+
+    lease_ttl_s: Annotated[
+        int | None, typer.Option(help="Seconds until a silent worker's job is taken.", show_default=False)
+    ] = None
+    poll_interval_s: Annotated[
+        float | None, typer.Option(help="Seconds between looks at an empty queue.", show_default=False)
+    ] = None
+
+    def flags(self) -> dict[str, object]:
+        """These options by the names of their settings."""
+        return {"lease_ttl_s": self.lease_ttl_s, "poll_interval_s": self.poll_interval_s}
 
 
 @dataclass(frozen=True)
@@ -45,6 +66,7 @@ class ListenOptions(HomeOptions):
 @command
 def serve(
     call: ListenOptions,
+    work: WorkOptions,
     workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default=False)] = None,
 ) -> None:
     """Run the API and its workers on the embedded database: everything, on one machine."""
@@ -54,7 +76,7 @@ def serve(
         line = json.dumps({"ready": url}) if call.as_json else f"Grovekeeper is ready at {url}"
         print(line, flush=True)
 
-    run(call.settings(workers=workers), announce=announce)
+    run(call.settings(workers=workers, **work.flags()), announce=announce)
 
 
 @command
@@ -66,24 +88,28 @@ def api(call: ListenOptions) -> None:
 
 
 @command
-def worker(call: HomeOptions) -> None:
+def worker(call: HomeOptions, work: WorkOptions) -> None:
     """Run one worker until it is told to stop."""
     from app.worker.main import run
 
-    raise typer.Exit(run(call.settings()))
+    raise typer.Exit(run(call.settings(**work.flags())))
 
 
 @db.command("upgrade")
 @command
-def upgrade(call: HomeOptions) -> None:
+def upgrade(
+    call: HomeOptions,
+    migration_url: Annotated[
+        str | None, typer.Option(help="Address for the role that owns the tables.", show_default=False)
+    ] = None,
+) -> None:
     """Bring the database to the newest revision, and register GROVEKEEPER_ADMIN_KEY if it is set."""
-    from app.cli.prepare import register_configured_admin
+    from app.cli import prepare
     from app.db import migrate
 
-    settings = call.settings()
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    migrate.upgrade(settings.database_url, migration_url=settings.migration_url)
-    register_configured_admin(settings)
+    settings = call.settings(migration_url=migration_url)
+    prepare.upgrade(settings)
+    prepare.register_configured_admin(settings)
     if call.as_json:
         call.output.json({"revision": migrate.head_revision()})
     call.output.say(f"the database is at revision {migrate.head_revision()}")

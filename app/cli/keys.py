@@ -1,13 +1,12 @@
 """``grovekeeper keys``: who may call."""
 
-import os
 from typing import Annotated
 
 import typer
 
 from app.cli.arguments import KeyArgument
-from app.cli.command import Plain, Remote, command
-from app.core.settings import Settings
+from app.cli.command import Remote, command
+from app.cli.installation import HomeOptions
 
 app = typer.Typer(help="Make, list and revoke keys.", no_args_is_help=True)
 
@@ -62,14 +61,14 @@ def revoke(call: Remote, key_id: KeyArgument) -> None:
 @app.command("create-admin")
 @command
 def create_admin(
-    call: Plain,
+    call: HomeOptions,
     name: Annotated[str, typer.Option(help="Whose key it is.")] = "admin",
 ) -> None:
     """Make an admin key on the installation itself: the way back in when all are lost."""
     from app.cli.prepare import opened
     from app.services import keys
 
-    with opened(Settings.from_environment(os.environ)) as database:
+    with opened(call.settings()) as database:
         made = keys.create_admin(database, name)
     if call.as_json:
         call.output.json({"id": made.id, "key": made.text})

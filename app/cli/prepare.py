@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError
+
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
 from app.core.errors import InstallationError
@@ -26,9 +28,8 @@ def prepare(settings: Settings) -> None:
         InstallationError: a foreign database is not at the newest revision, or a generated key would be reachable from
             other machines.
     """
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_embedded(settings):
-        migrate.upgrade(settings.database_url)
+        upgrade(settings)
     with opened(settings) as database:
         _refuse_generated_key_on_the_network(settings, database)
         generated = ensure_first_admin(database, settings.admin_key)
@@ -38,6 +39,20 @@ def prepare(settings: Settings) -> None:
         if sys.stderr.isatty():
             print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
             print(f"It was also written to {file}", file=sys.stderr)
+
+
+def upgrade(settings: Settings) -> None:
+    """Makes the home and brings the database to the newest revision.
+
+    Raises:
+        InstallationError: the database cannot be reached, is not one of ours, or is from a newer version.
+    """
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        migrate.upgrade(settings.database_url, migration_url=settings.migration_url)
+    except DBAPIError as error:
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise InstallationError(f"the database cannot be upgraded: {reason}") from error
 
 
 def register_configured_admin(settings: Settings) -> None:

@@ -27,7 +27,7 @@ READY_WITHIN_S = 60.0
 API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
-_SECRETS = ("ADMIN_KEY", "ADMIN_KEY_FILE", "API_KEY", "API_KEY_FILE", "MIGRATION_URL", "MIGRATION_URL_FILE")
+_OF_WORKERS = ("home", "database_url", "lease_ttl_s", "poll_interval_s", "log_level")
 
 
 class ApiThread:
@@ -159,14 +159,9 @@ def address(host: str, listener: socket.socket) -> str:
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """This process's environment with the settings that flags changed, and without the keys that workers never need."""
-    environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _SECRETS}}
-    environ.pop(f"{PREFIX}DATABASE_URL_FILE", None)
-    return environ | {
-        f"{PREFIX}HOME": str(settings.home),
-        f"{PREFIX}DATABASE_URL": settings.database_url,
-        f"{PREFIX}LOG_LEVEL": settings.log_level,
-    }
+    """This process's environment with exactly the settings that a worker needs: flags included, keys left out."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return environ | {f"{PREFIX}{name.upper()}": str(getattr(settings, name)) for name in _OF_WORKERS}
 
 
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:

@@ -163,6 +163,24 @@ def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
     assert not (tmp_path / "other" / "admin.key").exists(), "nothing is made for a server that cannot listen"
 
 
+@pytest.mark.parametrize("broken", ["home is a file", "database is garbage", "database is away"])
+def test_an_installation_that_cannot_work_is_one_sentence(start: Start, tmp_path: Path, broken: str) -> None:
+    variables = {}
+    if broken == "home is a file":
+        (tmp_path / "home").write_text("")
+    elif broken == "database is garbage":
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "grovekeeper.sqlite3").write_text("garbage" * 1_000)
+    else:
+        variables = {"GROVEKEEPER_DATABASE_URL": "postgresql://grove:password@127.0.0.1:1/grove"}
+    for command in (["serve", "--port", "0"], ["db", "upgrade"]):
+        assert start(*command, **variables).wait(timeout=60) == 1
+    log = (tmp_path / "log").read_text()
+    assert log.count("not done: ") == 2
+    assert "Traceback" not in log
+    assert "password" not in log
+
+
 def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path) -> None:
     assert start("db", "status", "--json").wait(timeout=30) == 1
     assert start("keys", "create-admin").wait(timeout=30) == 1, "there is no table of keys yet"
