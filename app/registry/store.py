@@ -14,19 +14,23 @@ class ArtifactStore:
         self._folder = folder
 
     def put(self, data: bytes) -> str:
-        """Stores bytes durably (file and folder synced before it returns) and returns their digest."""
+        """Stores bytes durably (file and folders synced before it returns) and returns their digest."""
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         if path.exists():
             return digest
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{digest}.{os.getpid()}")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        for folder in (path.parent, self._folder, self._folder.parent):  # any of them may be new
+            _sync_folder(folder)
         return digest
 
     def get(self, digest: str) -> bytes:
@@ -44,8 +48,14 @@ class ArtifactStore:
         return data
 
     def remove(self, digest: str) -> None:
-        """Removes an artifact that no model refers to; nothing happens if it is gone already."""
-        self.path(digest).unlink(missing_ok=True)
+        """Removes an artifact that no model refers to, and what a killed writer left of it.
+
+        Nothing happens if they are gone already.
+        """
+        path = self.path(digest)
+        path.unlink(missing_ok=True)
+        for unfinished in path.parent.glob(f".{digest}.*"):
+            unfinished.unlink(missing_ok=True)
 
     def path(self, digest: str) -> Path:
         """Where the artifact of a digest is, or would be."""

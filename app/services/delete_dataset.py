@@ -23,8 +23,10 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
         row = catalog.locked(session, dataset.id).row  # before its jobs: no new one can slip in
         at = installation.database.now(session)
-        for job_id in queue.unfinished_of(session, dataset.id):
-            jobs.cancel_locked(session, queue.locked(session, job_id), actor=principal.key_id, at=at)
+        # All jobs before the account: a worker that holds one of them may be waiting for it.
+        unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset.id)]
+        for job in unfinished:
+            jobs.cancel_locked(session, job, actor=principal.key_id, at=at)
         if row.deleted_at is None:
             catalog.bury(row, at=at)
     row_files.erase_dataset(installation.home, dataset.id)

@@ -6,6 +6,7 @@ back in between.
 
 import hashlib
 import shutil
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -59,9 +60,8 @@ def tidy_jobs(installation: Installation) -> None:
         with installation.database.read() as session:
             if queue.is_unfinished(session, job_folder.name):
                 continue
-        artifact = job_folder / "artifact.safetensors"
-        if artifact.is_file():
-            digest = hashlib.sha256(artifact.read_bytes()).hexdigest()
+        with suppress(FileNotFoundError):  # it has none, or its worker is removing the folder just now
+            digest = hashlib.sha256((job_folder / "artifact.safetensors").read_bytes()).hexdigest()
             with installation.database.read() as session:
                 if not models.is_referenced(session, digest):
                     installation.store.remove(digest)

@@ -60,20 +60,12 @@ def run_training(installation: Installation, claim: Claim, train: Callable[[Trai
     """
     task = charge_job(installation, claim)
     try:
-        task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        train(task)
-        data = task.artifact_path.read_bytes()
-        codec.loads(data)
+        _grow_and_settle(installation, claim, task=task, train=train)
     except LeaseLost:
-        raise
-    except TrainingFailed as failure:
-        _fail(installation, claim, reason=failure.reason)
-    except (codec.ArtifactInvalid, OSError):
-        _fail(installation, claim, reason="failed")
-    else:
-        _succeed(installation, claim, data)
-    finally:
         shutil.rmtree(task.folder, ignore_errors=True)
+        raise
+    # Not after any other exception: where the last commit is in doubt, the sweeper finds the artifact by this folder.
+    shutil.rmtree(task.folder, ignore_errors=True)
 
 
 def charge_job(installation: Installation, claim: Claim) -> TrainingTask:
@@ -144,14 +136,30 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset) -> dict[str, object]:
     }
 
 
+def _grow_and_settle(
+    installation: Installation, claim: Claim, *, task: TrainingTask, train: Callable[[TrainingTask], None]
+) -> None:
+    try:
+        task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        train(task)
+        data = task.artifact_path.read_bytes()
+        codec.loads(data)
+        digest = installation.store.put(data)
+    except TrainingFailed as failure:
+        _fail(installation, claim, reason=failure.reason)
+    except (codec.ArtifactInvalid, OSError):
+        _fail(installation, claim, reason="failed")
+    else:
+        _succeed(installation, claim, digest=digest, size_bytes=len(data))
+
+
 def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
     with installation.database.write() as session:
         row = queue.held(session, claim)
         queue.finish(row, state="failed", reason=reason, at=installation.database.now(session))
 
 
-def _succeed(installation: Installation, claim: Claim, data: bytes) -> None:
-    digest = installation.store.put(data)
+def _succeed(installation: Installation, claim: Claim, *, digest: str, size_bytes: int) -> None:
     try:
         with installation.database.write() as session:
             row = queue.held(session, claim)
@@ -164,7 +172,7 @@ def _succeed(installation: Installation, claim: Claim, data: bytes) -> None:
                 job_id=row.id,
                 algorithm=row.algorithm,
                 digest=digest,
-                size_bytes=len(data),
+                size_bytes=size_bytes,
                 created_at=at,
             )
             models.add(session, model)

@@ -1,0 +1,105 @@
+"""Workers of the crash launcher on a database that one module's tests share."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.crash_scene import Scene, opened
+from tests.support.postgres import fresh_database
+
+_ROOT = Path(__file__).parents[2]
+LEASE_TTL_S = 3
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Starts workers of ``tests.support.crash`` on the installation of a scene."""
+
+    scene: Scene
+    folder: Path
+
+    def start(self, point: str) -> "subprocess.Popen[bytes]":
+        """A worker that is killed at a point, or ``for-ever``."""
+        settings = self.scene.installation.settings
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+        ours = {
+            "PYTHONPATH": str(_ROOT),
+            "GROVEKEEPER_HOME": str(settings.home),
+            "GROVEKEEPER_DATABASE_URL": settings.database_url,
+            "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
+            "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
+        }
+        command = [sys.executable, "-m", "tests.support.crash", "worker", point, str(self.journal(point))]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=clean | ours, stdout=log, stderr=log)
+
+    @contextmanager
+    def running(self, point: str) -> "Iterator[subprocess.Popen[bytes]]":
+        """The same for the length of a ``with`` block; killed at its end if it still runs."""
+        process = self.start(point)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def journal(self, point: str) -> Path:
+        """What the worker of a point wrote down."""
+        return self.folder / f"{point}.journal"
+
+    def facts(self, point: str, about: str) -> list[list[str]]:
+        """The journal's lines about one thing, without that word."""
+        journal = self.journal(point)
+        lines = journal.read_text().splitlines() if journal.exists() else []
+        return [line.split()[1:] for line in lines if line.startswith(f"{about} ")]
+
+    def children_end(self, point: str) -> bool:
+        """Whether every child that the worker started has ended, or does within seconds."""
+        pids = [int(pid) for (pid,) in self.facts(point, "child")]
+        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=5)
+
+
+def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:
+    """Whether something comes true in time."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    """A scene on each database, and the launcher of its workers."""
+    folder = tmp_path_factory.mktemp(f"crash-{request.param}")
+    with _database(request, folder) as url, opened(url, folder / "home", lease_ttl_s=LEASE_TTL_S) as scene:
+        yield Launcher(scene, folder)
+
+
+@contextmanager
+def _database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("_migrated_sqlite"), folder / "grovekeeper.sqlite3")
+        yield f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
+        return
+    template = request.getfixturevalue("_migrated_postgresql")
+    with fresh_database(request.getfixturevalue("postgres_url"), template=template) as url:
+        yield url

@@ -1,0 +1,140 @@
+"""kill -9 at every step of a job: of the worker, of its child, of both. Then a healthy worker, and nothing is wrong.
+
+All points are run first, some at a time and each on a job of its own; the healthy worker then finds all the wrecks at
+once, as it would after a power cut. Each test looks at one of them.
+"""
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.jobs.tables import JobRow
+from tests.crash.conftest import Launcher, eventually
+from tests.support.crash import ABANDONED, CHILD_POINTS, WORKER_POINTS
+from tests.support.crash_scene import open_reservations
+
+BOTH = tuple(f"{point}-both" for point in CHILD_POINTS)
+POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)
+UNCHARGED = ("claimed", "charge-not-committed")
+SUCCEEDED = ("success-committed", "job-ended")
+HEALTHY = "for-ever"
+_AT_ONCE = 3
+_SETTLED_WITHIN_S = 90
+
+
+@dataclass(frozen=True)
+class Wreck:
+    """One job whose worker or child was killed: what stood there then, and what the healthy worker made of it."""
+
+    job_id: str
+    kinds_then: list[str]
+    exit_code: int
+    child_ended: bool
+    after: JobRow
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """Everything that a test may look at."""
+
+    launcher: Launcher
+    wrecks: dict[str, Wreck]
+
+    def reads(self) -> dict[str, list[str]]:
+        """By job, what the database showed of its ledger at every opening of its rows."""
+        found: dict[str, list[str]] = {}
+        for point in (*POINTS, HEALTHY):
+            for job_id, *kinds in self.launcher.facts(point, "read"):
+                found.setdefault(job_id, []).extend(kinds or ["nothing"])
+        return found
+
+
+@pytest.fixture(scope="module")
+def aftermath(launcher: Launcher) -> Aftermath:
+    """Kills one worker or child per point, then lets a healthy worker settle what they left."""
+    scene = launcher.scene
+    for point in POINTS:
+        scene.submit_job(key=point)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        ended = pool.map(lambda point: launcher.start(point).wait(timeout=120), POINTS)
+        exit_codes = dict(zip(POINTS, ended, strict=True))
+    children = {point: launcher.children_end(point) for point in POINTS}
+    job_ids = {point: launcher.facts(point, "claimed")[0][0] for point in POINTS}
+    assert len(set(job_ids.values())) == len(POINTS), "each worker claimed a job of its own"
+    kinds_then = {point: scene.kinds_of(job_id) for point, job_id in job_ids.items()}
+    with launcher.running(HEALTHY):
+        assert eventually(lambda: _is_settled(launcher, list(job_ids.values())), within_s=_SETTLED_WITHIN_S)
+    return Aftermath(
+        launcher,
+        {
+            point: Wreck(job_id, kinds_then[point], exit_codes[point], children[point], scene.job(job_id))
+            for point, job_id in job_ids.items()
+        },
+    )
+
+
+def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:
+    """No job is unfinished, and the sweeper has removed the folders of those that ended."""
+    if any(launcher.scene.job(job_id).state in ("queued", "running") for job_id in job_ids):
+        return False
+    folder = launcher.scene.installation.home / "jobs"
+    return not folder.exists() or not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_job_ends_as_its_charge_says(aftermath: Aftermath, point: str) -> None:
+    wreck = aftermath.wrecks[point]
+    kinds = aftermath.launcher.scene.kinds_of(wreck.job_id)
+    assert kinds == ["reserve", "charge"]
+    end = (wreck.after.state, wreck.after.reason)
+    if point in UNCHARGED:
+        assert wreck.kinds_then == ["reserve"], "a transaction that did not commit left nothing"
+        assert end == ("succeeded", None), "no row was read, so the job runs once more, at the same price"
+    else:
+        assert wreck.kinds_then == ["reserve", "charge"]
+        if point in SUCCEEDED:
+            assert end == ("succeeded", None)
+        else:
+            assert end == ("failed", "failed" if point in CHILD_POINTS else "lost"), "spent, and never run again"
+    assert (wreck.after.model_id is not None) == (wreck.after.state == "succeeded")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_right_process_was_killed_and_no_child_outlived_its_worker(aftermath: Aftermath, point: str) -> None:
+    wreck = aftermath.wrecks[point]
+    assert wreck.exit_code == (0 if point in CHILD_POINTS else -signal.SIGKILL)
+    assert wreck.child_ended
+
+
+def test_no_row_is_read_before_its_charge_is_committed_and_none_is_read_twice(aftermath: Aftermath) -> None:
+    reads = aftermath.reads()
+    assert set(map(tuple, reads.values())) == {("reserve,charge",)}
+    for point in UNCHARGED:
+        assert aftermath.wrecks[point].job_id in reads
+    for point in ("charged", "child-began", "child-began-both"):
+        assert aftermath.wrecks[point].job_id not in reads, "charged, but never read: still spent"
+
+
+def test_every_reservation_ended_once_and_balances_are_those_of_the_entries(aftermath: Aftermath) -> None:
+    scene = aftermath.launcher.scene
+    assert open_reservations(scene.entries()) == set()
+    summary = scene.verified()
+    assert summary.kinds == {"open": 1, "reserve": len(POINTS), "charge": len(POINTS)}
+    assert (summary.tightest.charged, summary.tightest.reserved) == (len(POINTS) * 10_000_000, 0)
+
+
+def test_no_folder_and_no_artifact_is_left_without_a_model(aftermath: Aftermath) -> None:
+    aftermath.launcher.scene.assert_no_orphans()
+
+
+def test_the_stand_alone_verifier_accepts_the_export(aftermath: Aftermath, tmp_path: Path) -> None:
+    export = tmp_path / "export.jsonl"
+    export.write_bytes(b"".join(aftermath.launcher.scene.export()))
+    command = [sys.executable, "-m", "app.verifier", str(export)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,211 @@
+"""A worker that is killed without warning at a named point, and a child that is.
+
+``python -m tests.support.crash worker <point> <journal>`` runs the product's worker with the settings of its
+environment; ``app/`` holds no hook for it: public functions are wrapped here, before the worker starts. The worker ends
+by itself after one job, unless it was killed at its point. ``never`` and ``for-ever`` kill nothing; the second goes on
+with the next job.
+
+``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is what such a worker starts in place
+of ``app.worker.child``.
+
+The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a child was started, and
+``read <job> <kinds of the job's entries that the database showed at that moment>`` before private rows are opened.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+WORKER_POINTS = (
+    "claimed",
+    "charge-not-committed",
+    "charged",
+    "child-started",
+    "artifact-grown",
+    "artifact-half-stored",
+    "artifact-stored",
+    "success-not-committed",
+    "success-committed",
+    "job-ended",
+)
+"""In the order in which a job meets them. The worker is killed; its child, if there is one, has to follow."""
+
+CHILD_POINTS = ("child-began", "rows-opened", "artifact-not-written", "artifact-written")
+"""Where the child is killed: alone, or ``<point>-both`` with its worker."""
+
+ABANDONED = "abandoned"
+"""The child kills its worker and would go on for a minute if nothing ended it."""
+
+SLOW = "slow"
+"""The child opens the rows and then takes a minute."""
+
+_SLOW_S = 60.0
+
+
+def kill_myself() -> None:
+    """What a power cut looks like to a process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(_SLOW_S)
+
+
+def after(owner: object, name: str, then: Callable[..., None]) -> None:
+    """Wraps ``owner.name``: its result is computed, then ``then(result)`` runs, then the result is returned."""
+    original = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        then(result)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def before(owner: object, name: str, first: Callable[[], None]) -> None:
+    """Wraps ``owner.name``: ``first()`` runs before it."""
+    original = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        first()
+        return original(*arguments, **named)
+
+    setattr(owner, name, wrapped)
+
+
+def run_worker(point: str, journal: Path) -> int:
+    """The product's worker, wrapped."""
+    import app.worker.main
+    from app.core.settings import Settings
+
+    main: Any = app.worker.main
+    settings = Settings.from_environment(os.environ)
+    _start_own_child(point, journal, settings.database_url)
+    after(main, "claim_next", lambda claim: note(journal, f"claimed {claim.job_id}") if claim is not None else None)
+    if point != "for-ever":
+
+        def claim_nothing(_: object) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        # One job only, and nobody else's jobs are settled meanwhile: those belong to the healthy worker of the test.
+        before(main, "run_training", lambda: setattr(main, "claim_next", claim_nothing))
+        main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
+    _kill_worker_at(point)
+    exit_code: int = main.run(settings)
+    return exit_code
+
+
+def _kill_worker_at(point: str) -> None:
+    import shutil
+
+    from app.ledger import service as ledger
+    from app.registry import models
+    from app.registry.store import ArtifactStore
+    from app.services import run_training
+    from app.worker import main
+
+    def kill(_: object = None) -> None:
+        kill_myself()
+
+    places: dict[str, Callable[[], None]] = {
+        "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
+        "charge-not-committed": lambda: after(ledger, "charge", kill),
+        "charged": lambda: after(run_training, "charge_job", kill),
+        "child-started": lambda: after(subprocess, "Popen", kill),
+        "artifact-grown": lambda: before(ArtifactStore, "put", kill),
+        "artifact-half-stored": lambda: before(os, "fsync", kill),
+        "artifact-stored": lambda: after(ArtifactStore, "put", kill),
+        "success-not-committed": lambda: after(models, "add", kill),
+        "success-committed": lambda: before(shutil, "rmtree", kill),
+        "job-ended": lambda: after(main, "run_training", kill),
+    }
+    assert tuple(places) == WORKER_POINTS
+    if point in places:
+        places[point]()
+
+
+def _start_own_child(point: str, journal: Path, database_url: str) -> None:
+    """Starts this module's child where the worker starts the product's: the same arguments, pipes and environment."""
+    original = subprocess.Popen
+    child_point = point if point not in WORKER_POINTS else "never"
+
+    def start(command: list[str], **options: Any) -> Any:
+        supervisor = command[-1]
+        ours = [sys.executable, "-m", "tests.support.crash", "child", child_point, str(journal), database_url]
+        child: Any = original([*ours, supervisor], **options)
+        note(journal, f"child {child.pid}")
+        return child
+
+    subprocess.Popen = start  # type: ignore[misc, assignment]  # this process runs one worker, then ends
+
+
+def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
+    """The product's child, wrapped."""
+    from app.datasets import private_rows
+    from app.forests import codec
+    from app.services import grow_forest as service
+    from app.worker import child
+
+    def kill(_: object = None) -> None:
+        if point.endswith("-both"):
+            os.kill(supervisor, signal.SIGKILL)
+        kill_myself()
+
+    def abandon(_: object) -> None:
+        os.kill(supervisor, signal.SIGKILL)
+        time.sleep(_SLOW_S)
+
+    original = service.grow_forest
+
+    def witnessed(task: Any, **named: Any) -> None:
+        before(private_rows, "read", lambda: note(journal, f"read {task.job_id} {_visible(database_url, task.job_id)}"))
+        original(task, **named)
+
+    service.grow_forest = witnessed
+    places: dict[str, Callable[[], None]] = {
+        "child-began": lambda: before(service, "grow_forest", kill),
+        "rows-opened": lambda: after(private_rows, "read", kill),
+        "artifact-not-written": lambda: after(codec, "dumps", kill),
+        "artifact-written": lambda: after(service, "grow_forest", kill),
+        ABANDONED: lambda: after(private_rows, "read", abandon),
+        SLOW: lambda: after(private_rows, "read", lambda _: time.sleep(_SLOW_S)),
+    }
+    place = places.get(point.removesuffix("-both"))
+    if place is not None:
+        place()
+    child.main(supervisor)
+
+
+def _visible(database_url: str, job_id: str) -> str:
+    """The kinds of the job's entries that are committed now, as anybody sees them."""
+    from app.db.unit_of_work import Database
+    from app.ledger.tables import EntryRow
+
+    database = Database.open(database_url, pool_size=1)
+    try:
+        with database.read() as session:
+            query = select(EntryRow.kind).where(EntryRow.job_id == job_id).order_by(EntryRow.sequence)
+            return ",".join(session.execute(query).scalars())
+    finally:
+        database.close()
+
+
+def note(journal: Path, line: str) -> None:
+    """Appends a line in one write, so that lines of several processes do not mix."""
+    descriptor = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    role, point, journal, *rest = sys.argv[1:]
+    if role == "worker":
+        sys.exit(run_worker(point, Path(journal)))
+    run_child(point, Path(journal), rest[0], int(rest[1]))
