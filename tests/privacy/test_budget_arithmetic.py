@@ -86,7 +86,7 @@ def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
     sharded = plan(PlanRequest(slug, {**shape, "assignment": "sharded"}, Fraction(1), 1_000), SCHEMA)
 
     assert isinstance(sharded.event, Parallel)
-    assert common.leaf_scale(sharded.event) == 4 * common.leaf_scale(sequential.event)
+    assert 0 <= common.leaf_scale(sharded.event) - 4 * common.leaf_scale(sequential.event) < 4 * QUANTUM
 
 
 @pytest.mark.parametrize("slug", SLUGS)
