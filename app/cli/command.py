@@ -91,7 +91,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
     }
     parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
+    own_first = sorted(signature.parameters.values(), key=lambda p: issubclass(groups.get(p.name, object), Plain))
+    for parameter in own_first:
         keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         parameters += _options(groups[parameter.name]) if parameter.name in groups else [keyword]
 

@@ -2,19 +2,37 @@
 
 import io
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
 from app.cli import datasets, installation, jobs, keys, ledger, models, training
 from app.cli.demo import demo
 
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"grovekeeper {version('grovekeeper')}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="grovekeeper",
-    help="Lifetime privacy budgets in a ledger that cannot be overdrawn, and private forests trained against them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Lifetime privacy budgets in a ledger that cannot be overdrawn, and private forests trained against them."""
+
 
 for run in (installation.serve, demo, installation.api, installation.worker):
     app.command(rich_help_panel="Run")(run)

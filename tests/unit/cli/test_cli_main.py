@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -37,6 +38,11 @@ def test_a_terminal_without_greek_letters_is_no_failure() -> None:
         [sys.executable, "-m", "app.cli", "plan", "--help"], capture_output=True, check=False, env=environ
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"grovekeeper {version('grovekeeper')}\n")
 
 
 def test_settings_that_cannot_be_read_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

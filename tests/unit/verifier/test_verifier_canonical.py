@@ -58,6 +58,7 @@ def test_escapes_are_the_short_ones_and_lower_case() -> None:
         (b"{} {}", "not JSON"),
         (b"[" * 200_000, "nested"),
         (b'{"a":' * (MAX_NESTING + 1) + b"1" + b"}" * (MAX_NESTING + 1), "nested"),
+        (b"[" * (MAX_NESTING + 1) + b"1" + b"]" * (MAX_NESTING + 1), "nested"),
     ],
 )
 def test_what_two_readers_could_read_in_two_ways_is_refused(line: bytes, why: str) -> None:
