@@ -9,12 +9,13 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from app.cli.prepare import is_loopback, prepare
+from app.cli.prepare import prepare
 from app.cli.worker_pool import WorkerPool
 from app.core import logging
 from app.core.errors import InstallationError
@@ -41,11 +42,11 @@ class ApiThread:
             log_config=None,
             access_log=False,
             server_header=False,
-            date_header=True,
             ws="none",
             timeout_graceful_shutdown=API_GRACE_S,
         )
         self._server = uvicorn.Server(config)
+        self._gone_at = 0.0
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
 
     @property
@@ -59,10 +60,11 @@ class ApiThread:
     def begin_stop(self) -> None:
         """No new requests; those that run have :data:`API_GRACE_S` seconds."""
         self._server.should_exit = True
+        self._gone_at = time.monotonic() + API_GRACE_S + 2
 
     def join(self) -> None:
-        """Waits for the end, but not for a request that does not end."""
-        self._thread.join(timeout=API_GRACE_S + 2)
+        """Waits for the end that was begun, but not for a request that does not end."""
+        self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
@@ -187,8 +189,7 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: threading.Event
 
 def _readiness(listener: socket.socket) -> int | None:
     host, port = listener.getsockname()[:2]
-    if not is_loopback(host) and host in ("0.0.0.0", "::"):  # noqa: S104  # bound to all addresses: loopback is one
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # all addresses: loopback is one
     connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", "/readyz")

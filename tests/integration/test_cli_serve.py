@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -153,6 +154,20 @@ def test_a_key_generated_on_loopback_is_refused_on_the_network_later(start: Star
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
     assert start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=30) == 1
+
+
+def test_a_request_that_never_ends_does_not_hold_the_service(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--port", "0", "--workers", "0")
+    port = int(_ready_url(process).rsplit(":", 1)[1])
+    key = (tmp_path / "home" / "admin.key").read_text().strip()
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(
+            f"POST /datasets HTTP/1.1\r\nHost: grove.test\r\nAuthorization: Bearer {key}\r\n"
+            "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{".encode()
+        )
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
 
 
 def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
