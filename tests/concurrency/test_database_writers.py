@@ -1,5 +1,6 @@
 """Writers of one database: many threads and several processes, without an error, a lost update or a starved process."""
 
+import fcntl
 import subprocess
 import sys
 import threading
@@ -71,6 +72,40 @@ def test_a_writer_killed_inside_its_transaction_frees_the_database_and_leaves_no
     process.communicate(timeout=30)
     count_up(database, 1)
     assert _value(database) == 1
+
+
+def test_other_processes_queue_at_the_lock_file(sqlite_database_url: str) -> None:
+    """Without it they would poll inside SQLite, and a busy process would starve them."""
+    database = Database.open(sqlite_database_url)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE counter (value BIGINT)"))
+    path = Path(sqlite_database_url.removeprefix("sqlite:///"))
+    with path.with_name(f"{path.name}.lock").open("rb") as lock:
+        with database.write(), pytest.raises(BlockingIOError):  # Held before the first statement.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with database.read():
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    database.close()
+
+
+def test_waiting_writers_hold_no_connection(sqlite_database_url: str) -> None:
+    """They queue before they take one, so that readers still find a free one."""
+    database = Database.open(sqlite_database_url, pool_size=2)
+    waiting = [threading.Thread(target=_write_nothing, args=(database,)) for _ in range(8)]
+    with database.write() as session:
+        session.execute(text("SELECT 1"))
+        for thread in waiting:
+            thread.start()
+        with database.read() as reader:
+            assert reader.execute(text("SELECT 1")).scalar_one() == 1
+    for thread in waiting:
+        thread.join()
+    database.close()
+
+
+def _write_nothing(database: Database) -> None:
+    with database.write() as session:
+        session.execute(text("SELECT 1"))
 
 
 def test_a_reader_does_not_wait_for_a_writer(counter: tuple[str, Database]) -> None:
