@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Coroutine
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from app.core import limits
 from app.core.errors import MalformedRequest, UnsupportedMediaType
 
 _JSON_TYPES = ["application/json"]
@@ -44,12 +45,17 @@ def loads(body: bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, or nested without end.
+        MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number of absurd length or
+            exponent, or nested deeper than ``limits.MAX_JSON_DEPTH``.
     """
     try:
-        return json.loads(body.decode("utf-8"), parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_unique)
+        text = body.decode("utf-8")
+        value = json.loads(text, parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         raise MalformedRequest("the body is not JSON") from None
+    if _is_deeper(value, limits.MAX_JSON_DEPTH):
+        raise MalformedRequest("the body is nested too deeply")
+    return value
 
 
 def digest(value: object) -> bytes:
@@ -63,7 +69,7 @@ def _tagged(value: object) -> object:
         case bool() | None | str():
             return value
         case int() | Decimal():
-            return {"$number": str(Decimal(value).normalize())}
+            return {"$number": _number_text(Decimal(value))}
         case list():
             return [_tagged(item) for item in value]
         case dict():
@@ -71,8 +77,31 @@ def _tagged(value: object) -> object:
     raise TypeError("not a JSON value")
 
 
+def _number_text(number: Decimal) -> str:
+    """Equal for equal numbers, however they were spelled, and exact: no context rounds or overflows here."""
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    significant = "".join(map(str, digits)).lstrip("0")
+    shortest = significant.rstrip("0")
+    return f"{'-' * sign}{shortest}e{exponent + len(significant) - len(shortest)}" if shortest else "0"
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    """Whether arrays and objects are nested more than ``depth`` times. Level by level: no recursion to exhaust."""
+    level = [value]
+    for _ in range(depth + 1):
+        nested = [item for item in level if isinstance(item, list | dict)]
+        if not nested:
+            return False
+        level = [inner for item in nested for inner in (item.values() if isinstance(item, dict) else item)]
+    return True
+
+
 def _decimal(text: str) -> Decimal:
-    return Decimal(text) if len(text) <= 400 else _refuse(text)
+    try:
+        return Decimal(text) if len(text) <= 400 else _refuse(text)
+    except InvalidOperation:  # an exponent beyond what the decimal module can hold
+        _refuse(text)
 
 
 def _refuse(_: str) -> NoReturn:
