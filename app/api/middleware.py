@@ -6,11 +6,12 @@ import secrets
 from typing import Any
 
 from anyio import to_thread
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import problems
 from app.core import limits
-from app.core.errors import GrovekeeperError, TooLarge, TooManyRequests, Unavailable
+from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests, Unavailable
 from app.db import migrate
 from app.services.authenticate import authenticate
 from app.services.installation import Installation
@@ -52,6 +53,8 @@ class EveryRequest:
             await self._app(scope, _counted(receive, _limit(scope["path"])), answered)
         except GrovekeeperError as error:
             await problems.response_to(error)(scope, receive, answered)
+        except ClientDisconnect:
+            pass  # nobody is left to answer; whatever was spooled went with the exception
         except Exception:
             _log.exception("a request failed", extra={"request_id": request_id})
             if answered.has_started:
@@ -69,6 +72,8 @@ class EveryRequest:
         authorization = headers.get(b"authorization")
         text = None if authorization is None else authorization.decode("latin-1")
         scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text)
+        if not scope["path"].isprintable():  # no id and no name; PostgreSQL cannot even be asked about a NUL
+            raise NotFound("path")
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > _limit(scope["path"]):
             raise TooLarge("the body", _limit(scope["path"]))

@@ -1,6 +1,7 @@
 """Opaque ids: a short prefix that says what the thing is, then 80 random bits."""
 
 import base64
+import re
 import secrets
 
 DATASET = "ds"
@@ -10,6 +11,13 @@ RESERVATION = "rs"
 JOB = "jb"
 MODEL = "md"
 KEY = "key"
+
+_REFERENCE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text could be an id or a name at all. No database need be asked about others: one has no NUL."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 def new(prefix: str) -> str:

@@ -8,6 +8,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
+from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
 from app.privacy.composition import HashPartition, Partitions
@@ -74,6 +75,8 @@ def find(session: Session, reference: str) -> Dataset:
     Raises:
         NotFound: no such dataset.
     """
+    if not is_reference(reference):
+        raise NotFound("dataset")
     row = session.get(DatasetRow, reference, populate_existing=True)
     if row is None:
         row = session.execute(

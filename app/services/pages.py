@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.core import limits
+from app.core import ids, limits
 from app.core.errors import InvalidRequest, NotFound
 
 Item = TypeVar("Item")
@@ -20,6 +20,8 @@ class PageRequest:
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= limits.MAX_PAGE_SIZE:
             raise InvalidRequest.at("/limit", "out-of-range")
+        if self.cursor is not None and not ids.is_reference(self.cursor):
+            raise InvalidRequest.at("/cursor", "unknown")
 
     def sequence(self) -> int:
         """The cursor as the sequence number it stands for; 0 before the first page.
