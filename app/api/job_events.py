@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from anyio import to_thread
 
 from app.access.roles import Principal
+from app.core.errors import Unavailable
 from app.services import jobs
 from app.services.installation import Installation
 from app.wire.training import JobOut
@@ -54,6 +55,10 @@ class JobEvents:
     async def _poll(self, here: Installation) -> None:
         while self._followers:
             await asyncio.sleep(POLL_INTERVAL_S)
-            for job in await to_thread.run_sync(jobs.look_at, here, list(self._followers)):
+            try:
+                looked_at = await to_thread.run_sync(jobs.look_at, here, list(self._followers))
+            except Unavailable:  # the database will be back, and the followers still wait
+                continue
+            for job in looked_at:
                 for queue in self._followers.get(job.id, ()):
                     queue.put_nowait(job)
