@@ -42,7 +42,7 @@ def openapi_text() -> str:
 
 
 def _application() -> FastAPI:
-    app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, strict_content_type=False)
+    app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
     for module in (health, keys, datasets, training, models, ledger):
         app.include_router(module.router)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)

@@ -141,9 +141,10 @@ async def on_http_exception(_: Request, error: Exception) -> Response:
     return response_to(errors.MalformedRequest("the request cannot be read"))
 
 
-def documented(*kinds: type[GrovekeeperError]) -> dict[int | str, dict[str, Any]]:
+def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:
     """OpenAPI ``responses`` of a route: every problem that it can answer with, by status."""
-    common = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
+    keyed = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
+    common = keyed if needs_key else ()
     rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))
     result: dict[int | str, dict[str, Any]] = {}
     for row in rows:

@@ -17,13 +17,13 @@ class Health(Answer):
     status: Literal["ok"]
 
 
-@router.get("/healthz", operation_id="check_health")
+@router.get("/healthz", operation_id="check_health", responses=problems.documented(needs_key=False))
 def check_health() -> Health:
     """The process answers."""
     return Health(status="ok")
 
 
-@router.get("/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable))
+@router.get("/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable, needs_key=False))
 def check_readiness(here: Here) -> Health:
     """The database answers and is at this program's revision."""
     if not migrate.is_current(here.database):
