@@ -1,0 +1,271 @@
+"""Every operation of the API against every kind of caller: who gets an answer, a 401, a 403, a 404."""
+
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.main import openapi_text
+from app.core import ids
+from app.registry import models
+from app.registry.tables import ModelRow
+from tests.support.server import (
+    CSV,
+    Caller,
+    Server,
+    csv_rows,
+    declaration,
+    new_idempotency_key,
+    training,
+    worker,
+)
+
+CALLERS = (
+    "stranger", "predictor", "analyst", "auditor", "owner", "global auditor", "global owner", "admin",
+)  # fmt: skip
+"""``predictor`` to ``owner`` hold one grant and no role; the global ones hold a role and no grant."""
+
+PUBLIC = {"check_health", "check_readiness"}
+STATUSES: dict[str, tuple[int, ...]] = {
+    "check_health": (200, 200, 200, 200, 200, 200, 200, 200),
+    "check_readiness": (200, 200, 200, 200, 200, 200, 200, 200),
+    "create_key": (403, 403, 403, 403, 403, 403, 403, 201),
+    "list_keys": (403, 403, 403, 403, 403, 403, 403, 200),
+    "revoke_key": (403, 403, 403, 403, 403, 403, 403, 204),
+    "declare_dataset": (403, 403, 403, 403, 403, 403, 201, 201),
+    "list_datasets": (200, 200, 200, 200, 200, 200, 200, 200),
+    "show_dataset": (404, 200, 200, 200, 200, 200, 404, 200),
+    "delete_dataset": (404, 403, 403, 403, 204, 403, 404, 204),
+    "put_grant": (404, 403, 403, 403, 200, 403, 404, 200),
+    "delete_grant": (404, 403, 403, 403, 204, 403, 404, 204),
+    "upload_rows": (404, 403, 403, 403, 201, 403, 404, 201),
+    "list_algorithms": (200, 200, 200, 200, 200, 200, 200, 200),
+    "create_plan": (404, 403, 200, 403, 200, 403, 404, 200),
+    "train_model": (404, 403, 202, 403, 202, 403, 404, 202),
+    "list_jobs": (200, 200, 200, 200, 200, 200, 200, 200),
+    "show_job": (404, 403, 200, 403, 200, 403, 404, 200),
+    "cancel_job": (404, 403, 200, 403, 200, 403, 404, 200),
+    "watch_job": (404, 403, 200, 403, 200, 403, 404, 200),
+    "list_models": (200, 200, 200, 200, 200, 200, 200, 200),
+    "show_model": (404, 200, 200, 403, 200, 403, 404, 200),
+    "delete_model": (404, 403, 204, 403, 204, 403, 404, 204),
+    "download_artifact": (404, 403, 200, 403, 200, 403, 404, 200),
+    "predict": (404, 200, 200, 403, 200, 403, 404, 200),
+    "list_balances": (403, 403, 403, 200, 200, 200, 200, 200),
+    "show_balance": (404, 403, 200, 200, 200, 200, 404, 200),
+    "list_entries": (404, 403, 403, 200, 200, 200, 404, 200),
+    "export_ledger": (404, 403, 403, 200, 200, 200, 404, 200),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the requests are about."""
+
+    dataset: str
+    job: str
+    model: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Estate:
+    """One server with one of everything, and a caller of each kind."""
+
+    server: Server
+    targets: Targets
+    callers: dict[str, Caller]
+    revoked: Caller
+
+
+@pytest.fixture(scope="module")
+def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Estate:
+    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1000"})["id"]
+    with worker(idle_server.settings, log=tmp_path_factory.mktemp("roles") / "worker.log"):
+        job = idle_server.trained(dataset)
+    callers = {
+        "stranger": idle_server.caller("analyst", "predictor"),  # held globally, these two give nothing
+        "global auditor": idle_server.caller("auditor"),
+        "global owner": idle_server.caller("owner"),
+        "admin": idle_server.admin,
+    }
+    callers |= {role: idle_server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
+    revoked = idle_server.caller("admin")
+    assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
+    return Estate(idle_server, Targets(dataset, job["id"], job["model_id"], idle_server.caller().id), callers, revoked)
+
+
+Ask = tuple[str, str, dict[str, Any]]
+REQUESTS: dict[str, Callable[[Targets], Ask]] = {
+    "check_health": lambda it: ("GET", "/healthz", {}),
+    "check_readiness": lambda it: ("GET", "/readyz", {}),
+    "create_key": lambda it: ("POST", "/keys", {"json": {"name": "another", "roles": []}}),
+    "list_keys": lambda it: ("GET", "/keys", {}),
+    "revoke_key": lambda it: ("DELETE", f"/keys/{it.key}", {}),
+    "declare_dataset": lambda it: ("POST", "/datasets", {"json": declaration()}),
+    "list_datasets": lambda it: ("GET", "/datasets", {}),
+    "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
+    "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),
+    "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
+    "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
+    "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
+    "list_algorithms": lambda it: ("GET", "/algorithms", {}),
+    "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
+    "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),
+    "list_jobs": lambda it: ("GET", "/jobs", {}),
+    "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
+    "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),
+    "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
+    "list_models": lambda it: ("GET", "/models", {}),
+    "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
+    "delete_model": lambda it: ("DELETE", f"/models/{it.model}", {}),
+    "download_artifact": lambda it: ("GET", f"/models/{it.model}/artifact", {}),
+    "predict": lambda it: ("POST", f"/models/{it.model}/predict", {"json": {"rows": [{"age": 30}]}}),
+    "list_balances": lambda it: ("GET", "/ledger", {}),
+    "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
+    "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
+    "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
+}
+TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
+
+
+def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets:
+    """Targets that a permitted request may use up."""
+    server, targets = estate.server, estate.targets
+    if operation == "revoke_key":
+        return replace(targets, key=server.caller().id)
+    if operation == "cancel_job":
+        return replace(targets, job=server.submitted(targets.dataset).json()["job_id"])
+    if operation == "delete_model":
+        return replace(targets, model=_twin(server, targets.model))
+    if operation == "delete_dataset":
+        dataset = server.declared()["id"]
+        if name == "owner":
+            server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
+        return replace(targets, dataset=dataset)
+    return targets
+
+
+def _twin(server: Server, model_id: str) -> str:
+    """A second model with the same artifact."""
+    with server.database.write() as session:
+        row = models.find(session, model_id)
+        values = {column.name: getattr(row, column.name) for column in ModelRow.__table__.columns}
+        twin = ModelRow(**values | {"id": ids.new(ids.MODEL)})
+        models.add(session, twin)
+        return twin.id
+
+
+def _asked(client: httpx.Client, request: Ask) -> httpx.Response:
+    method, path, options = request
+    return client.request(method, path, **options)
+
+
+def _is_refusal(answer: httpx.Response, status: int) -> bool:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.json()["status"], answer.json()["type"]) == (status, TYPES[status])
+    assert answer.headers["X-Request-Id"]
+    return True
+
+
+def test_every_operation_stands_in_the_table() -> None:
+    document = json.loads(openapi_text())
+    operations = {it["operationId"] for path in document["paths"].values() for it in path.values()}
+    assert operations == set(STATUSES) == set(REQUESTS)
+
+
+@pytest.mark.parametrize("operation", STATUSES)
+def test_an_operation_answers_exactly_those_who_may_call_it(estate: Estate, operation: str) -> None:
+    expected = dict(zip(CALLERS, STATUSES[operation], strict=True))
+    for name, status in sorted(expected.items(), key=lambda item: item[1] < 300):
+        caller = estate.callers[name]
+        targets = _fresh(estate, operation, caller, name) if status < 300 else estate.targets
+        before = estate.server.footprint()
+        answer = _asked(caller.http, REQUESTS[operation](targets))
+        assert answer.status_code == status, (name, answer.text)
+        if status >= 300:
+            assert _is_refusal(answer, status)
+            assert estate.server.footprint() == before, "a refusal changes nothing"
+            for known in (estate.targets.dataset, estate.targets.job, estate.targets.model):
+                assert status != 404 or known not in answer.text
+
+
+@pytest.mark.parametrize("operation", STATUSES)
+def test_an_operation_needs_a_living_key(estate: Estate, operation: str) -> None:
+    admin = estate.server.admin
+    headers = [
+        {},
+        {"Authorization": admin.key},
+        {"Authorization": f"Basic {admin.key}"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer not-a-key"},
+        {"Authorization": f"Bearer {admin.key}x"},
+        {"Authorization": f"Bearer {admin.id}.{secrets.token_urlsafe(32)}"},
+        {"Authorization": f"Bearer {ids.new(ids.KEY)}.{secrets.token_urlsafe(32)}"},
+        {"Authorization": f"Bearer {estate.revoked.key}"},
+        {"Authorization": "Bearer \xe9\xff"},
+    ]
+    client = estate.server.client(None)
+    before = estate.server.footprint()
+    for header in headers:
+        method, path, options = REQUESTS[operation](estate.targets)
+        sent = {name: value.encode("latin-1") for name, value in (options.pop("headers", {}) | header).items()}
+        answer = client.request(method, path, headers=sent, **options)
+        if operation in PUBLIC:
+            assert answer.status_code == 200
+        else:
+            assert _is_refusal(answer, 401)
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert estate.server.footprint() == before
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_lists_show_only_what_a_caller_may_see(estate: Estate, name: str) -> None:
+    hidden = estate.server.declared()
+    caller = estate.callers[name].http
+    sees_all = name in ("admin", "global auditor")
+    listed = {it["id"] for it in caller.get("/datasets", params={"limit": 500}).json()["datasets"]}
+    assert (hidden["id"] in listed) == sees_all
+    assert (estate.targets.dataset in listed) == (name not in ("stranger", "global owner"))
+    jobs = [it["id"] for it in caller.get("/jobs", params={"limit": 500}).json()["jobs"]]
+    assert (estate.targets.job in jobs) == (name in ("analyst", "owner", "admin"))
+    cards = [it["id"] for it in caller.get("/models", params={"limit": 500}).json()["models"]]
+    assert (estate.targets.model in cards) == (name in ("predictor", "analyst", "owner", "admin"))
+    balances = caller.get("/ledger", params={"limit": 500})
+    if balances.status_code == 200:
+        accounts = {it["dataset"] for it in balances.json()["datasets"]}
+        assert (hidden["id"] in accounts) == sees_all
+        assert (estate.targets.dataset in accounts) == (name != "global owner")
+
+
+def test_who_declares_owns_and_grants_and_takes_back(idle_server: Server) -> None:
+    owner, friend = idle_server.caller("owner"), idle_server.caller()
+    dataset = owner.http.post("/datasets", json=declaration()).json()["id"]
+    grant = f"/datasets/{dataset}/grants/{friend.id}"
+    assert friend.http.get(f"/datasets/{dataset}").status_code == 404
+    granted = owner.http.put(grant, json={"role": "predictor"})
+    assert granted.json().items() >= {"dataset": dataset, "key_id": friend.id, "role": "predictor"}.items()
+    assert friend.http.post("/plans", json=training(dataset)).status_code == 403
+    assert owner.http.put(grant, json={"role": "analyst"}).status_code == 200, "one role, in place of the other"
+    assert friend.http.post("/plans", json=training(dataset)).status_code == 200
+    assert friend.http.put(grant, json={"role": "owner"}).status_code == 403, "nobody raises themselves"
+    for _ in range(2):
+        assert owner.http.delete(grant).status_code == 204
+        assert friend.http.get(f"/datasets/{dataset}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/datasets/", "/ledger/a/b/c", "/docs", "/redoc", "/metrics/x"])
+def test_a_path_that_does_not_exist_is_a_secret_without_a_key(idle_server: Server, path: str) -> None:
+    assert _is_refusal(idle_server.client(None).get(path), 401)
+    assert _is_refusal(idle_server.admin.http.get(path), 404)
+
+
+def test_the_document_of_the_api_needs_no_key(idle_server: Server) -> None:
+    answer = idle_server.client(None).get("/openapi.json")
+    assert answer.status_code == 200
+    assert set(answer.json()["paths"]) >= {"/train", "/ledger"}
