@@ -1,0 +1,127 @@
+"""One key, one answer, for ever; and a refusal leaves the key free. On both databases."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.core.errors import BudgetExceeded, IdempotencyKeyReused, InvalidRequest
+from app.services import jobs
+from app.services.delete_dataset import delete_dataset
+from tests.support.crash_scene import OWNER, Scene, opened
+
+REQUEST = IdempotentRequest("key_a", "POST /train", "k", b"a" * 32)
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+ANSWER = Answer(202, b'{"n": 1}', "/jobs/jb_1")
+
+
+class Refused(Exception):
+    """What a service would raise."""
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _must_not_run() -> Answer:
+    raise AssertionError("the work was done twice")
+
+
+def _refuse() -> Answer:
+    raise Refused
+
+
+def test_the_second_request_gets_the_first_ones_bytes_without_its_work(scene: Scene) -> None:
+    for work in (lambda: ANSWER, _must_not_run, _must_not_run):
+        with scene.installation.database.write() as session:
+            assert once(session, REQUEST, at=AT, work=work) == ANSWER
+    with scene.installation.database.read() as session:
+        assert stored(session, REQUEST) == ANSWER
+
+
+def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:
+    other = replace(REQUEST, body_sha256=b"b" * 32)
+    with scene.installation.database.write() as session:
+        once(session, REQUEST, at=AT, work=lambda: ANSWER)
+    with pytest.raises(IdempotencyKeyReused), scene.installation.database.write() as session:
+        once(session, other, at=AT, work=_must_not_run)
+    with pytest.raises(IdempotencyKeyReused), scene.installation.database.read() as session:
+        stored(session, other)
+
+
+@pytest.mark.parametrize(
+    "other", [replace(REQUEST, principal="key_b"), replace(REQUEST, route="POST /x"), replace(REQUEST, key="l")]
+)
+def test_a_key_belongs_to_its_principal_and_route(scene: Scene, other: IdempotentRequest) -> None:
+    theirs = replace(ANSWER, body=b"{}")
+    with scene.installation.database.write() as session:
+        once(session, REQUEST, at=AT, work=lambda: ANSWER)
+        assert once(session, other, at=AT, work=lambda: theirs) == theirs
+        assert once(session, REQUEST, at=AT, work=_must_not_run) == ANSWER
+
+
+def test_a_refusal_leaves_the_key_free_for_any_body(scene: Scene) -> None:
+    with pytest.raises(Refused), scene.installation.database.write() as session:
+        once(session, REQUEST, at=AT, work=_refuse)
+    with scene.installation.database.write() as session:
+        assert stored(session, REQUEST) is None
+        assert once(session, replace(REQUEST, body_sha256=b"b" * 32), at=AT, work=lambda: ANSWER) == ANSWER
+
+
+def test_without_a_key_the_work_is_done_every_time(scene: Scene) -> None:
+    answers = iter([ANSWER, replace(ANSWER, status=201)])
+    with scene.installation.database.write() as session:
+        assert [once(session, None, at=AT, work=lambda: next(answers)).status for _ in range(2)] == [202, 201]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_twin_waits_for_the_first_and_then_knows(scene: Scene, commits: bool) -> None:
+    database = scene.installation.database
+    theirs = replace(ANSWER, body=b"theirs")
+
+    def twin() -> Answer:
+        with database.write() as session:
+            return once(session, REQUEST, at=AT, work=lambda: theirs)
+
+    waiting: Future[Answer]
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            with database.write() as session:
+                once(session, REQUEST, at=AT, work=lambda: ANSWER)
+                waiting = pool.submit(twin)
+                with pytest.raises(TimeoutError):
+                    waiting.result(timeout=0.3)
+                if not commits:
+                    raise Refused
+        except Refused:
+            pass
+        assert waiting.result(timeout=20) == (ANSWER if commits else theirs)
+
+
+def test_a_repeated_submission_is_one_job_and_the_same_bytes_even_after_the_end(scene: Scene) -> None:
+    first = scene.submit(key="k")
+    assert scene.submit(key="k") == first
+    job_id = str(json.loads(first.body)["job_id"])
+    jobs.cancel_job(scene.installation, OWNER, job_id)
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    assert scene.submit(key="k") == first
+    assert (first.status, first.location) == (202, f"/jobs/{job_id}")
+    assert scene.kinds_of(job_id) == ["reserve", "void"]
+    assert len(scene.entries()) == 3
+
+
+def test_a_refused_submission_leaves_no_job_no_reservation_and_its_key(scene: Scene) -> None:
+    with pytest.raises(BudgetExceeded):
+        scene.submit(key="k", epsilon="3.000000001")
+    with pytest.raises(InvalidRequest):
+        scene.submit(key="k", scope={"shard": [4]})
+    assert [entry.kind.value for entry in scene.entries()] == ["open"]
+    scene.submit(key="k", epsilon="3")
+    assert [entry.kind.value for entry in scene.entries()] == ["open", "reserve"]

@@ -1,0 +1,205 @@
+"""The ledger's steps on both databases: what each one changes, and what it refuses to."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from app.core import clock
+from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
+from app.ledger import service as ledger
+from app.ledger.entries import FIRST_PREVIOUS_HASH
+from app.privacy.composition import Scope
+from app.services import audit
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation, opened
+
+ACCOUNT = "ds_account"
+CAP = 100
+ENDS = [(ledger.charge, "charged"), (ledger.void, "void"), (ledger.expire, "expired")]
+End = Callable[..., None]
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """An account of 100 nano-ε over four cells."""
+    found = open_installation(database_url, tmp_path / "home")
+    open_account(found, ACCOUNT, cap=CAP)
+    yield found
+    found.close()
+
+
+def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
+    new = ledger.NewReservation(account_id=ACCOUNT, amount=amount, scope=scope or {}, event=EVENT, job_id=job_id)
+    with installation.database.write() as session:
+        return ledger.reserve(session, new, actor="key_analyst")
+
+
+def _settle(installation: Installation, end: End, reservation_id: str) -> None:
+    with installation.database.write() as session:
+        end(session, reservation_id, actor="worker")
+
+
+def _cells(installation: Installation) -> list[tuple[int, int]]:
+    with installation.database.read() as session:
+        return [(cell.charged, cell.reserved) for cell in ledger.cells(session, ACCOUNT)]
+
+
+def _kinds(installation: Installation) -> list[str]:
+    with installation.database.read() as session:
+        return [entry.kind.value for entry in ledger.entries(session, ACCOUNT, after=0, limit=100)]
+
+
+def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installation) -> None:
+    with installation.database.read() as session:
+        (first,) = ledger.entries(session, ACCOUNT, after=0, limit=9)
+    assert (first.sequence, first.kind, first.amount, first.previous_hash) == (1, "open", CAP, FIRST_PREVIOUS_HASH)
+    assert (first.scope, first.event, first.job_id) == ({}, None, None)
+    assert _cells(installation) == [(0, 0)] * 4
+
+
+def test_a_reservation_covers_the_cells_of_its_scope_and_no_other(installation: Installation) -> None:
+    _reserve(installation, "jb_1", 60, {"shard": (1, 3)})
+    assert _cells(installation) == [(0, 0), (0, 60), (0, 0), (0, 60)]
+    _reserve(installation, "jb_2", 40)
+    assert _cells(installation) == [(0, 40), (0, 100), (0, 40), (0, 100)]
+
+
+@pytest.mark.parametrize(("end", "state"), ENDS)
+def test_a_reservation_ends_once(installation: Installation, end: End, state: str) -> None:
+    reservation_id = _reserve(installation, "jb_1", 60, {"shard": (1,)})
+    _settle(installation, end, reservation_id)
+    charged = 60 if state == "charged" else 0
+    assert _cells(installation) == [(0, 0), (charged, 0), (0, 0), (0, 0)]
+    kinds = _kinds(installation)
+    for again, _ in ENDS:
+        with pytest.raises(ReservationSettled, match=f"the reservation is {state} already"):
+            _settle(installation, again, reservation_id)
+    assert _kinds(installation) == kinds
+    assert _cells(installation) == [(0, 0), (charged, 0), (0, 0), (0, 0)]
+
+
+def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Installation) -> None:
+    _settle(installation, ledger.charge, _reserve(installation, "jb_1", 50, {"shard": (2,)}))
+    _reserve(installation, "jb_2", 20, {"shard": (2,)})
+    _reserve(installation, "jb_3", 10, {"shard": (0,)})
+    before = _kinds(installation), _cells(installation)
+    with pytest.raises(BudgetExceeded) as refused:
+        _reserve(installation, "jb_4", 31)
+    assert (_kinds(installation), _cells(installation)) == before
+    error = refused.value
+    assert error.tightest_cell == {"shard": 2}
+    assert (error.charged, error.reserved, error.requested) == ("0.00000005", "0.00000002", "0.000000031")
+    assert (error.cap, error.remaining, error.largest_that_fits) == ("0.0000001", "0.00000003", "0.00000003")
+    assert (error.dataset, error.accountant, error.unit) == (ACCOUNT, "pure", "epsilon")
+    _reserve(installation, "jb_4", 30)
+    with pytest.raises(BudgetExceeded) as full:
+        _reserve(installation, "jb_5", 1)
+    assert full.value.largest_that_fits == "0"
+
+
+def test_what_was_voided_or_expired_fits_again_and_what_was_charged_does_not(installation: Installation) -> None:
+    for number, (end, _) in enumerate([*ENDS[1:], ENDS[0]]):
+        _settle(installation, end, _reserve(installation, f"jb_{number}", CAP))
+    with pytest.raises(BudgetExceeded):
+        _reserve(installation, "jb_last", 1)
+
+
+@pytest.mark.parametrize("amount", [0, -1])
+def test_only_a_positive_amount_is_reserved(installation: Installation, amount: int) -> None:
+    with pytest.raises(ValueError, match="a reservation is positive"):
+        _reserve(installation, "jb_1", amount)
+    assert _kinds(installation) == ["open"]
+
+
+def test_an_amount_beyond_64_bits_is_refused_like_any_other(installation: Installation) -> None:
+    with pytest.raises(BudgetExceeded):
+        _reserve(installation, "jb_1", 10**40)
+    assert _kinds(installation) == ["open"]
+
+
+def test_a_job_has_one_reservation(installation: Installation) -> None:
+    _settle(installation, ledger.void, _reserve(installation, "jb_1", 1))
+    with pytest.raises(IntegrityError):
+        _reserve(installation, "jb_1", 1)
+    assert _kinds(installation) == ["open", "reserve", "void"]
+    assert _cells(installation) == [(0, 0)] * 4
+
+
+def test_accounts_and_reservations_that_are_not_there_are_not_found(installation: Installation) -> None:
+    new = ledger.NewReservation(account_id="ds_none", amount=1, scope={}, event=EVENT, job_id="jb_1")
+    with installation.database.write() as session:
+        with pytest.raises(NotFound, match="no such account"):
+            ledger.reserve(session, new, actor="key_analyst")
+        with pytest.raises(NotFound, match="no such account"):
+            ledger.balance(session, "ds_none")
+        for end, _ in ENDS:
+            with pytest.raises(NotFound, match="no such reservation"):
+                end(session, "rs_none", actor="worker")
+
+
+def test_a_balance_is_that_of_the_tightest_cell_of_the_box(installation: Installation) -> None:
+    _settle(installation, ledger.charge, _reserve(installation, "jb_1", 70, {"shard": (3,)}))
+    _reserve(installation, "jb_2", 20, {"shard": (1, 2)})
+    with installation.database.read() as session:
+        everywhere = ledger.balance(session, ACCOUNT)
+        inside = ledger.balance(session, ACCOUNT, {"shard": (0, 2)})
+    assert (everywhere.charged, everywhere.reserved, everywhere.remaining) == (70, 0, 30)
+    assert everywhere.tightest_cell == {"shard": 3}
+    assert (inside.charged, inside.reserved, inside.remaining) == (0, 20, 80)
+    assert inside.tightest_cell == {"shard": 2}
+
+
+def test_accounts_do_not_see_one_another(installation: Installation) -> None:
+    open_account(installation, "ds_other", cap=CAP)
+    _reserve(installation, "jb_1", CAP)
+    with installation.database.write() as session:
+        new = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
+        ledger.reserve(session, new, actor="key_analyst")
+        assert [entry.sequence for entry in ledger.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
+    assert _kinds(installation) == ["open", "reserve"]
+
+
+def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future, past = datetime(2100, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC)
+    for number, now in enumerate((future, past, future + timedelta(seconds=1))):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        _reserve(installation, f"jb_{number}", 1)
+    with installation.database.read() as session:
+        times = [entry.at for entry in ledger.entries(session, ACCOUNT, after=1, limit=9)]
+    assert times == [clock.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        for number in range(5):
+            found.submit(key=f"k{number}", scope={"shard": [number % 4]} if number else {})
+        yield found
+
+
+def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = scene.export()
+    shown = [json.loads(line) for line in whole[1:]]
+    assert shown == [entry.to_json() for entry in scene.entries()]
+    for size in (1, 2, 6):
+        monkeypatch.setattr(audit, "EXPORT_BATCH", size)
+        assert scene.export() == whole
+    table = b"".join(audit.export_csv(scene.installation, OWNER, scene.dataset_id)).decode()
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["hash"] for row in rows] == [entry["hash"] for entry in shown]
+    assert json.loads(rows[1]["event"]) == shown[1]["event"]
+
+
+def test_an_export_ends_where_it_began_to_be_read(scene: Scene) -> None:
+    lines = audit.export_json_lines(scene.installation, OWNER, scene.dataset_id)
+    scene.submit(key="later")
+    assert len(list(lines)) == 1 + 6
+    assert len(scene.export()) == 1 + 7

@@ -1,0 +1,105 @@
+"""What the sweeper settles, at which second, on both databases."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core import limits
+from app.core.errors import BudgetExceeded, LeaseLost
+from app.jobs import queue
+from app.jobs.queue import Claim
+from app.services import run_training
+from app.services.expire_jobs import expire_jobs
+from tests.support.crash_scene import Scene, opened
+
+TTL_S = 3
+A_MICROSECOND = timedelta(microseconds=1)
+THE_QUEUE_LIMIT = timedelta(seconds=limits.MAX_QUEUE_S)
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as found:
+        yield found
+
+
+def _claimed(scene: Scene) -> tuple[str, Claim]:
+    job_id = scene.submit_job(key="k")
+    claim = run_training.claim_next(scene.installation)
+    assert claim is not None
+    return job_id, claim
+
+
+def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
+    row = scene.job(job_id)
+    return row.state, row.reason, scene.kinds_of(job_id)
+
+
+def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scene) -> None:
+    job_id, _ = _claimed(scene)
+    lease_until = scene.job(job_id).lease_until
+    assert lease_until is not None
+    assert expire_jobs(scene.installation, at=lease_until) == 0
+    assert _end(scene, job_id) == ("running", None, ["reserve"])
+    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 1
+    assert _end(scene, job_id) == ("queued", None, ["reserve"])
+    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 0
+
+
+def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
+    job_id, claim = _claimed(scene)
+    run_training.charge_job(scene.installation, claim)
+    lease_until = scene.job(job_id).lease_until
+    assert lease_until is not None
+    assert expire_jobs(scene.installation, at=lease_until) == 0
+    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 1
+    assert _end(scene, job_id) == ("failed", "lost", ["reserve", "charge"])
+    assert scene.verified().tightest.charged == 10_000_000
+
+
+def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k", epsilon="3")
+    deadline = scene.job(job_id).submitted_at + THE_QUEUE_LIMIT
+    assert expire_jobs(scene.installation, at=deadline) == 0
+    assert _end(scene, job_id) == ("queued", None, ["reserve"])
+    with pytest.raises(BudgetExceeded):
+        scene.submit(key="next", epsilon="0.1")
+    assert expire_jobs(scene.installation, at=deadline + A_MICROSECOND) == 1
+    assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert scene.verified().tightest.load == 0
+    scene.submit(key="next", epsilon="3")
+
+
+def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(scene: Scene) -> None:
+    job_id, claim = _claimed(scene)
+    assert expire_jobs(scene.installation, at=scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
+    assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
+    with pytest.raises(LeaseLost):
+        run_training.charge_job(scene.installation, claim)
+
+
+def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: Scene) -> None:
+    job_id, claim = _claimed(scene)
+    run_training.charge_job(scene.installation, claim)
+    with scene.installation.database.write() as session:
+        row = queue.held(session, claim)
+        row.submitted_at -= THE_QUEUE_LIMIT + timedelta(hours=1)
+    assert expire_jobs(scene.installation) == 0
+    assert _end(scene, job_id) == ("running", None, ["reserve", "charge"])
+
+
+def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
+    charged, claim = _claimed(scene)
+    run_training.charge_job(scene.installation, claim)
+    claimed = scene.submit_job(key="second")
+    assert run_training.claim_next(scene.installation) is not None
+    queued = scene.submit_job(key="third")
+    lease_until = scene.job(claimed).lease_until
+    assert lease_until is not None
+    assert expire_jobs(scene.installation, at=lease_until + timedelta(seconds=60)) == 2
+    assert _end(scene, charged) == ("failed", "lost", ["reserve", "charge"])
+    assert _end(scene, claimed) == ("queued", None, ["reserve"])
+    assert _end(scene, queued) == ("queued", None, ["reserve"])
+    scene.verified()

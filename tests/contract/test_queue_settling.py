@@ -1,0 +1,246 @@
+"""How a job ends: grown, failed, cancelled, deleted or cut off; and what is left behind: nothing."""
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
+from app.jobs import queue
+from app.jobs.queue import Claim
+from app.ledger import service as ledger
+from app.registry import models
+from app.services import jobs, run_training
+from app.services.delete_dataset import delete_dataset
+from app.services.expire_jobs import expire_jobs, tidy_jobs
+from app.services.grow_forest import grow_forest
+from app.services.run_training import TrainingFailed
+from app.services.training_task import TrainingTask
+from tests.support.crash_scene import OWNER, Scene, opened
+
+MUCH_LATER = timedelta(hours=1)
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        yield found
+
+
+@pytest.fixture
+def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    """On SQLite a write transaction excludes every other one, so there is nothing to test."""
+    with opened(postgresql_database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _claim(scene: Scene) -> tuple[str, Claim]:
+    job_id = scene.submit_job(key="k")
+    claim = run_training.claim_next(scene.installation)
+    assert claim is not None
+    return job_id, claim
+
+
+def _grow(task: TrainingTask) -> None:
+    grow_forest(task, on_tree_done=lambda: None)
+
+
+def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
+    row = scene.job(job_id)
+    return row.state, row.reason, scene.kinds_of(job_id)
+
+
+def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> None:
+    job_id, claim = _claim(scene)
+    run_training.run_training(scene.installation, claim, _grow)
+    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    row = scene.job(job_id)
+    with scene.installation.database.read() as session:
+        model = models.find(session, str(row.model_id))
+    artifact = scene.installation.cache.get(model.digest)
+    assert artifact.metadata["ledger"]["reservation_id"] == row.reservation_id
+    assert row.trees_done == row.n_trees == 2
+    scene.assert_no_orphans()
+    scene.verified()
+
+
+def _fail(task: TrainingTask) -> None:
+    raise TrainingFailed
+
+
+def _leave_nothing(task: TrainingTask) -> None:
+    """The child said that it succeeded, but there is no file."""
+
+
+def _leave_garbage(task: TrainingTask) -> None:
+    task.artifact_path.write_bytes(b"not a forest")
+
+
+@pytest.mark.parametrize("train", [_fail, _leave_nothing, _leave_garbage])
+def test_a_child_that_leaves_no_forest_fails_the_job_and_the_charge_stays(
+    scene: Scene, train: Callable[[TrainingTask], None]
+) -> None:
+    job_id, claim = _claim(scene)
+    run_training.run_training(scene.installation, claim, train)
+    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
+    assert scene.job(job_id).model_id is None
+    scene.assert_no_orphans()
+
+
+def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    def grow(task: TrainingTask) -> None:
+        _grow(task)
+        monkeypatch.setattr(os, "fsync", full)
+
+    job_id, claim = _claim(scene)
+    run_training.run_training(scene.installation, claim, grow)
+    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
+    scene.assert_no_orphans()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    job_id, claim = _claim(scene)
+
+    def cut(*arguments: object, **named: object) -> None:
+        raise Unavailable("the connection broke")
+
+    def grow(task: TrainingTask) -> None:
+        _grow(task)
+        if not is_committed:
+            monkeypatch.setattr(queue, "finish", cut)
+
+    if is_committed:
+        monkeypatch.setattr(shutil, "rmtree", cut)
+    with pytest.raises(Unavailable):
+        run_training.run_training(scene.installation, claim, grow)
+    monkeypatch.undo()
+    expire_jobs(scene.installation, at=datetime.now(UTC) + MUCH_LATER)
+    tidy_jobs(scene.installation)
+    end = ("succeeded", None) if is_committed else ("failed", "lost")
+    assert _end(scene, job_id) == (*end, ["reserve", "charge"])
+    scene.assert_no_orphans()
+
+
+def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k")
+    assert jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
+    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert run_training.claim_next(scene.installation) is None
+    assert scene.verified().tightest.load == 0
+    with pytest.raises(JobFinished):
+        jobs.cancel_job(scene.installation, OWNER, job_id)
+    assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
+    job_id, claim = _claim(scene)
+    jobs.cancel_job(scene.installation, OWNER, job_id)
+    with pytest.raises(LeaseLost):
+        run_training.run_training(scene.installation, claim, _grow)
+    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    scene.assert_no_orphans()
+
+
+def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
+    def cancel(task: TrainingTask) -> None:
+        _grow(task)
+        jobs.cancel_job(scene.installation, OWNER, task.job_id)
+
+    job_id, claim = _claim(scene)
+    with pytest.raises(LeaseLost):
+        run_training.run_training(scene.installation, claim, cancel)
+    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "charge"])
+    scene.assert_no_orphans()
+    assert scene.verified().tightest.charged == 10_000_000
+
+
+def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(scene: Scene) -> None:
+    charged, claim = _claim(scene)
+    run_training.charge_job(scene.installation, claim)
+    claimed = scene.submit_job(key="second")
+    waiting_claim = run_training.claim_next(scene.installation)
+    queued = scene.submit_job(key="third")
+    for _ in range(2):  # repeating it is legal
+        delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    assert _end(scene, charged) == ("cancelled", "cancelled", ["reserve", "charge"])
+    assert _end(scene, claimed) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
+    assert waiting_claim is not None
+    with pytest.raises(LeaseLost):
+        run_training.charge_job(scene.installation, waiting_claim)
+    with pytest.raises(DatasetDeleted):
+        scene.submit(key="fourth")
+    assert scene.verified().tightest.charged == 10_000_000
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
+    postgresql_scene: Scene, which: int
+) -> None:
+    scene = postgresql_scene
+    claims = []
+    for key in ("first", "second"):
+        scene.submit(key=key)
+        claims.append(run_training.claim_next(scene.installation))
+    claim = claims[which]
+    assert claim is not None
+    held, database = threading.Event(), scene.installation.database
+
+    def delete() -> None:
+        assert held.wait(timeout=20)
+        delete_dataset(scene.installation, OWNER, scene.dataset_id)
+
+    with ThreadPoolExecutor(1) as pool:
+        deletion = pool.submit(delete)
+        with database.write() as session:
+            row = queue.held(session, claim)
+            held.set()
+            with pytest.raises(TimeoutError):
+                deletion.result(timeout=0.5)  # it waits for this job
+            ledger.charge(session, row.reservation_id, actor="worker")
+            row.charged_at = database.now(session)
+        deletion.result(timeout=20)
+    kinds = [scene.kinds_of(each.job_id) for each in claims if each is not None]
+    assert kinds.pop(which) == ["reserve", "charge"]
+    assert kinds == [["reserve", "void"]]
+
+
+def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(scene: Scene) -> None:
+    job_id, _ = _claim(scene)
+    running, unknown = scene.installation.job_folder(job_id), scene.installation.job_folder("jb_unknown")
+    for folder in (running, unknown):
+        folder.mkdir(parents=True)
+        (folder / "artifact.part").write_bytes(b"half")
+    tidy_jobs(scene.installation)
+    assert running.exists()
+    assert not unknown.exists()
+
+
+def test_a_folder_that_goes_while_it_is_tidied_stops_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = scene.installation.job_folder("jb_gone")
+    folder.mkdir(parents=True)
+    (folder / "artifact.safetensors").write_bytes(b"artifact")
+    read_bytes = Path.read_bytes
+
+    def vanish_first(path: Path) -> bytes:
+        path.unlink()
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", vanish_first)
+    tidy_jobs(scene.installation)
+    assert not folder.exists()
