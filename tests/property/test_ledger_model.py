@@ -1,0 +1,212 @@
+"""Random programs of open, reserve, charge, void and expire against a small model, on both databases.
+
+The model keeps what the rules say and nothing else: no rows, no hashes, no SQL. After every step the ledger answers as
+the model does; after every program the entries alone give the same balances, the chain is recomputed, and the verifier
+accepts the export.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+
+import pytest
+import rfc8785
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.core import amounts
+from app.core.errors import BudgetExceeded, ReservationSettled
+from app.ledger import service as ledger
+from app.privacy.composition import Scope
+from app.services.installation import Installation
+from app.verifier.replay import Summary, verify
+from tests.support.crash_scene import EVENT, open_account, open_installation, replayed
+
+_ENDS: dict[str, Callable[..., None]] = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
+_serial = count()
+
+
+@dataclass
+class Model:
+    """An account, as the rules describe it: a cap, and for each job its amount, its cells and where it stands."""
+
+    cap: int
+    n_cells: int
+    jobs: list[tuple[int, frozenset[int], str]] = field(default_factory=list)
+
+    def load(self, cell: int) -> int:
+        return sum(amount for amount, cells, state in self.jobs if cell in cells and state in ("reserve", "charge"))
+
+    def fits(self, cells: frozenset[int]) -> int:
+        return self.cap - max(self.load(cell) for cell in cells)
+
+    def reserve(self, amount: int, cells: frozenset[int]) -> bool:
+        if amount > self.fits(cells):
+            return False
+        self.jobs.append((amount, cells, "reserve"))
+        return True
+
+    def settle(self, job: int, end: str) -> bool:
+        amount, cells, state = self.jobs[job]
+        if state != "reserve":
+            return False
+        self.jobs[job] = (amount, cells, end)
+        return True
+
+    def balances(self) -> list[tuple[int, int]]:
+        def total(cell: int, state: str) -> int:
+            return sum(amount for amount, cells, now in self.jobs if cell in cells and now == state)
+
+        return [(total(cell, "charge"), total(cell, "reserve")) for cell in range(self.n_cells)]
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Asks for an amount in some cells (``None`` = all); ``exactly`` = what fits, ``over`` = one nano more."""
+
+    size: int | str
+    cells: frozenset[int] | None
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Ends the reservation of an earlier job, which may have ended before."""
+
+    job: int
+    end: str
+
+
+@dataclass(frozen=True)
+class Program:
+    cap: int
+    n_cells: int
+    steps: list[Reserve | Settle]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    n_cells = draw(st.sampled_from([0, 1, 2, 4]))
+    cap = draw(st.integers(0, 40) | st.sampled_from([10**9, 10**18]))
+    cells = st.none()
+    if n_cells:
+        cells |= st.frozensets(st.integers(0, n_cells - 1), min_size=1)
+    sizes = st.integers(1, max(cap // 3, 2)) | st.sampled_from(["exactly", "over"])
+    steps = st.builds(Reserve, sizes, cells) | st.builds(Settle, st.integers(0, 29), st.sampled_from(sorted(_ENDS)))
+    return Program(cap, n_cells, draw(st.lists(steps, min_size=5, max_size=30)))
+
+
+class Account:
+    """The ledger under test: one new account of an installation that all programs share."""
+
+    def __init__(self, installation: Installation, program: Program) -> None:
+        self.database = installation.database
+        self.id = f"ds_{next(_serial)}"
+        self.reservations: list[str] = []
+        open_account(installation, self.id, cap=program.cap, n_cells=program.n_cells)
+
+    def reserve(self, amount: int, scope: Scope) -> BudgetExceeded | None:
+        job_id = f"jb_{len(self.reservations)}"
+        new = ledger.NewReservation(account_id=self.id, amount=amount, scope=scope, event=EVENT, job_id=job_id)
+        try:
+            with self.database.write() as session:
+                self.reservations.append(ledger.reserve(session, new, actor="key_analyst"))
+        except BudgetExceeded as refused:
+            return refused
+        return None
+
+    def settle(self, job: int, end: str) -> bool:
+        try:
+            with self.database.write() as session:
+                _ENDS[end](session, self.reservations[job], actor="worker")
+        except ReservationSettled:
+            return False
+        return True
+
+    def balances(self) -> list[tuple[int, int]]:
+        with self.database.read() as session:
+            return [(cell.charged, cell.reserved) for cell in ledger.cells(session, self.id)]
+
+    def check_history(self, n_cells: int) -> Summary:
+        """Replays the entries, recomputes the chain, and runs the verifier on the export."""
+        with self.database.read() as session:
+            entries = ledger.entries(session, self.id, after=0, limit=1_000)
+            header, last = ledger.export_header(session, self.id)
+        assert replayed(entries, n_cells=n_cells) == self.balances()
+        previous = "0" * 64
+        for entry in entries:
+            body = entry.to_json()
+            stated = body.pop("hash")
+            assert body["previous_hash"] == previous
+            # An oracle of its own: entries hold text, small integers, lists and objects with ASCII names only.
+            text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            assert hashlib.sha256(text.encode()).hexdigest() == stated
+            previous = stated
+        assert last == len(entries)
+        return verify(rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)])
+
+
+def _take(step: Reserve, model: Model, account: Account) -> None:
+    cells = step.cells if step.cells is not None else frozenset(range(model.n_cells))
+    scope: Scope = {} if step.cells is None else {"shard": tuple(sorted(step.cells))}
+    fits = model.fits(cells)
+    amount = fits + (step.size == "over") if isinstance(step.size, str) else step.size
+    if amount < 1:
+        return
+    refused = account.reserve(amount, scope)
+    assert model.reserve(amount, cells) is (refused is None)
+    if refused is not None:
+        assert amounts.nano_up(Fraction(refused.largest_that_fits)) == fits
+        assert Fraction(refused.requested) == Fraction(amount, 10**9)
+        assert Fraction(refused.cap) == Fraction(refused.charged) + Fraction(refused.reserved) + Fraction(fits, 10**9)
+        if step.cells is not None:
+            assert refused.tightest_cell["shard"] in cells
+
+
+def _run(installation: Installation, program: Program) -> None:
+    model = Model(program.cap, max(program.n_cells, 1))
+    account = Account(installation, program)
+    for step in program.steps:
+        if isinstance(step, Reserve):
+            _take(step, model, account)
+        elif step.job < len(model.jobs):
+            assert account.settle(step.job, step.end) is model.settle(step.job, step.end)
+        balances = account.balances()
+        assert balances == model.balances()
+        assert max(charged + reserved for charged, reserved in balances) <= program.cap
+    summary = account.check_history(model.n_cells)
+    assert summary.cap == program.cap
+    assert (summary.tightest.load) == max(sum(pair) for pair in model.balances())
+
+
+def _settings(n_examples: int) -> settings:
+    # The database is shared by all examples of a test; each program opens an account of its own on it.
+    return settings(max_examples=n_examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@_settings(40)
+@given(program=programs())
+def test_the_ledger_is_the_model_on_sqlite(sqlite_database_url: str, home: Path, program: Program) -> None:
+    installation = open_installation(sqlite_database_url, home)
+    try:
+        _run(installation, program)
+    finally:
+        installation.close()
+
+
+@_settings(15)
+@given(program=programs())
+def test_the_ledger_is_the_model_on_postgresql(postgresql_database_url: str, home: Path, program: Program) -> None:
+    installation = open_installation(postgresql_database_url, home)
+    try:
+        _run(installation, program)
+    finally:
+        installation.close()
