@@ -1,6 +1,6 @@
 """Whole random draws: the only way a mechanism meets chance.
 
-Growth, leaf release and every budget decision are plain Python over the four calls of :class:`Randomness`. Nothing
+Growth, leaf release and every budget decision are plain Python over the six calls of :class:`Randomness`. Nothing
 else in ``app.forests`` draws, so a test that hands a mechanism an enumerating ``Randomness`` walks every path of the
 real code, and the sampler tests hold :class:`SystemRandomness` to the exact law of each call
 (docs/proofs/samplers.md).
@@ -48,12 +48,38 @@ class Randomness(Protocol):
         """
         ...
 
+    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+        """The index of the candidate that the exponential mechanism selects.
+
+        Pr[r] ∝ exp(inverse_scale · u_r). One call is one release.
+
+        Args:
+            utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
+            inverse_scale: public; ε divided by the range sensitivity of ``utilities``, in their own integer units.
+        """
+        ...
+
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
         """Independent integers with Pr[z] = (1 − q) / (1 + q) · q^|z|, where q = exp(−inverse_scale).
 
         Args:
             shape: public; of the result.
             inverse_scale: public; ε divided by the L1 sensitivity of the vector that the noise is added to.
+
+        Returns:
+            int64 array of that shape.
+        """
+        ...
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
+        """Independent integers, each the one nearest to 2^scale_bits · Z for a standard normal Z.
+
+        Added to an integer vector q it is the rounded value of q + 2^scale_bits · Z: post-processing of the Gaussian
+        mechanism, whose exact guarantee it has.
+
+        Args:
+            shape: public; of the result.
+            scale_bits: public; 0 to 40.
 
         Returns:
             int64 array of that shape.
@@ -74,7 +100,8 @@ class SystemRandomness(ExactSampler):
 
     Source:
         Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithms 1 and 2;
-        McKenna and Sheldon, "Permute-and-Flip", 2020, algorithm 1. docs/proofs/samplers.md.
+        McKenna and Sheldon, "Permute-and-Flip", 2020, algorithm 1; Karney, "Sampling Exactly from the Normal
+        Distribution", 2016, algorithm N. docs/proofs/samplers.md, docs/proofs/gaussian.md.
     """
 
     def __init__(self, *, buffer_words: int = DEFAULT_BUFFER_WORDS) -> None:

@@ -289,7 +289,7 @@ def test_no_float_in_the_compiled_draws() -> None:
     unsigned integer becomes a float without a word.
     """
     public = {name: value for name, value in vars(draws).items() if hasattr(value, "py_func") and name[0] != "_"}
-    assert set(public) == {"word", "uniform", "accepts", "permute_and_flip", "discrete_laplace"}
+    assert set(public) == {"word", "uniform", "accepts", "permute_and_flip", "select_exponential", "discrete_laplace"}
     for name, draw in public.items():
         (types,) = draw.signatures
         fresh = numba.njit(draw.py_func)

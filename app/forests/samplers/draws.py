@@ -181,6 +181,31 @@ def permute_and_flip(
             return candidate
 
 
+@compiled_for(_WORDS, _CURSOR, read("int64", 1), unsigned)
+def select_exponential(
+    words: NDArray[np.uint64], cursor: NDArray[np.int64], utilities: NDArray[np.int64], rate: np.uint64
+) -> np.int64:
+    """The index that the exponential mechanism selects: permute-and-flip with replacement.
+
+    A trial takes a candidate uniformly and accepts it by its gap; refused trials leave nothing behind, so the cursor
+    moves after each of them. Gaps as in :func:`permute_and_flip`.
+    """
+    best = np.uint64(utilities.max())
+    largest_gap = _LARGEST_PRODUCT // rate
+    while True:
+        position = cursor[0]
+        half = _read(words, position) >> _HALF_BITS
+        chosen, position = _below(words, position + 1, np.uint64(utilities.size), half)
+        candidate = np.int64(chosen)
+        gap = min(best - np.uint64(utilities[candidate]), largest_gap)
+        accepted, position = _accepts(words, position, gap * rate)
+        if position > words.size:
+            raise TapeExhausted
+        cursor[0] = position
+        if accepted:
+            return candidate
+
+
 @compiled_for(_WORDS, _CURSOR, unsigned, written("int64", 1), written("int64", 1))
 def discrete_laplace(
     words: NDArray[np.uint64],

@@ -1,7 +1,8 @@
 """The exact draws of ``app.forests.randomness.Randomness``, as functions of a tape of uniform words.
 
 Arguments are checked and brought to integers here; the loops are compiled and stand in
-``app.forests.samplers.draws``, which is imported at the first draw because its compiler is slow to load.
+``app.forests.samplers.draws`` and ``app.forests.samplers.gaussian``, which are imported at the first draw because
+their compiler is slow to load.
 """
 
 import math
@@ -20,6 +21,9 @@ MAX_INVERSE_SCALE: Final = 2**30
 """Above every ε that a budget can hold; keeps the product with a utility gap of 1 inside 64 bits."""
 
 MAX_UNIFORM: Final = 2**32
+
+MAX_SCALE_BITS: Final = 40
+"""Whole parts of normal numbers stay below 2²⁰ (a window's words), so scaled ones stay below 2⁶¹."""
 
 _WORD_BITS: Final = 64
 
@@ -83,12 +87,24 @@ class ExactSampler:
         """
         from app.forests.samplers import draws
 
-        if utilities.dtype != np.int64 or utilities.ndim != 1 or not 1 <= utilities.size <= MAX_UNIFORM:
-            raise ValueError("utilities are an int64 vector of 1 to 2^32 candidates")
+        _require_utilities(utilities)
         order = np.arange(utilities.size, dtype=np.int64)
         visited = np.zeros(1, dtype=np.int64)
         rate = _rate(inverse_scale)
         return int(self._draw(draws.permute_and_flip, np.ascontiguousarray(utilities), rate, order, visited))
+
+    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+        """See ``Randomness.select_exponential``. Gaps are clipped as in :meth:`permute_and_flip`.
+
+        The expected number of trials is below the number of candidates, since one of them is always accepted.
+
+        Raises:
+            ValueError: as :meth:`permute_and_flip`.
+        """
+        from app.forests.samplers import draws
+
+        _require_utilities(utilities)
+        return int(self._draw(draws.select_exponential, np.ascontiguousarray(utilities), _rate(inverse_scale)))
 
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
         """See ``Randomness.discrete_laplace``.
@@ -101,6 +117,22 @@ class ExactSampler:
         noise = np.zeros(math.prod(shape), dtype=np.int64)
         finished = np.zeros(1, dtype=np.int64)
         self._draw(draws.discrete_laplace, _rate(inverse_scale), noise, finished)
+        return noise.reshape(shape)
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
+        """See ``Randomness.rounded_gaussian``.
+
+        Raises:
+            ValueError: ``scale_bits`` is not from 0 to :data:`MAX_SCALE_BITS`.
+        """
+        from app.forests.samplers import gaussian
+
+        if not 0 <= scale_bits <= MAX_SCALE_BITS:
+            raise ValueError("a normal number is scaled by 2^0 to 2^40")
+        noise = np.zeros(math.prod(shape), dtype=np.int64)
+        finished = np.zeros(1, dtype=np.int64)
+        numbers = np.zeros((gaussian.N_NUMBERS, gaussian.MAX_DIGITS + 1), dtype=np.uint64)
+        self._draw(gaussian.rounded_gaussian, np.uint64(scale_bits), numbers, noise, finished)
         return noise.reshape(shape)
 
     def _draw(
@@ -117,6 +149,11 @@ class ExactSampler:
                     return draw(self._tape.words, self._tape.cursor, *arguments, **named)
                 except TapeExhausted:
                     self._tape.extend()
+
+
+def _require_utilities(utilities: NDArray[np.int64]) -> None:
+    if utilities.dtype != np.int64 or utilities.ndim != 1 or not 1 <= utilities.size <= MAX_UNIFORM:
+        raise ValueError("utilities are an int64 vector of 1 to 2^32 candidates")
 
 
 def _rate(inverse_scale: Fraction) -> Any:
