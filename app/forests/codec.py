@@ -22,6 +22,17 @@ from app.forests.schema import Schema
 
 FORMAT = "grovekeeper-forest/1"
 _HEADER_ENTRY = "grovekeeper"
+_UNREADABLE = (
+    safetensors.SafetensorError,
+    GrovekeeperError,
+    ArithmeticError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading foreign bytes can raise before they are known to be ours."""
 _DTYPES = {"feature": np.int32, "threshold": np.uint8, "equals": np.bool_, "counts": np.int64}
 
 
@@ -78,7 +89,7 @@ def loads(data: bytes) -> Artifact:
         schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
         if schema.to_json() != metadata["schema"]:
             raise ArtifactInvalid
-    except (safetensors.SafetensorError, GrovekeeperError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise ArtifactInvalid from error
     _check(arrays, plan, schema)
     return Artifact(Forest(plan, **arrays), schema, plan, metadata)

@@ -27,12 +27,6 @@ def grow(
 
     No number of rows is an error: an empty dataset, or one with a single class, gives a forest of the same shape.
 
-    **Privacy**: ``pure.loss(plan.event)``-DP under add/remove and twice that under replace-one, by the mechanism's own
-    theorem: encoding and assignment are record-wise (lemmas L5 and L6), trees compose by Theorem L. ``on_tree_done``
-    is called once per tree whatever the rows are; *when* it is called is not covered.
-
-    **Source**: docs/proofs/lemmas.md, and the proof page of the mechanism.
-
     Args:
         plan: what was priced.
         schema: public.
@@ -42,6 +36,14 @@ def grow(
 
     Returns:
         The released forest, of a shape that the plan fixes.
+
+    Privacy:
+        ``pure.loss(plan.event)``-DP under add/remove and twice that under replace-one, by the mechanism's own theorem:
+        encoding and assignment are record-wise (lemmas L5 and L6), trees compose by Theorem L. ``on_tree_done`` is
+        called once per tree whatever the rows are; *when* it is called is not covered.
+
+    Source:
+        docs/proofs/lemmas.md, and the proof page of the mechanism.
     """
     mechanism = catalogue.mechanism(plan.algorithm)
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))

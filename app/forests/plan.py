@@ -85,7 +85,7 @@ class Plan:
         """
         try:
             return _read(value)
-        except (GrovekeeperError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+        except (GrovekeeperError, ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise PlanInvalid from error
 
 

@@ -1,7 +1,8 @@
 """The multinomial random forest, repaired: public candidates, depth-only stopping, noisy counts in every leaf.
 
-Xia et al. 2019 and Bai et al. 2021 ("Multinomial random forest"). What was wrong with the papers' rules, and the proof
-of this version, stand in docs/proofs/mrf.md.
+Li et al., "Multinomial random forest: toward consistency and privacy-preservation" (preprint), and Bai et al.,
+"Multinomial random forest" (2022). What was wrong with the papers' rules, and the proof of this version, stand in
+docs/proofs/mrf.md.
 """
 
 from __future__ import annotations
@@ -77,19 +78,21 @@ _OWN_PARAMETERS = (
 class MultinomialForest:
     """Trees whose splits are drawn by permute-and-flip on the count Gini, with noisy counts in every leaf.
 
-    **Privacy**: ε-DP under add/remove, 2ε under replace-one, ε being the request's. Each node chooses among public
-    candidates by permute-and-flip (lemma L2) with a utility of range sensitivity 2^(q+1); the nodes of a level hold
-    disjoint rows, so a path pays Σ_l ε_l (lemma L4); leaf counts have L1 sensitivity 1 (lemma L3). A tree costs
-    Σ_l ε_l + ε_leaf; sequential trees add, sharded trees count at their largest (lemma L5). Trees stop at the public
-    depth only. Not covered: running time.
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. Each node chooses among public candidates by
+        permute-and-flip (lemma L2) with a utility of range sensitivity 2^(q+1); the nodes of a level hold disjoint
+        rows, so a path pays Σ_l ε_l (lemma L4); leaf counts have L1 sensitivity 1 (lemma L3). A tree costs
+        Σ_l ε_l + ε_leaf; sequential trees add, sharded trees count at their largest (lemma L5). Trees stop at the
+        public depth only. *Not covered:* running time.
 
-    **Source**: Bai, Li, Li, Jiang, Xia, "Multinomial random forest", Pattern Recognition 122 (2022), repaired;
-    Theorem 1 of docs/proofs/mrf.md.
+    Source:
+        Bai et al., "Multinomial random forest", Pattern Recognition (2022), Theorem 2, which does not hold as stated;
+        repaired in Theorem 1 of docs/proofs/mrf.md. Permute-and-flip: McKenna and Sheldon 2020.
     """
 
     slug: str = "mrf"
     title: str = "Multinomial random forest, repaired"
-    source: str = "Bai, Li, Li, Jiang, Xia (2022), Pattern Recognition 122; Xia et al., arXiv 1903.12003"
+    source: str = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
     parameters: tuple[Parameter, ...] = (
         common.N_ESTIMATORS,

@@ -32,13 +32,15 @@ class RandomDecisionTrees:
 
     The three slugs are one mechanism: they differ only in the read-out that prediction takes by default.
 
-    **Privacy**: ε-DP under add/remove, 2ε under replace-one, ε being the request's. One row adds one to one count
-    of one tree's (leaf, class) histogram, so that histogram has L1 sensitivity 1. Sequential trees all see every row:
-    the losses ε/T of T trees add up. Sharded trees see disjoint rows by a keyed hash of the row id: the largest tree's
-    loss is the forest's. Empty leaves are released like any other. Not covered: running time.
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. One row adds one to one count of one tree's
+        (leaf, class) histogram, so that histogram has L1 sensitivity 1. Sequential trees all see every row: the losses
+        ε/T of T trees add up. Sharded trees see disjoint rows by a keyed hash of the row id: the largest tree's loss is
+        the forest's. Empty leaves are released like any other. *Not covered:* running time.
 
-    **Source**: Bojarski, Choromanska, Choromanski, LeCun 2014, algorithms dpRFMV, dpRFTA and dpRFPA; Theorem 1 of
-    docs/proofs/rdt.md.
+    Source:
+        Bojarski, Choromanska, Choromanski, LeCun 2014, Algorithm 2 in its three versions; Theorem 1 of
+        docs/proofs/rdt.md.
     """
 
     slug: str
@@ -131,11 +133,11 @@ def _random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Ra
 
 def default_n_trees(facts: PublicFacts) -> int:
     """Number of trees by a public rule of the size and ε: averaging helps while every tree still hears its rows."""
-    trees: float = 0.45 * (facts.size * float(facts.epsilon)) ** 0.35
+    trees: float = 0.8 * (facts.size * float(facts.epsilon)) ** 0.35
     return min(max(round(trees), 3), 64)
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule: an average leaf holds about √2 times the scale of its counts' noise."""
+    """Depth by a public rule: an average leaf holds about twice the scale of its counts' noise."""
     strength = max(facts.size * float(facts.epsilon) / n_trees, 1.0)
-    return min(max(round(math.log2(strength) - 0.5), 1), 10)
+    return min(max(round(math.log2(strength) - 1), 1), 10)

@@ -1,0 +1,236 @@
+"""Plans: what may be asked, what is settled by rule, and that no answer repeats a value."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from app.core import limits
+from app.core.errors import InvalidRequest, NotSupported
+from app.forests import catalogue
+from app.forests.mechanisms import shapes
+from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
+from app.forests.schema import Schema
+
+
+def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
+    return Schema.from_json(
+        {
+            "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_features)],
+            "label": {"name": "y", "classes": [f"c{i}" for i in range(n_classes)]},
+        }
+    )
+
+
+def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 10_000, **parameters: object) -> Plan:
+    return plan(PlanRequest(slug, parameters, Fraction(1), size), schema or wide())
+
+
+def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidRequest) as refused:
+        call()
+    return [(error.at, error.problem) for error in refused.value.errors]
+
+
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_plan_settles_every_parameter(slug: str) -> None:
+    settled = planned(slug)
+    described = {each["slug"]: each for each in catalogue.algorithms()}[slug]
+
+    assert list(settled.parameters) == [parameter["name"] for parameter in described["parameters"]]
+    assert all(isinstance(value, int | str) for value in settled.parameters.values())
+    assert settled.n_trees == settled.parameters["n_estimators"]
+    assert settled.warnings == ()
+
+
+def test_asked_values_are_kept() -> None:
+    settled = planned(n_estimators=5, max_depth=3, n_bins=16, assignment="sharded", structure_share=Decimal("0.25"))
+
+    assert settled.parameters == {
+        "n_estimators": 5,
+        "max_depth": 3,
+        "n_bins": 16,
+        "assignment": "sharded",
+        "structure_share": "0.25",
+        "selection": "joint",
+        "utility": "gini",
+        "leaf": "counts",
+        "se": "none",
+    }
+
+
+@pytest.mark.parametrize("share", ["0.25", 0.25, Decimal("0.25"), "25e-2"])
+def test_exact_number_may_come_as_text_or_as_a_json_number(share: object) -> None:
+    assert planned(structure_share=share).parameters["structure_share"] == "0.25"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("n_estimators", 0, "too-small"),
+        ("n_estimators", limits.MAX_TREES + 1, "too-large"),
+        ("n_estimators", "8", "not-an-integer"),
+        ("n_estimators", True, "not-an-integer"),
+        ("n_estimators", 8.0, "not-an-integer"),
+        ("max_depth", -1, "too-small"),
+        ("max_depth", limits.MAX_DEPTH + 1, "too-large"),
+        ("n_bins", 1, "too-small"),
+        ("n_bins", 256, "too-large"),
+        ("structure_share", 0, "too-small"),
+        ("structure_share", 1, "too-large"),
+        ("structure_share", "half", "not-a-number"),
+        ("structure_share", float("nan"), "not-a-number"),
+        ("structure_share", True, "not-a-number"),
+        ("structure_share", [], "not-a-number"),
+        ("assignment", "random", "unknown-choice"),
+        ("assignment", None, "unknown-choice"),
+        ("utility", "entropy", "unknown-choice"),
+    ],
+)
+def test_value_outside_its_rule_is_named_by_pointer_and_slug(name: str, value: object, problem: str) -> None:
+    assert problems(lambda: planned(**{name: value})) == [(f"/parameters/{name}", problem)]
+
+
+def test_every_broken_rule_is_reported_at_once_and_no_name_of_the_caller() -> None:
+    found = problems(lambda: planned(n_estimators=0, max_depth="deep", secret_name=1))
+
+    assert found == [
+        ("/parameters", "unknown-field"),
+        ("/parameters/n_estimators", "too-small"),
+        ("/parameters/max_depth", "not-an-integer"),
+    ]
+
+
+def test_unknown_algorithm() -> None:
+    assert problems(lambda: planned("breiman")) == [("/algorithm", "unknown")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("selection", "two_stage"), ("utility", "miscount"), ("leaf", "label"), ("se", "hash")]
+)
+def test_documented_choice_that_is_not_built_is_named(name: str, value: str) -> None:
+    with pytest.raises(NotSupported) as refused:
+        planned(**{name: value})
+
+    assert refused.value.what == f"{name} {value}"
+
+
+def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
+    assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [("/parameters", "unknown-field")]
+
+
+def test_without_a_public_size_the_plan_says_what_it_assumed() -> None:
+    assert planned(size=None).warnings == (
+        "No public size is declared, so the defaults are those for a small table; see public_size.",
+    )
+    assert planned(size=None, n_estimators=2, max_depth=2).warnings == ()
+
+
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
+def test_rules_grow_with_size_and_epsilon_and_stay_in_range(slug: str) -> None:
+    def cells(size: int, epsilon: str) -> int:
+        settled = plan(PlanRequest(slug, {}, Fraction(epsilon), size), wide())
+        return settled.n_trees * 2 ** int(settled.parameters["max_depth"])
+
+    sizes = [cells(size, "1") for size in (1, 100, 10_000, 10**6, 10**12)]
+    budgets = [cells(10_000, epsilon) for epsilon in ("0.001", "0.1", "1", "10", "1000")]
+    assert sizes == sorted(sizes)
+    assert budgets == sorted(budgets)
+    assert sizes[-1] > sizes[0] > 0
+
+
+def test_depth_beyond_what_the_schema_allows_is_lowered_and_said() -> None:
+    schema = Schema.from_json(
+        {
+            "features": [{"name": "bit", "type": "integer", "lower": 0, "upper": 1}],
+            "label": {"name": "y", "classes": ["a", "b"]},
+        }
+    )
+    settled = planned(schema=schema, max_depth=6)
+
+    assert settled.parameters["max_depth"] == 1
+    assert settled.warnings == ("The public schema allows 1 splits on a path: max_depth was lowered to that.",)
+
+
+def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
+    schema = wide(n_classes=1_000)
+    over = problems(lambda: planned("rdt-ta", schema, n_estimators=1_024, max_depth=12))
+    settled = planned("rdt-ta", schema, size=10**12, n_estimators=1_024)
+
+    assert over == [("/parameters/max_depth", "too-large")]
+    assert shapes.leaf_cells(1_024, int(settled.parameters["max_depth"]), 1_000) <= limits.MAX_TREE_LEAF_CELLS
+    assert shapes.leaf_cells(1_024, int(settled.parameters["max_depth"]) + 1, 1_000) > limits.MAX_TREE_LEAF_CELLS
+
+
+def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
+    schema = wide(n_features=2_000)
+    settled = planned("mrf", schema, size=10**12, n_bins=255)
+    over = problems(lambda: planned("mrf", schema, n_bins=255, max_depth=12))
+
+    assert settled.parameters["max_depth"] == 8
+    assert over == [("/parameters/max_depth", "too-large")]
+    assert planned("rdt-ta", schema, n_bins=255, n_estimators=1, max_depth=12).parameters["max_depth"] == 12
+
+
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+@pytest.mark.parametrize("assignment", ["sequential", "sharded"])
+def test_plan_survives_json(slug: str, assignment: str) -> None:
+    settled = plan(PlanRequest(slug, {"assignment": assignment}, Fraction(1, 3), None), wide())
+
+    assert Plan.from_json(settled.to_json()) == settled
+
+
+def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
+    return lambda plan: {**plan, **changes}
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda plan: None,
+        lambda plan: [],
+        lambda plan: {name: value for name, value in plan.items() if name != "event"},
+        _with(surprise=1),
+        _with(algorithm="nbrt"),
+        _with(epsilon="2/2"),
+        _with(epsilon="1/0"),
+        _with(epsilon=1),
+        _with(n_trees=4),
+        _with(n_trees=True),
+        _with(warnings=[1]),
+        _with(event={"type": "unknown/1"}),
+        _with(event={"type": "sequential/1", "parts": []}),
+        lambda plan: {**plan, "parameters": {**plan["parameters"], "n_bins": 1}},
+        lambda plan: {**plan, "parameters": {**plan["parameters"], "surprise": 1}},
+        lambda plan: {**plan, "parameters": {n: v for n, v in plan["parameters"].items() if n != "max_depth"}},
+        lambda plan: {**plan, "parameters": {n: v for n, v in plan["parameters"].items() if n != "n_bins"}},
+        lambda plan: {**plan, "parameters": {**plan["parameters"], "structure_share": "0.50"}},
+    ],
+)
+def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
+    with pytest.raises(PlanInvalid):
+        Plan.from_json(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
+
+
+def test_algorithms_are_described_with_ranges_and_defaults() -> None:
+    described = {each["slug"]: each for each in catalogue.algorithms()}
+
+    assert list(described) == ["mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
+    assert all(each["regime"] == "pure" and each["source"] and each["title"] for each in described.values())
+    assert [described[slug]["read_outs"][0] for slug in described] == ["log", "mv", "ta", "pa"]
+    by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
+    assert by_name["n_estimators"] | {"description": ""} == {
+        "name": "n_estimators",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": limits.MAX_TREES,
+        "default": None,
+        "description": "",
+    }
+    assert by_name["structure_share"]["minimum"] == "0.01"
+    assert by_name["structure_share"]["default"] == "0.6"
+    assert by_name["selection"]["choices"] == ["joint", "two_stage"]
+    assert by_name["selection"]["supported"] == ["joint"]
+    assert all(parameter["description"].endswith(".") for parameter in by_name.values())

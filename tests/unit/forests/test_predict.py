@@ -1,0 +1,144 @@
+"""Read-outs of one release, on counts small enough to work out by hand."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import pooling, predict
+from app.forests.forest import Forest
+from app.forests.plan import PlanRequest, plan
+from app.forests.rows import SanitisedColumns
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [{"name": "bit", "type": "integer", "lower": 0, "upper": 1}],
+        "label": {"name": "kind", "classes": ["a", "b"]},
+    }
+)
+ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
+# Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right ones.
+COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)
+
+
+def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
+    settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Fraction(1), None), SCHEMA)
+    nodes = (2, 1)
+    return Forest(
+        settled,
+        feature=np.zeros(nodes, dtype=np.int32),
+        threshold=np.zeros(nodes, dtype=np.uint8),
+        equals=np.zeros(nodes, dtype=np.bool_),
+        counts=counts,
+    )
+
+
+def found(slug: str, read_out: str | None = None) -> np.ndarray:
+    return predict.probabilities(forest(slug), SCHEMA, ROWS, read_out=read_out)
+
+
+def test_threshold_averaging_is_the_mean_of_clamped_proportions() -> None:
+    """Nothing positive in a leaf: uniform."""
+    assert found("rdt-ta") == pytest.approx(np.array([[(3 / 4 + 0) / 2, (1 / 4 + 1) / 2], [(1 / 2 + 1) / 2, 1 / 4]]))
+
+
+def test_majority_vote_is_the_share_of_trees() -> None:
+    assert found("rdt-mv") == pytest.approx(np.array([[0.5, 0.5], [1.0, 0.0]]))
+
+
+def test_probabilistic_averaging_publishes_the_same_probabilities() -> None:
+    assert np.array_equal(found("rdt-pa"), found("rdt-ta"))
+
+
+@pytest.mark.parametrize("slug", ["rdt-mv", "rdt-ta", "rdt-pa"])
+@pytest.mark.parametrize("read_out", ["mv", "ta", "pa"])
+def test_one_model_gives_any_of_the_three_read_outs(slug: str, read_out: str) -> None:
+    assert np.array_equal(found(slug, read_out), found(f"rdt-{read_out}"))
+
+
+def test_logarithmic_pool_is_the_normalised_geometric_mean() -> None:
+    noise_scale = 5.0  # of the plan's leaves: ε/2 per tree, 0.4 of it for the counts
+    evidence = np.maximum(COUNTS.astype(float), 0)
+    total = np.maximum(COUNTS.sum(axis=(0, 1)), 0) + np.sqrt(2 * 4) * noise_scale
+    theta = evidence + noise_scale * total / total.sum()
+    theta /= theta.sum(axis=-1, keepdims=True)
+    expected = np.sqrt(theta[0] * theta[1])
+    expected /= expected.sum(axis=-1, keepdims=True)
+
+    assert found("mrf") == pytest.approx(expected, rel=1e-6)
+    assert np.array_equal(found("mrf"), found("mrf", "log"))
+
+
+@pytest.mark.parametrize(("slug", "read_out"), [("rdt-ta", "log"), ("mrf", "pa"), ("mrf", "")])
+def test_read_out_that_the_model_does_not_offer_is_refused(slug: str, read_out: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        found(slug, read_out)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/read_out", "unknown-choice")]
+
+
+def labels(slug: str, probabilities: np.ndarray, read_out: str | None = None, **coins: object) -> list[int]:
+    drawn = predict.labels(forest(slug), SCHEMA, ROWS, probabilities, read_out=read_out, **coins)
+    assert drawn.dtype == np.int32
+    return drawn.tolist()
+
+
+def test_label_is_the_most_probable_class_and_the_first_of_equals() -> None:
+    assert labels("rdt-mv", np.array([[0.5, 0.5], [0.2, 0.8]])) == [0, 1]
+
+
+def test_drawn_label_follows_exact_coins() -> None:
+    """A coin below the first class's share of 2^53 gives the first class, one at it the second."""
+    quarter = np.array([[0.25, 0.75], [1.0, 0.0]])
+    asked: list[int] = []
+
+    def coin(value: int) -> object:
+        return lambda total: asked.append(total) or min(value, total - 1)
+
+    assert labels("rdt-pa", quarter, below=coin(2**51 - 1)) == [0, 0]
+    assert labels("rdt-pa", quarter, below=coin(2**51)) == [1, 0]
+    assert labels("rdt-ta", quarter, read_out="pa", below=coin(2**53 - 1)) == [1, 0]
+    assert asked == [2**53] * 6
+
+
+def test_class_without_any_probability_is_never_drawn() -> None:
+    sure = np.array([[0.0, 1.0], [0.0, 1.0]])
+
+    assert labels("rdt-pa", sure, below=lambda total: 0) == [1, 1]
+
+
+def test_no_rows_have_no_predictions() -> None:
+    none = SanitisedColumns((np.empty(0),), 0)
+    for slug in ("mrf", "rdt-pa"):
+        probabilities = predict.probabilities(forest(slug), SCHEMA, none, read_out=None)
+
+        assert probabilities.shape == (0, 2)
+        assert predict.labels(forest(slug), SCHEMA, none, probabilities, read_out=None).shape == (0,)
+
+
+def test_extreme_counts_stay_finite() -> None:
+    extreme = np.array([[[2**62, -(2**62)], [0, 0]], [[-(2**62), -(2**62)], [2**62, 2**62]]], dtype=np.int64)
+    for slug in ("mrf", "rdt-ta", "rdt-mv"):
+        values = predict.probabilities(forest(slug, extreme), SCHEMA, ROWS, read_out=None)
+
+        assert np.all(np.isfinite(values))
+        assert values.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_forests_do_not_share_what_is_remembered() -> None:
+    one = forest("rdt-ta")
+    other = replace(one, counts=one.counts[:, :, ::-1].copy())
+    first = predict.probabilities(one, SCHEMA, ROWS, read_out=None)
+
+    assert np.array_equal(predict.probabilities(other, SCHEMA, ROWS, read_out=None), first[:, ::-1])
+    assert np.array_equal(predict.probabilities(one, SCHEMA, ROWS, read_out=None), first)
+
+
+def test_class_proportions_never_rule_a_class_out() -> None:
+    evidence = np.array([[[100.0, -50.0, 0.0]]])
+    shares = pooling.class_proportions(evidence, 2.0)
+
+    assert shares.sum() == pytest.approx(1.0)
+    assert shares.min() > 0
