@@ -1,0 +1,160 @@
+"""Processes that begin at the same moment and want the same thing.
+
+``python -m tests.concurrency.racer <race> <processes> <options>`` imports everything once, forks, lets the processes
+wait for one another after each has opened its own connections, and prints what each one did as one line of JSON.
+The options are a JSON object: ``url`` and ``home`` of the installation, and what the race needs. A process that fails
+prints its traceback, and the exit code says so.
+"""
+
+import json
+import os
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.core.errors import BudgetExceeded, JobFinished, LeaseLost
+from app.jobs.queue import Claim
+from app.ledger import service as ledger
+from app.services import jobs, run_training
+from app.services.installation import Installation
+from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
+
+Options = dict[str, Any]
+_ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
+
+
+def reserve(installation: Installation, number: int, options: Options) -> list[list[Any]]:
+    """Random reservations and ends, then the smallest amount in every cell until nothing fits.
+
+    Returns:
+        ``[job, amount, cells, end or None]`` of every reservation that was admitted.
+    """
+    chance = random.Random(options["seed"] + number)
+    admitted: list[list[Any]] = []
+
+    def ask(amount: int, cells: list[int]) -> str | None:
+        job_id = f"jb_{number}_{len(admitted)}"
+        scope = {"shard": tuple(cells)} if len(cells) < CELLS else {}
+        new = ledger.NewReservation(options["account"], amount, scope, EVENT, job_id)
+        try:
+            with installation.database.write() as session:
+                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+        except BudgetExceeded:
+            return None
+        admitted.append([job_id, amount, cells, None])
+        return reservation_id
+
+    for _ in range(options["rounds"]):
+        cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
+        reservation_id = ask(chance.randint(options["smallest"], options["largest"]), cells)
+        end = chance.choice([*_ENDS, None])
+        if reservation_id is not None and end is not None:
+            with installation.database.write() as session:
+                _ENDS[end](session, reservation_id, actor="worker")
+            admitted[-1][3] = end
+    for cell in chance.sample(range(CELLS), CELLS):
+        while ask(options["smallest"], [cell]) is not None:
+            pass
+    return admitted
+
+
+def submit(installation: Installation, number: int, options: Options) -> list[str]:
+    """Submissions of random size and scope; the bodies of those that were accepted."""
+    chance = random.Random(options["seed"] + number)
+    scene, accepted = Scene(installation, options["dataset"]), []
+    for turn in range(options["rounds"]):
+        scope = {"shard": chance.sample(range(CELLS), chance.randint(1, CELLS))}
+        try:
+            answer = scene.submit(key=f"{number}-{turn}", epsilon=f"0.{chance.randint(1, 9)}", scope=scope)
+        except BudgetExceeded:
+            continue
+        accepted.append(answer.body.decode())
+    return accepted
+
+
+def submit_same(installation: Installation, number: int, options: Options) -> list[Any]:
+    """The same request with the same key from everybody."""
+    answer = Scene(installation, options["dataset"]).submit(key="the same key")
+    return [answer.status, answer.location, answer.body.decode()]
+
+
+def claim(installation: Installation, number: int, options: Options) -> list[list[str]]:
+    """Claims until nothing waits; what was claimed."""
+    claimed = []
+    while (found := run_training.claim_next(installation)) is not None:
+        claimed.append([found.job_id, found.token])
+    return claimed
+
+
+def charge_or_cancel(installation: Installation, number: int, options: Options) -> list[str]:
+    """Half of the processes charge every claimed job, half cancel it, each in an order of its own."""
+    mine = random.Random(options["seed"] + number).sample(options["claims"], len(options["claims"]))
+    won = []
+    for job_id, token in mine:
+        try:
+            if number % 2:
+                jobs.cancel_job(installation, OWNER, job_id)
+            else:
+                run_training.charge_job(installation, Claim(job_id, token))
+        except (JobFinished, LeaseLost):
+            continue
+        won.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")
+    return won
+
+
+RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
+    each.__name__: each for each in (reserve, submit, submit_same, claim, charge_or_cancel)
+}
+
+
+def main(race: str, n_processes: int, options: Options) -> int:
+    """Forks the racers, opens the gate when all stand there, and prints their results in order."""
+    ready, gate = os.pipe(), os.pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / str(number) for number in range(n_processes)]
+        racers = []
+        for number, file in enumerate(files):
+            pid = os.fork()
+            if pid == 0:
+                os.close(gate[1])
+                _race(RACES[race], number, options, meet=lambda: _meet(ready[1], gate[0]), file=file)
+            racers.append(pid)
+        os.close(ready[1])
+        for _ in racers:
+            os.read(ready[0], 1)
+        os.close(gate[1])
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in racers]
+        if any(codes):
+            return 1
+        for file in files:
+            print(file.read_text(encoding="utf-8"))
+    return 0
+
+
+def _meet(ready: int, gate: int) -> None:
+    os.write(ready, b".")
+    os.read(gate, 1)  # ends for everybody at once, when the parent closes the other end
+
+
+def _race(run: Callable[..., Any], number: int, options: Options, *, meet: Callable[[], None], file: Path) -> None:
+    code = 1
+    try:
+        installation = open_installation(options["url"], Path(options["home"]), pool_size=2)
+        with installation.database.read() as session:
+            session.connection()
+        meet()
+        file.write_text(json.dumps(run(installation, number, options)), encoding="utf-8")
+        code = 0
+    except BaseException:  # noqa: BLE001 - a forked process must not go on with its parent's program
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])))

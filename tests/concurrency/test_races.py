@@ -1,0 +1,106 @@
+"""Sixteen processes at once: on one account, one key, one queue, one job. On both databases."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.ledger import service as ledger
+from app.services import run_training
+from tests.support.crash_scene import CELLS, Scene, open_account, opened, replayed
+
+_ROOT = Path(__file__).parents[2]
+N_PROCESSES = 16
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home", lease_ttl_s=600) as found:
+        yield found
+
+
+def _race(scene: Scene, race: str, **options: object) -> list[Any]:
+    """What each process did."""
+    settings = scene.installation.settings
+    given = {"url": settings.database_url, "home": str(settings.home), "dataset": scene.dataset_id, "seed": 0} | options
+    command = [sys.executable, "-m", "tests.concurrency.racer", race, str(N_PROCESSES), json.dumps(given)]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(results) == N_PROCESSES
+    return results
+
+
+def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits(scene: Scene) -> None:
+    account, cap, smallest = "ds_hot", 500, 7
+    open_account(scene.installation, account, cap=cap)
+    results = _race(scene, "reserve", account=account, rounds=6, smallest=smallest, largest=60)
+    admitted = {job_id: (amount, cells, end) for result in results for job_id, amount, cells, end in result}
+    assert sum(map(bool, results)) > N_PROCESSES // 2, "a race that most processes never ran shows nothing"
+    with scene.installation.database.read() as session:
+        entries = ledger.entries(session, account, after=0, limit=100_000)
+        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+    assert replayed(entries, n_cells=CELLS) == balances, "at every prefix below the cap, and the sums are exact"
+    for entry in entries[1:]:
+        amount, cells, end = admitted[str(entry.job_id)]
+        assert entry.amount == amount
+        assert entry.scope == ({} if len(cells) == CELLS else {"shard": cells})
+        assert entry.kind in ("reserve", end)
+    assert len(entries) == 1 + len(admitted) + sum(end is not None for _, _, end in admitted.values())
+    for cell, (charged, reserved) in enumerate(balances):
+        mine = [(amount, end) for amount, cells, end in admitted.values() if cell in cells]
+        assert charged == sum(amount for amount, end in mine if end == "charge")
+        assert reserved == sum(amount for amount, end in mine if end is None)
+        assert cap - smallest < charged + reserved <= cap
+
+
+def test_submissions_fill_the_account_and_each_accepted_one_is_one_queued_job(scene: Scene) -> None:
+    results = _race(scene, "submit", rounds=4)
+    accepted = [json.loads(body) for bodies in results for body in bodies]
+    entries = scene.entries()
+    assert [entry.kind for entry in entries[1:]] == ["reserve"] * len(accepted)
+    assert {entry.job_id for entry in entries[1:]} == {answer["job_id"] for answer in accepted}
+    for answer in accepted:
+        row = scene.job(answer["job_id"])
+        assert (row.state, row.reservation_id) == ("queued", answer["reservation_id"])
+    summary = scene.verified()
+    assert 2 * 10**9 < summary.tightest.load <= 3 * 10**9
+
+
+def test_one_key_is_one_job_and_one_answer(scene: Scene) -> None:
+    answers = _race(scene, "submit_same")
+    assert answers == [answers[0]] * N_PROCESSES
+    assert answers[0][0] == 202
+    assert [entry.kind for entry in scene.entries()] == ["open", "reserve"]
+
+
+def test_each_job_is_claimed_by_one_worker(scene: Scene) -> None:
+    submitted = {scene.submit_job(key=f"k{number}") for number in range(24)}
+    claims = [claim for result in _race(scene, "claim") for claim in result]
+    assert len(claims) == len(submitted)
+    assert {job_id for job_id, _ in claims} == submitted
+    for job_id, token in claims:
+        assert (scene.job(job_id).state, scene.job(job_id).lease_token) == ("running", token)
+
+
+def test_a_job_that_is_charged_and_cancelled_at_once_is_one_or_the_other(scene: Scene) -> None:
+    claims = []
+    for number in range(12):
+        scene.submit(key=f"k{number}")
+        claim = run_training.claim_next(scene.installation)
+        assert claim is not None
+        claims.append([claim.job_id, claim.token])
+    won = [event for result in _race(scene, "charge_or_cancel", claims=claims) for event in result]
+    assert len(won) == len(set(won)), "nobody charges twice, nobody cancels twice"
+    for job_id, _ in claims:
+        row = scene.job(job_id)
+        assert f"cancel {job_id}" in won
+        assert (row.state, row.reason, row.lease_token) == ("cancelled", "cancelled", None)
+        was_charged = f"charge {job_id}" in won
+        assert scene.kinds_of(job_id) == ["reserve", "charge" if was_charged else "void"]
+        assert (row.charged_at is not None) is was_charged
+    scene.verified()
