@@ -34,8 +34,7 @@ class ExactRoute(APIRoute):
             exact = ExactRequest(request.scope, request.receive)
             if self.body_field is not None:
                 check_media_type(exact)
-                if await exact.body():
-                    await exact.json()
+                await exact.json()
             return await handler(exact)
 
         return handle

@@ -1,0 +1,1 @@
+"""Requests that the API has to refuse, one file per kind."""

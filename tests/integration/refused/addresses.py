@@ -1,0 +1,70 @@
+"""Queries, path segments, methods and headers that name nothing."""
+
+from collections.abc import Iterator
+
+from tests.integration.refused.case import CANARY, Refused
+from tests.support.server import training
+
+
+def queries_and_paths() -> Iterator[Refused]:
+    for path in ("/datasets", "/jobs", "/models", "/keys", "/ledger", "/ledger/{dataset}/entries"):
+        for limit, problem in (
+            ("0", "too-small"), ("501", "too-large"), ("-1", "too-small"), (CANARY, "not-an-integer"),
+            ("1.5", "not-an-integer"), ("", "not-an-integer"), ("9" * 5_000, None), ("٣", None),
+        ):  # fmt: skip
+            query = {"params": {"limit": limit}}
+            name = f"limit-{limit[:9]}{path}"
+            yield Refused(name, "GET", path, "invalid-request", query, "/limit", problem)
+        for cursor in ("\x00", f"{CANARY} ", "é", "x" * 129, "' OR 1=1"):
+            yield Refused(
+                f"cursor-{cursor[:9]!r}{path}", "GET", path, "invalid-request", {"params": {"cursor": cursor}}
+            )
+    for path in ("/jobs", "/models", "/ledger/{dataset}/entries"):
+        query = {"params": {"cursor": "nobody"}}
+        yield Refused(f"cursor-unknown{path}", "GET", path, "invalid-request", query, "/cursor", "unknown")
+    scopes = [
+        (CANARY, "/scope", "not-json"), ("[]", "/scope", "not-an-object"), ("", "/scope", "not-json"),
+        ('{"shard": []}', "/scope/shard", "no-cell"), ('{"shard": [9]}', "/scope/shard", "unknown-cell"),
+        ('{"shard": 1}', "/scope/shard", "not-a-list"), (f'{{"{CANARY}": [1]}}', "/scope", "unknown-partition"),
+        ("[" * 20_000, "/scope", "not-json"), ("9" * 5_000, "/scope", "not-json"), ("NaN", "/scope", "not-json"),
+    ]  # fmt: skip
+    for scope, at, problem in scopes:
+        query = {"params": {"scope": scope}}
+        name = f"scope-{scope[:9]}-{problem}"
+        yield Refused(name, "GET", "/ledger/{dataset}", "invalid-request", query, at, problem)
+    export = {"params": {"format": CANARY}}
+    yield Refused("export", "GET", "/ledger/{dataset}/export", "invalid-request", export, "/format", "unknown-choice")
+    artifact = "/models/{model}/artifact"
+    yield Refused("artifact", "GET", artifact, "invalid-request", export, "/format", "unknown-choice")
+    strange = (
+        "nobody",
+        "%00",
+        "a%00b",
+        "%FF",
+        "%ED%A0%80",
+        "..%2F..%2Fetc",
+        "é",
+        "%0A",
+        "x" * 2_000,
+        "%25",
+        "' OR 1=1 --",
+    )
+    for segment in strange:
+        for method, path in (
+            ("GET", "/datasets/{}"), ("DELETE", "/datasets/{}"), ("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"),
+            ("GET", "/jobs/{}/events"), ("GET", "/models/{}"), ("DELETE", "/models/{}"), ("GET", "/models/{}/artifact"),
+            ("DELETE", "/keys/{}"), ("GET", "/ledger/{}"), ("GET", "/ledger/{}/entries"), ("GET", "/ledger/{}/export"),
+        ):  # fmt: skip
+            yield Refused(f"{method}-{path}-{segment[:12]}", method, path.format(segment), "not-found")
+        name, path = f"predict-{segment[:12]}", f"/models/{segment}/predict"
+        yield Refused(name, "POST", path, "not-found", {"json": {"rows": []}})
+        grant = {"json": {"role": "analyst"}}
+        path = f"/datasets/{{dataset}}/grants/{segment}"
+        yield Refused(f"grant-{segment[:12]}", "PUT", path, "not-found", grant)
+        yield Refused(f"take-{segment[:12]}", "DELETE", path, "not-found")
+    yield Refused("patch", "PATCH", "/datasets/{dataset}", "method-not-allowed")
+    yield Refused("put", "PUT", "/train", "method-not-allowed", {"json": {}})
+    for key in ("", "x" * 201, "with space", "tab\tbed", CANARY + "\xe9"):
+        body = {"json": training("{dataset}"), "headers": {"Idempotency-Key": key.encode("latin-1")}}
+        name = f"idempotency-key-{key[:12]!r}"
+        yield Refused(name, "POST", "/train", "invalid-request", body, "/Idempotency-Key", "malformed")

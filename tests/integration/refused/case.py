@@ -1,0 +1,65 @@
+"""A request that has to be refused, where it is sent, and how bodies for it are made."""
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from tests.support.server import Server, new_idempotency_key, training
+
+CANARY = "canary-7f3a"
+"""Stands in every value that an answer or a log could echo."""
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """One request and the problem it must get; ``at`` and ``problem`` are one of the broken rules."""
+
+    name: str
+    method: str
+    path: str
+    type: str
+    options: dict[str, Any] = field(default_factory=dict)
+    at: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the requests go: a dataset with rows and cells, one without rows, a job and a model."""
+
+    server: Server
+    ids: dict[str, str]
+
+    def send(self, case: Refused) -> httpx.Response:
+        options = deepcopy(case.options)
+        if case.path == "/train":
+            options["headers"] = new_idempotency_key() | options.get("headers", {})
+        return self.server.admin.http.request(case.method, case.path.format(**self.ids), **self._named(options))
+
+    def _named(self, options: dict[str, Any]) -> dict[str, Any]:
+        body = options.get("json")
+        for place in ("dataset", "name"):
+            if isinstance(body, dict) and body.get(place) in {f"{{{name}}}" for name in self.ids}:
+                body[place] = body[place].format(**self.ids)
+        return options
+
+
+def changed(body: dict[str, Any], pointer: str, value: object) -> dict[str, Any]:
+    """A copy with one place set, or removed if the value is :data:`MISSING`."""
+    result = deepcopy(body)
+    *above, last = pointer.strip("/").split("/")
+    inner: Any = result
+    for token in above:
+        inner = inner[int(token)] if isinstance(inner, list) else inner[token]
+    if value is MISSING:
+        del inner[last]
+    else:
+        inner[int(last) if isinstance(inner, list) else last] = value
+    return result
+
+
+def asked(**changes: object) -> dict[str, Any]:
+    return {"json": training("{dataset}") | changes}

@@ -1,0 +1,115 @@
+"""Declarations that break a rule."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.integration.refused.case import CANARY, MISSING, Refused, changed
+from tests.support.server import declaration
+
+
+def declarations() -> Iterator[Refused]:
+    full = declaration(partitions=[{"name": "shard", "kind": "hash", "cells": 4}], privacy_unit={"max_rows": 1})
+    long = CANARY + "x" * 300
+    rules: list[tuple[str, object, str, str]] = [
+        ("/name", "", "/name", "malformed"),
+        ("/name", "x" * 65, "/name", "malformed"),
+        ("/name", f"{CANARY} space", "/name", "malformed"),
+        ("/name", f"{CANARY}\x00", "/name", "malformed"),
+        ("/name", "naïve", "/name", "malformed"),
+        ("/name", "０５", "/name", "malformed"),
+        ("/name", None, "/name", "not-a-string"),
+        ("/name", 5, "/name", "not-a-string"),
+        ("/name", MISSING, "/name", "required"),
+        ("/budget", MISSING, "/budget", "required"),
+        ("/budget", None, "/budget", "required"),
+        ("/budget", CANARY, "/budget", "not-an-object"),
+        ("/budget/accountant", CANARY, "/budget/accountant", "unknown-choice"),
+        ("/budget/delta", "1e-6", "/budget", "delta-not-for-pure"),
+        ("/budget/epsilon", "1000000001", "/budget/epsilon", "too-large"),
+        ("/budget/epsilon", "1e-10", "/budget/epsilon", "too-small"),
+        ("/budget/epsilon", MISSING, "/budget/epsilon", "required"),
+        ("/schema", MISSING, "/schema", "required"),
+        ("/schema/features", [], "/schema/features", "too-few"),
+        ("/schema/features", {}, "/schema/features", "not-a-list"),
+        ("/schema/features/0", CANARY, "/schema/features/0", "not-an-object"),
+        ("/schema/features", _numbers(2_001), "/schema/features", "too-many"),
+        ("/schema/features/0/type", CANARY, "/schema/features/0/type", "unknown-choice"),
+        ("/schema/features/0/name", "", "/schema/features/0/name", "empty"),
+        ("/schema/features/0/name", long[:129], "/schema/features/0/name", "too-long"),
+        ("/schema/features/0/name", f"{CANARY}\x00", "/schema/features/0/name", "control-character"),
+        ("/schema/features/0/name", "sex", "/schema/features/2/name", "not-distinct"),
+        ("/schema/features/0/name", "income", "/schema/label/name", "not-distinct"),
+        ("/schema/features/0/lower", 121, "/schema/features/0/lower", "above-upper"),
+        ("/schema/features/0/lower", 0.5, "/schema/features/0/lower", "not-an-integer"),
+        ("/schema/features/0/lower", "0", "/schema/features/0/lower", "not-a-number"),
+        ("/schema/features/0/lower", True, "/schema/features/0/lower", "not-a-number"),
+        ("/schema/features/0/lower", MISSING, "/schema/features/0/lower", "missing"),
+        ("/schema/features/0/upper", None, "/schema/features/0/upper", "missing"),
+        ("/schema/features/0/upper", 10**400, "/schema/features/0/upper", "not-finite"),
+        ("/schema/features/0/categories", ["a"], "/schema/features/0/categories", "not-for-numbers"),
+        ("/schema/features/0/ordered", True, "/schema/features/0/ordered", "not-for-numbers"),
+        ("/schema/features/0/missing", "no", "/schema/features/0/missing", "not-a-boolean"),
+        ("/schema/features/0/bounds", CANARY, "/schema/features/0/bounds", "unknown-choice"),
+        ("/schema/features/2/categories", [], "/schema/features/2/categories", "too-few"),
+        ("/schema/features/2/categories", _names(256), "/schema/features/2/categories", "too-many"),
+        ("/schema/features/2/categories", [CANARY, CANARY], "/schema/features/2/categories", "not-distinct"),
+        ("/schema/features/2/categories", ["a", ""], "/schema/features/2/categories", "empty"),
+        ("/schema/features/2/categories", [long], "/schema/features/2/categories", "too-long"),
+        ("/schema/features/2/categories", [f"{CANARY}\n"], "/schema/features/2/categories", "control-character"),
+        ("/schema/features/2/categories", ["a", 1], "/schema/features/2/categories/1", "not-a-string"),
+        ("/schema/features/2/categories", None, "/schema/features/2/categories", "too-few"),
+        ("/schema/features/2/lower", 0, "/schema/features/2/lower", "not-for-categories"),
+        ("/schema/label/name", "", "/schema/label/name", "empty"),
+        ("/schema/label/classes", ["one"], "/schema/label/classes", "too-few"),
+        ("/schema/label/classes", _names(1_001), "/schema/label/classes", "too-many"),
+        ("/schema/label/classes", ["a", "a"], "/schema/label/classes", "not-distinct"),
+        ("/schema/label/classes", [0, 1], "/schema/label/classes/0", "not-a-string"),
+        ("/privacy_unit/max_rows", 0, "/privacy_unit/max_rows", "too-small"),
+        ("/privacy_unit/max_rows", 2, "/privacy_unit/max_rows", "needs-a-unit-column"),
+        ("/privacy_unit/max_rows", 10**30, "/privacy_unit/max_rows", "too-large"),
+        ("/protects", CANARY, "/protects", "unknown-choice"),
+        ("/visibility", CANARY, "/visibility", "unknown-choice"),
+        ("/population", f"{CANARY} x", "/population", "malformed"),
+        ("/public_size", 0, "/public_size", "too-small"),
+        ("/public_size", -1, "/public_size", "too-small"),
+        ("/public_size", 1.5, "/public_size", "not-an-integer"),
+        ("/public_size", 10**40, "/public_size", "too-large"),
+        ("/public_size", "200", "/public_size", "not-an-integer"),
+        ("/partitions", None, "/partitions", "not-a-list"),
+        ("/partitions/0/name", "", "/partitions/0/name", "malformed"),
+        ("/partitions/0/cells", 0, "/partitions/0/cells", "too-small"),
+        ("/partitions/0/cells", 1_025, "/partitions/0/cells", "too-large"),
+        ("/partitions/0/cells", MISSING, "/partitions/0/cells", "required"),
+        ("/partitions/0/column", "sex", "/partitions/0/column", "not-for-hash"),
+        ("/partitions/0/kind", CANARY, "/partitions/0/kind", "unknown-choice"),
+        (f"/{CANARY}", 1, "", "unknown-field"),
+        (f"/schema/{CANARY}", 1, "/schema", "unknown-field"),
+        (f"/schema/features/1/{CANARY}", 1, "/schema/features/1", "unknown-field"),
+        (f"/schema/label/{CANARY}", 1, "/schema/label", "unknown-field"),
+        (f"/budget/{CANARY}", 1, "/budget", "unknown-field"),
+        (f"/privacy_unit/{CANARY}", 1, "/privacy_unit", "unknown-field"),
+        (f"/partitions/0/{CANARY}", 1, "/partitions/0", "unknown-field"),
+    ]
+    for index, (pointer, value, at, problem) in enumerate(rules):
+        body = {"json": changed(full, pointer, value)}
+        yield Refused(
+            f"declare-{index}{at or '/'}-{problem}", "POST", "/datasets", "invalid-request", body, at, problem
+        )
+    later: list[tuple[str, object]] = [
+        ("/visibility", "public"), ("/protects", "label"), ("/privacy_unit/column", CANARY),
+        ("/partitions/0/kind", "epoch"), ("/budget", {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}),
+        ("/partitions", full["partitions"] + [{"name": "other", "kind": "hash", "cells": 2}]),
+    ]  # fmt: skip
+    for pointer, value in later:
+        body = {"json": changed(full, pointer, value)}
+        yield Refused(f"declare-later{pointer}", "POST", "/datasets", "not-supported", body)
+    taken = {"json": declaration(name="{name}")}
+    yield Refused("declare-taken", "POST", "/datasets", "name-taken", taken)
+
+
+def _numbers(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(count)]
+
+
+def _names(count: int) -> list[str]:
+    return [f"{CANARY}-{index}" for index in range(count)]

@@ -1,0 +1,94 @@
+"""What the API refuses: each request gets its documented problem, changes nothing, and finds no echo of its values."""
+
+import httpx
+import pytest
+
+from app.api.problems import PROBLEMS
+from tests.integration.refused import addresses, bodies, declarations, rows, training
+from tests.integration.refused.case import CANARY, Place, Refused
+from tests.support.server import Server
+
+STATUS_OF = {row.slug: row.status for row in PROBLEMS.values()}
+
+
+@pytest.fixture(scope="module")
+def place(server: Server) -> Place:
+    partitions = [{"name": "shard", "kind": "hash", "cells": 4}]
+    dataset = server.uploaded(partitions=partitions)
+    job = server.trained(dataset["id"])
+    empty = server.declared()
+    return Place(
+        server,
+        {"dataset": dataset["id"], "name": dataset["name"], "empty": empty["id"], "job": job["id"]}
+        | {"model": job["model_id"], "key": server.caller().id},
+    )
+
+
+GROUPS = {
+    "declarations": declarations.declarations,
+    "amounts": training.amounts,
+    "trainings": training.trainings,
+    "bodies": bodies.bodies,
+    "uploads": rows.uploads,
+    "predictions": rows.predictions,
+    "queries and paths": addresses.queries_and_paths,
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_breaks_a_rule_is_refused_without_a_trace(place: Place, group: str) -> None:
+    failures = []
+    before = place.server.footprint()
+    for case in GROUPS[group]():
+        answer = place.send(case)
+        found = _complaints(case, answer)
+        if place.server.footprint() != before:
+            found.append("it changed something")
+            before = place.server.footprint()
+        failures += [f"{case.name}: {complaint}: {answer.status_code} {answer.text[:300]}" for complaint in found]
+    assert not failures, "\n".join(failures)
+    assert CANARY not in place.server.log()
+
+
+def _complaints(case: Refused, answer: httpx.Response) -> list[str]:
+    if answer.status_code < 400 or answer.headers["content-type"] != "application/problem+json":
+        return ["not a problem"]
+    body = answer.json()
+    found = []
+    if (body["type"], body["status"], answer.status_code) != (case.type, STATUS_OF[case.type], STATUS_OF[case.type]):
+        found.append(f"wanted {case.type}")
+    if not body["title"] or not body["detail"] or not answer.headers["X-Request-Id"]:
+        found.append("a member is missing")
+    if CANARY in answer.text or CANARY in str(answer.headers):
+        found.append("a value came back")
+    if case.type == body["type"] == "rows-invalid":
+        problems = {item["problem"] for item in body["columns"]}
+        return found + ([] if case.problem is None or case.problem in problems else [f"wanted {case.problem}"])
+    if case.type == body["type"] == "invalid-request":
+        listed = {(item["at"], item["problem"]) for item in body["errors"]}
+        if not listed:
+            found.append("no errors")
+        if case.at is not None and not any(_matches(case, at, problem) for at, problem in listed):
+            found.append(f"wanted {case.at} {case.problem}")
+    return found
+
+
+def _matches(case: Refused, at: str, problem: str) -> bool:
+    return at == case.at and case.problem in (None, problem)
+
+
+def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
+    met = {case.type for cases in GROUPS.values() for case in cases()}
+    by_state_or_caller = {
+        "idempotency-key-missing", "idempotency-key-reused", "idempotency-in-flight", "unauthenticated", "role-missing",
+        "budget-exceeded", "dataset-deleted", "job-finished", "accountant-mismatch", "too-many-requests", "unavailable",
+    }  # fmt: skip
+    assert met == set(STATUS_OF) - by_state_or_caller
+
+
+def test_a_method_that_is_not_there_names_those_that_are(place: Place) -> None:
+    answer = place.server.admin.http.put("/train", json={})
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    public = place.server.client(None).post("/healthz")
+    assert (public.status_code, public.json()["type"], public.headers["Allow"]) == (405, "method-not-allowed", "GET")
+    assert public.headers["X-Request-Id"]

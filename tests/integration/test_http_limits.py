@@ -1,0 +1,160 @@
+"""Sizes: what fits a public limit exactly is served, one more is 413, however it is sent, and leaves nothing."""
+
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core import limits
+from tests.support.server import CSV, Server, csv_rows, declaration, new_idempotency_key, training
+
+AS_JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def model(server: Server) -> str:
+    return str(server.trained(server.uploaded()["id"])["model_id"])
+
+
+def _chunks(content: bytes) -> Iterator[bytes]:
+    """Sent without a Content-Length."""
+    for start in range(0, len(content), 1_000):
+        yield content[start : start + 1_000]
+
+
+def _padded(body: dict[str, Any], size: int) -> bytes:
+    return json.dumps(body).encode().ljust(size)
+
+
+def _is_too_large(answer: httpx.Response, limit: int) -> bool:
+    assert answer.status_code == 413, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["X-Request-Id"]
+    assert (answer.json()["type"], answer.json()["limit"]) == ("too-large", limit)
+    return True
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
+def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
+    dataset = server.uploaded()["id"]
+    monkeypatch.setattr(limits, "MAX_JSON_BODY_BYTES", 4_000)
+    http = server.admin.http
+    for path, body, accepted in (
+        ("/plans", training(dataset), 200),
+        ("/train", training(dataset), 202),
+        ("/datasets", declaration(), 201),
+        ("/keys", {"name": "x", "roles": []}, 201),
+    ):
+        before = server.footprint()
+        over = _padded(body, 4_001)
+        headers = AS_JSON | new_idempotency_key()
+        assert _is_too_large(http.post(path, content=_chunks(over) if chunked else over, headers=headers), 4_000)
+        assert server.footprint() == before
+        exact = _padded(body, 4_000)
+        answer = http.post(path, content=_chunks(exact) if chunked else exact, headers=headers)
+        assert answer.status_code == accepted, "and the key of a refused request is free"
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
+def test_a_prediction_body_fits_its_limit_exactly(
+    server: Server, model: str, monkeypatch: pytest.MonkeyPatch, chunked: bool
+) -> None:
+    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 4_000)
+    path = f"/models/{model}/predict"
+    for size, status in ((4_000, 200), (4_001, 413)):
+        content = _padded({"rows": [{"age": 1}]}, size)
+        answer = server.admin.http.post(path, content=_chunks(content) if chunked else content, headers=AS_JSON)
+        assert answer.status_code == status
+    assert _is_too_large(answer, 4_000)
+
+
+def test_ten_thousand_rows_are_predicted_at_once(server: Server, model: str) -> None:
+    for body in ({"rows": [{"age": 1}] * 10_000}, {"columns": {"age": [1] * 10_000}}):
+        answer = server.admin.http.post(f"/models/{model}/predict", json=body)
+        assert (answer.status_code, len(answer.json()["labels"])) == (200, 10_000)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
+def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
+    rows = f"/datasets/{server.declared()['id']}/rows"
+    content = csv_rows(300).encode()
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BODY_BYTES", len(content))
+    before = server.footprint()
+    over = content + b"\n"
+    answer = server.admin.http.post(rows, content=_chunks(over) if chunked else over, headers=CSV)
+    assert _is_too_large(answer, len(content))
+    assert server.footprint() == before, "no epoch, no file, nothing in the spool"
+    answer = server.admin.http.post(rows, content=_chunks(content) if chunked else content, headers=CSV)
+    assert answer.status_code == 201
+
+
+def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = f"/datasets/{server.declared()['id']}/rows"
+    fits = b"age,height,sex,income\n" + b"1,1,Male,<=50K\n" * 60_000
+    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(fits))
+    headers = CSV | {"Content-Encoding": "gzip"}
+    before = server.footprint()
+    for bomb in (fits + b"\n", fits * 50):
+        packed = gzip.compress(bomb)
+        assert len(packed) < len(fits) / 4
+        assert _is_too_large(server.admin.http.post(rows, content=packed, headers=headers), len(fits))
+    assert server.footprint() == before
+    assert server.admin.http.post(rows, content=gzip.compress(fits), headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/train", 16 * 1024 * 1024),
+        ("/models/md_x/predict", 16 * 1024 * 1024),
+        ("/datasets/ds_x/rows", 4 * 1024**3),
+    ],
+)
+def test_a_declared_length_over_the_real_limit_is_refused_before_a_byte_of_it(
+    server: Server, path: str, limit: int
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.admin.key}\r\nContent-Length: {limit + 1}"
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=10) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n")
+        answer = connection.recv(65_536)
+        while b"}" not in answer:
+            answer += connection.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["limit"] == limit
+
+
+def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
+    categories = [f"c{index}" for index in range(255)]
+    features: list[dict[str, Any]] = [
+        {"name": f"x{index}", "type": "categorical", "categories": ["a", "b"]} for index in range(1_997)
+    ]
+    features += [
+        {"name": "n" * 128, "type": "categorical", "categories": categories, "missing": True},
+        {"name": "ordered", "type": "categorical", "categories": ["x" * 256, "y"], "ordered": True},
+        {"name": "number", "type": "numeric", "lower": -1e308, "upper": 1e308},
+    ]
+    schema = {"features": features, "label": {"name": "y", "classes": [str(index) for index in range(1_000)]}}
+    dataset = server.declared(schema=schema, name=f"{'n' * 52}{new_idempotency_key()['Idempotency-Key'][:12]}")
+    assert len(dataset["schema"]["features"]) == 2_000
+    for algorithm in ("rdt-ta", "mrf"):
+        quote = server.admin.http.post("/plans", json=training(dataset["id"], algorithm=algorithm, parameters={}))
+        assert quote.status_code == 200, quote.text
+
+
+def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server) -> None:
+    asked = training(server.uploaded()["id"])
+    with ThreadPoolExecutor(64) as pool:
+        statuses = list(pool.map(lambda _: server.admin.http.post("/plans", json=asked).status_code, range(64)))
+    assert statuses == [200] * 64
+
+
+def test_too_many_at_once_are_told_when_to_come_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 0)
+    answer = server.admin.http.get("/ledger")
+    assert (answer.status_code, answer.json()["type"], answer.headers["Retry-After"]) == (429, "too-many-requests", "1")
+    assert server.client(None).get("/healthz").status_code == 200, "health is answered however busy"
