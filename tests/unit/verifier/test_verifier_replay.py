@@ -202,6 +202,71 @@ def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rec
         assert (failure.line, reason in failure.reason) == (line, True), failure
 
 
+@pytest.mark.parametrize(
+    ("index", "changes", "reason"),
+    [
+        (0, {"scope": {"shard": [0]}}, "carries a scope"),
+        (0, {"event": _event("0")}, "carries a scope, an event"),
+        (0, {"job_id": "jb_1"}, "carries a scope, an event or a job"),
+        (7, {"scope": {"shard": [0]}}, "carries a scope"),
+        (7, {"event": {"reason": "more"}}, "carries a scope, an event"),
+        (7, {"job_id": "jb_1"}, "carries a scope, an event or a job"),
+        (7, {"kind": "refund"}, "kind is unknown"),
+        (1, {"job_id": None}, "names no job"),
+        (1, {"amount": "0", "event": _event("0")}, "has no positive amount"),
+        (1, {"amount": "1.0"}, "amount is not the shortest exact decimal"),
+        (1, {"amount": "0.0000000001"}, "amount is not a multiple"),
+        (1, {"scope": {"shard": {"0": 0}}}, "does not map a partition to a list"),
+        (1, {"scope": {"shard": []}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": [1, 0]}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": [1, 1]}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": [0, True]}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": ["0"]}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": [-1, 0]}}, "a cell that its partition does not have"),
+        (1, {"scope": {"shard": [3, 4]}}, "a cell that its partition does not have"),
+        (1, {"scope": {"region": [0]}}, "names a partition that the header does not"),
+        (1, {"scope": []}, "scope is not an object"),
+        (1, {"actor": ""}, "actor is not a text"),
+        (1, {"at": "2026-11-20T25:00:00.000000Z"}, "at is not an RFC 3339 time"),
+        (1, {"at": "2026-11-20T09:00:01.00000Z"}, "at is not an RFC 3339 time"),
+        (1, {"surplus": None}, "has not exactly the fields"),
+    ],
+)
+def test_an_entry_out_of_form_is_refused_even_with_its_own_hash(
+    export: Export, rechained: Callable[..., Any], index: int, changes: dict[str, Any], reason: str
+) -> None:
+    failure = _forge(export, rechained, lambda entries: entries[index].update(changes))
+    assert (failure.line, reason in failure.reason) == (index + 2, True), failure
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sequence": 5}, "sequence is 5 where 4 must stand"),
+        ({"sequence": 3}, "sequence is 3 where 4 must stand"),
+        ({"previous_hash": "0" * 64}, "previous_hash is not the hash of the entry before"),
+    ],
+)
+def test_an_entry_out_of_place_is_refused_even_with_its_own_hash(
+    export: Export, changes: dict[str, Any], reason: str
+) -> None:
+    writer = _history(export)
+    entry = writer.entries[3]
+    entry.update(changes)
+    content = {name: value for name, value in entry.items() if name != "hash"}
+    entry["hash"] = hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+    failure = _failure(writer.lines())
+    assert (failure.line, failure.reason) == (5, reason)
+
+
+@pytest.mark.parametrize("field", ["previous_hash", "hash"])
+def test_a_hash_in_capitals_is_no_hash(export: Export, field: str) -> None:
+    writer = _history(export)
+    writer.entries[3][field] = writer.entries[3][field].upper()
+    failure = _failure(writer.lines())
+    assert (failure.line, failure.reason) == (5, f"{field} is not 64 lower-case hexadecimal digits")
+
+
 def test_the_cap_holds_in_every_joint_cell_and_not_on_their_sum(export: Export) -> None:
     verify(export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "1", scope={"shard": [1]}).lines())
     overdrawn = export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "0.25")
