@@ -1,0 +1,70 @@
+"""PRIVATE rows under boosting: a protocol, and rows that this process holds in memory."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.boosting.scales import Scales
+from app.forests.boosting.trees import Trees
+from app.forests.kernels import boosting as kernels
+
+
+class BoostedRows(Protocol):
+    """All PRIVATE rows of a job with their scores so far.
+
+    Every number is an exact private sum; a mechanism releases noisy sums only. Sums of integers over parts of the rows
+    add up, so rows may live on one machine or on many.
+    """
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """Rows per class: int64 ``(n_classes,)``."""
+        ...
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
+        ...
+
+    def sums(self, trees: Trees) -> NDArray[np.int64]:
+        """Gradient sums and scaled counts of every leaf: int64 ``(n_trees, n_leaves, n_scores + 1)``.
+
+        All trees of the call see the same gradients.
+        """
+        ...
+
+    def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
+        """Adds the released scores, int32 ``(n_trees, n_leaves, n_scores)``, of the trees that were summed last."""
+        ...
+
+
+class LocalBoostedRows:
+    """Rows in this process's memory."""
+
+    def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int) -> None:
+        """Keeps references to the PRIVATE arrays.
+
+        Args:
+            X: uint8 ``(n_rows, n_features)`` codes, one row after another.
+            y: int32 ``(n_rows,)`` classes.
+            n_classes: public number of classes.
+        """
+        self._X, self._y, self._n_classes = X, y, n_classes
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """See :class:`BoostedRows`."""
+        self._scales = scales
+        self._scores = np.tile(scores, (len(self._y), 1))
+
+    def sums(self, trees: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        gradients = kernels.gradients(self._scores, self._y, self._scales)
+        self._reached = kernels.leaves(self._X, feature=trees.feature, right=trees.right, depth=trees.depth)
+        return kernels.sum_gradients(self._reached, gradients, count=self._scales.count, n_leaves=trees.n_leaves)
+
+    def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
+        """See :class:`BoostedRows`."""
+        self._scores = kernels.add_scores(self._scores, self._reached, leaf_scores)

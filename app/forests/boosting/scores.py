@@ -1,0 +1,56 @@
+"""From released integers to integer scores: post-processing, free of cost (lemma L7), and exact on every machine."""
+
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.boosting.exponential import SCORE_BITS
+from app.forests.boosting.scales import SCALE_BITS, SCORE_LIMIT, SCORE_UNIT, Scales
+
+_QUOTIENT_BITS = (6, 6, SCORE_BITS + 1 - 12)  # of the score in half units, for rounding to nearest
+_DIGITS = 40
+
+
+def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32]:
+    """What each leaf adds to a row's scores: w · G / (u · max(N, 0) + ridge), clipped to ±3, to nearest.
+
+    Args:
+        released: int64 ``(…, n_scores + 1)``: noisy gradient sums, then the noisy count.
+        scales: public.
+
+    Returns:
+        int32 ``(…, n_scores)`` in units of 2^-16.
+    """
+    # For 2^31 rows |gradient| < 2^60 and the positive divisor < 2^57, so six bits of a quotient fit at a time.
+    gradient = scales.score_factor * released[..., :-1]
+    divisor = scales.count_factor * np.maximum(released[..., -1:], 0) + scales.ridge
+    whole, rest = np.divmod(gradient, divisor)
+    quotient = np.clip(whole, -SCORE_LIMIT - 1, SCORE_LIMIT)
+    for n_bits in _QUOTIENT_BITS:
+        digit, rest = np.divmod(rest << n_bits, divisor)
+        quotient = (quotient << n_bits) + digit
+    limit = SCORE_LIMIT * SCORE_UNIT
+    scores: NDArray[np.int32] = np.clip((quotient + 1) >> 1, -limit, limit).astype(np.int32)
+    return scores
+
+
+def start_scores(released: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Scores before the first tree: log π, centred, with π ∝ max(noisy count, 0) + one standard deviation of its noise.
+
+    Args:
+        released: int64 ``(n_classes,)``: class counts times their scale, with noise of standard deviation 2^24.
+
+    Returns:
+        int64 ``(n_scores,)`` in units of 2^-16: log(π₁ / π₀) for two classes, else log π − mean(log π).
+    """
+    with localcontext() as context:
+        context.prec = _DIGITS
+        logs = [Decimal(max(count, 0) + 2**SCALE_BITS).ln() for count in released.tolist()]
+        if len(logs) == 2:
+            scores = [logs[1] - logs[0]]
+        else:
+            mean = sum(logs, start=Decimal(0)) / len(logs)
+            scores = [log - mean for log in logs]
+        units = [int((score * SCORE_UNIT).to_integral_value(ROUND_HALF_EVEN)) for score in scores]
+    return np.array(units, dtype=np.int64)

@@ -1,0 +1,121 @@
+"""Random trees that no row has a say in: uniform features, uniform thresholds, categories in random order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.encoding import Encoding
+from app.forests.kernels.boosting import MASK_WORDS
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness
+
+FEWEST_FEATURES = 3
+"""A tree draws half of the features, rounded up, and at least these (or all, where there are fewer)."""
+
+_BITS = 64
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Complete trees of one depth in heap layout, public.
+
+    Attributes:
+        feature: int32 ``(n_trees, 2^depth − 1)``.
+        right: uint64 ``(n_trees, 2^depth − 1, 4)``: bit c of a node's 256 sends code c to the right.
+    """
+
+    feature: NDArray[np.int32]
+    right: NDArray[np.uint64]
+
+    @property
+    def depth(self) -> int:
+        """Splits on every path."""
+        return int(self.feature.shape[1] + 1).bit_length() - 1
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of every tree."""
+        return int(self.feature.shape[1]) + 1
+
+
+def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Randomness) -> Trees:
+    """Draws complete random trees. Touches no row; the draws are public.
+
+    A tree draws ⌈d/2⌉ features. At each node it takes one of them uniformly, among those that can still split in the
+    node's box, and a uniform threshold inside the box. The categories of an unordered feature are in an order of their
+    own in every tree, uniform among all. A box that nothing splits sends every row left.
+
+    Args:
+        encoding: public bins.
+        n_trees: at least 1.
+        depth: at least 0.
+        randomness: source of the public structure.
+    """
+    n_nodes = 2**depth - 1
+    feature = np.zeros((n_trees, n_nodes), dtype=np.int32)
+    right = np.zeros((n_trees, n_nodes, MASK_WORDS), dtype=np.uint64)
+    for tree in range(n_trees):
+        _draw_tree(encoding, feature[tree], right[tree], randomness)
+    return Trees(feature, right)
+
+
+def _draw_tree(
+    encoding: Encoding, feature: NDArray[np.int32], right: NDArray[np.uint64], randomness: Randomness
+) -> None:
+    """Fills one tree, depth first. A box is what its path has narrowed: {feature: (lowest rank, highest rank)}."""
+    n_codes = encoding.n_codes.tolist()
+    drawn = [f for f in _some_features(len(n_codes), randomness) if n_codes[f] > 1]
+    ranks: dict[int, list[int] | None] = {}
+    pending: list[tuple[int, list[int], dict[int, tuple[int, int]]]] = [(0, drawn, {})] if len(feature) else []
+    while pending:
+        node, alive, box = pending.pop()
+        if not alive:
+            continue
+        chosen = alive[randomness.uniform(len(alive))]
+        low, high = box.get(chosen, (0, n_codes[chosen] - 1))
+        threshold = low + randomness.uniform(high - low)
+        if chosen not in ranks:
+            ranks[chosen] = _ranks(encoding, chosen, randomness)
+        feature[node] = chosen
+        right[node] = _mask(ranks[chosen], threshold, n_codes[chosen])
+        if 2 * node + 2 < len(feature):
+            for child, own in ((2 * node + 2, (threshold + 1, high)), (2 * node + 1, (low, threshold))):
+                left_over = alive if own[0] < own[1] else [f for f in alive if f != chosen]
+                pending.append((child, left_over, {**box, chosen: own}))
+
+
+def _some_features(n_features: int, randomness: Randomness) -> list[int]:
+    """⌈d/2⌉ features, uniformly without replacement (Fisher and Yates)."""
+    order = list(range(n_features))
+    wanted = min(max((n_features + 1) // 2, FEWEST_FEATURES), n_features)
+    for place in range(wanted):
+        other = place + randomness.uniform(n_features - place)
+        order[place], order[other] = order[other], order[place]
+    return sorted(order[:wanted])
+
+
+def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int] | None:
+    """The place of every code in the order that thresholds cut; ``None``: its own, unless categories are unordered."""
+    declared = encoding.schema.features[feature]
+    if not declared.is_categorical or declared.ordered:
+        return None
+    n_codes = int(encoding.n_codes[feature])
+    ranks = list(range(n_codes))
+    for place in range(n_codes - 1):
+        other = place + randomness.uniform(n_codes - place)
+        ranks[place], ranks[other] = ranks[other], ranks[place]
+    return ranks
+
+
+def _mask(ranks: list[int] | None, threshold: int, n_codes: int) -> list[int]:
+    """The codes whose rank is above the threshold, as bits."""
+    if ranks is None:
+        bits = (1 << n_codes) - (2 << threshold)
+    else:
+        bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
+    return [bits >> _BITS * word & (2**_BITS - 1) for word in range(MASK_WORDS)]

@@ -1,0 +1,170 @@
+"""Compiled boosting of integers. No float anywhere: what a row adds is the same bits on every machine.
+
+Signed quantities are split into a sign and an unsigned magnitude, so that every division rounds toward zero and no
+signed and unsigned integers meet.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels.compiler import compiled, compiled_for, integer, read, written
+
+_SCORE_FINE_BITS = np.uint64(12)
+_FINE_MASK = np.uint64(2**12 - 1)
+_UNIT_BITS = np.uint64(31)
+_RECIPROCAL = np.uint64(2**62)
+_PROBABILITY_SHIFT = np.uint64(38)
+_PROBABILITY_ONE = np.uint64(2**24)
+_GAIN_BITS = np.uint64(31)
+_SIX = np.uint64(6)
+_SIXTY_THREE = np.uint64(63)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_LARGEST_ROOT = np.uint64(2**25)
+
+
+@compiled
+def _exponential(gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.uint64]) -> np.uint64:
+    """exp(−gap · 2⁻¹⁶) in units of 2⁻³¹."""
+    step = gap >> _SCORE_FINE_BITS
+    if step >= np.uint64(coarse.size):
+        return _ZERO
+    return (coarse[step] * fine[gap & _FINE_MASK]) >> _UNIT_BITS
+
+
+@compiled
+def _root_up(square: np.uint64) -> np.uint64:
+    """The square root, rounded up, of a number up to 2⁵⁰: Newton's steps fall until they pass the root."""
+    root = _LARGEST_ROOT
+    while True:
+        following = (root + square // root) >> _ONE
+        if following >= root:
+            break
+        root = following
+    return np.uint64(root + _ONE if root * root < square else root)
+
+
+@compiled
+def _shortened(magnitude: np.uint64, gain: np.uint64) -> np.int64:
+    return np.int64((magnitude * gain) >> _GAIN_BITS)
+
+
+@compiled_for(
+    read("int64", 2), read("int32", 1), read("uint64", 1), read("uint64", 1), read("uint64", 1), written("int32", 2)
+)
+def gradients_of_two(
+    scores: NDArray[np.int64],
+    y: NDArray[np.int32],
+    coarse: NDArray[np.uint64],
+    fine: NDArray[np.uint64],
+    limits: NDArray[np.uint64],
+    gradients: NDArray[np.int32],
+) -> None:
+    """Fills ``gradients`` ``(n_rows, 1)`` with the clipped y − p, p the logistic function of the only score.
+
+    ``limits`` holds the clip, the length of a clipped gradient and the largest square of what may be added.
+    """
+    clip, length, squared_length = limits
+    gain = (length << _GAIN_BITS) // clip
+    for i in range(y.size):
+        score = scores[i, 0]
+        rival = _exponential(np.uint64(abs(score)), coarse, fine)
+        best = _ONE << _UNIT_BITS
+        of_one = best if score >= 0 else rival
+        p = (of_one * (_RECIPROCAL // (best + rival))) >> _PROBABILITY_SHIFT
+        doubt = _PROBABILITY_ONE - p if y[i] == 1 else p
+        found = _shortened(min(doubt, clip), gain)
+        if np.uint64(found) * np.uint64(found) > squared_length:
+            found = np.int64(0)
+        gradients[i, 0] = found if y[i] == 1 else -found
+
+
+@compiled_for(
+    read("int64", 2), read("int32", 1), read("uint64", 1), read("uint64", 1), read("uint64", 1), written("int32", 2)
+)
+def gradients_of_many(
+    scores: NDArray[np.int64],
+    y: NDArray[np.int32],
+    coarse: NDArray[np.uint64],
+    fine: NDArray[np.uint64],
+    limits: NDArray[np.uint64],
+    gradients: NDArray[np.int32],
+) -> None:
+    """Fills ``gradients`` ``(n_rows, n_classes)`` with the clipped onehot(y) − softmax(scores).
+
+    Every p_k is rounded down, so Σ p_k ≤ 2²⁴ and the unclipped gradient's square is at most 2 · 2⁴⁸. A magnitude is
+    at most the divisor, so its product with the gain is at most length · 2³¹ < 2⁵⁷.
+    """
+    clip, length, squared_length = limits
+    n_classes = scores.shape[1]
+    magnitudes = np.empty(n_classes, dtype=np.uint64)
+    for i in range(y.size):
+        largest = scores[i, 0]
+        for k in range(1, n_classes):
+            largest = max(largest, scores[i, k])
+        total = _ZERO
+        for k in range(n_classes):
+            magnitudes[k] = _exponential(np.uint64(largest - scores[i, k]), coarse, fine)
+            total += magnitudes[k]
+        reciprocal = _RECIPROCAL // total
+        square = _ZERO
+        for k in range(n_classes):
+            p = (magnitudes[k] * reciprocal) >> _PROBABILITY_SHIFT
+            magnitudes[k] = _PROBABILITY_ONE - p if k == y[i] else p
+            square += magnitudes[k] * magnitudes[k]
+        gain = (length << _GAIN_BITS) // (clip if square <= clip * clip else _root_up(square))
+        square = _ZERO
+        for k in range(n_classes):
+            found = _shortened(magnitudes[k], gain)
+            square += np.uint64(found) * np.uint64(found)
+            gradients[i, k] = found if k == y[i] else -found
+        if square > squared_length:
+            for k in range(n_classes):
+                gradients[i, k] = 0
+
+
+@compiled_for(read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("uint16", 2))
+def leaves(
+    X: NDArray[np.uint8],
+    feature: NDArray[np.int32],
+    right: NDArray[np.uint64],
+    depth: int,
+    reached: NDArray[np.uint16],
+) -> None:
+    """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right."""
+    n_trees, n_rows = reached.shape
+    for tree in range(n_trees):
+        for i in range(n_rows):
+            node = np.int64(0)
+            for _ in range(depth):
+                code = np.uint64(X[i, feature[tree, node]])
+                bit = (right[tree, node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE
+                node = 2 * node + 1 + np.int64(bit)
+            reached[tree, i] = node - right.shape[1]
+
+
+@compiled_for(read("uint16", 2), read("int32", 2), integer, written("int64", 3))
+def sum_gradients(
+    reached: NDArray[np.uint16], gradients: NDArray[np.int32], count: int, sums: NDArray[np.int64]
+) -> None:
+    """Adds every row's gradient and ``count`` to its leaves in ``sums`` ``(n_trees, n_leaves, n_scores + 1)``."""
+    n_trees, n_rows = reached.shape
+    n_scores = gradients.shape[1]
+    for tree in range(n_trees):
+        for i in range(n_rows):
+            leaf = reached[tree, i]
+            for k in range(n_scores):
+                sums[tree, leaf, k] += gradients[i, k]
+            sums[tree, leaf, n_scores] += count
+
+
+@compiled_for(read("uint16", 2), read("int32", 3), written("int64", 2))
+def add_scores(reached: NDArray[np.uint16], leaf_scores: NDArray[np.int32], scores: NDArray[np.int64]) -> None:
+    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``."""
+    n_trees, n_rows = reached.shape
+    n_scores = scores.shape[1]
+    for tree in range(n_trees):
+        for i in range(n_rows):
+            leaf = reached[tree, i]
+            for k in range(n_scores):
+                scores[i, k] += leaf_scores[tree, leaf, k]
