@@ -88,8 +88,20 @@ def _lives(pid: int) -> bool:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    """A scene on each database, and the launcher of its workers."""
-    folder = tmp_path_factory.mktemp(f"crash-{request.param}")
+    """A scene on each database that the tests of a module share, and the launcher of its workers."""
+    with _launcher(request, tmp_path_factory.mktemp("crash")) as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def own_launcher(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launcher]:
+    """The same for one test alone."""
+    with _launcher(request, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def _launcher(request: pytest.FixtureRequest, folder: Path) -> Iterator[Launcher]:
     with _database(request, folder) as url, opened(url, folder / "home", lease_ttl_s=LEASE_TTL_S) as scene:
         yield Launcher(scene, folder)
 
