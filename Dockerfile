@@ -16,7 +16,7 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md ./
 COPY migrations/ migrations/
 COPY app/ app/
-RUN /opt/build/bin/hatchling build --target wheel /build/dist \
+RUN /opt/build/bin/hatchling build --target wheel --directory /build/dist \
     && /opt/grovekeeper/bin/pip install --no-deps --no-index /build/dist/*.whl \
     && /opt/grovekeeper/bin/pip uninstall --yes pip
 

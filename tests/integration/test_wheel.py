@@ -1,6 +1,7 @@
 """The wheel is complete: installed into an empty environment it serves and verifies, from any folder."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for line in (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         if line.startswith("!"):
             _copy(_ROOT / line[1:], context / line[1:])
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", "dist"]
+    (arguments,) = re.findall(
+        r"/opt/build/bin/hatchling (build [^\\]+)", (_ROOT / "Dockerfile").read_text(encoding="utf-8")
+    )
+    command = [sys.executable, "-m", "hatchling", *arguments.replace("/build/", f"{context}/").split()]
     built = subprocess.run(command, cwd=context, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     (path,) = (context / "dist").glob("*.whl")
