@@ -1,0 +1,33 @@
+"""What the end of a job, and its return to the queue, do to its row."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.jobs import queue
+from app.jobs.tables import JobRow
+
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def row() -> JobRow:
+    """A job that runs: one of three trees is done."""
+    return JobRow(id="jb_1", state="running", lease_token="t", lease_until=AT, trees_done=1, n_trees=3, charged_at=AT)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "trees_done"), [("succeeded", None, 3), ("failed", "lost", 1), ("cancelled", "cancelled", 1)]
+)
+def test_the_lease_ends_with_the_job(row: JobRow, state: str, reason: str | None, trees_done: int) -> None:
+    queue.finish(row, state=state, reason=reason, at=AT)
+    assert (row.state, row.reason, row.finished_at) == (state, reason, AT)
+    assert (row.lease_token, row.lease_until) == (None, None)
+    assert row.trees_done == trees_done
+    assert row.charged_at == AT, "what was charged stays charged"
+
+
+def test_a_job_that_returns_to_the_queue_has_no_lease_and_no_progress(row: JobRow) -> None:
+    queue.requeue(row)
+    assert (row.state, row.lease_token, row.lease_until, row.trees_done) == ("queued", None, None, 0)
+    assert row.finished_at is None
