@@ -18,6 +18,7 @@ _PROBABILITY_ONE = np.uint64(2**24)
 _GAIN_BITS = np.uint64(31)
 _SIX = np.uint64(6)
 _SIXTY_THREE = np.uint64(63)
+_GROUP = 8
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _LARGEST_ROOT = np.uint64(2**25)
@@ -123,6 +124,13 @@ def gradients_of_many(
                 gradients[i, k] = 0
 
 
+@compiled
+def _child(x: NDArray[np.uint8], feature: NDArray[np.int32], right: NDArray[np.uint64], node: np.uint64) -> np.uint64:
+    """The child of a node that a row goes to."""
+    code = np.uint64(x[feature[node]])
+    return np.uint64((node << _ONE) + _ONE + ((right[node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE))
+
+
 @compiled_for(read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("uint16", 2))
 def leaves(
     X: NDArray[np.uint8],
@@ -131,16 +139,30 @@ def leaves(
     depth: int,
     reached: NDArray[np.uint16],
 ) -> None:
-    """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right."""
+    """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right.
+
+    A step waits for what it loads, so the rows of a group go down together; the last group may hold rows twice.
+    """
     n_trees, n_rows = reached.shape
+    at = np.empty(_GROUP, dtype=np.uint64)
+    if n_rows < _GROUP:
+        for tree in range(n_trees):
+            for i in range(n_rows):
+                node = _ZERO
+                for _ in range(depth):
+                    node = _child(X[i], feature[tree], right[tree], node)
+                reached[tree, i] = node - np.uint64(right.shape[1])
+        return
     for tree in range(n_trees):
-        for i in range(n_rows):
-            node = np.int64(0)
+        own, masks = feature[tree], right[tree]
+        for group in range(0, n_rows, _GROUP):
+            first = min(group, n_rows - _GROUP)
+            at[:] = _ZERO
             for _ in range(depth):
-                code = np.uint64(X[i, feature[tree, node]])
-                bit = (right[tree, node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE
-                node = 2 * node + 1 + np.int64(bit)
-            reached[tree, i] = node - right.shape[1]
+                for i in range(_GROUP):
+                    at[i] = _child(X[first + i], own, masks, at[i])
+            for i in range(_GROUP):
+                reached[tree, first + i] = at[i] - np.uint64(right.shape[1])
 
 
 @compiled_for(read("uint16", 2), read("int32", 2), integer, written("int64", 3))
