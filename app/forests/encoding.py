@@ -6,7 +6,7 @@ map is record-wise (lemma L6, docs/proofs/lemmas.md).
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import floor
 
 import numpy as np
@@ -20,6 +20,9 @@ MAX_BINS = 255
 
 GEOMETRIC_SHARE = Fraction(1, 4)
 """Share of the edges that halve their distance to zero (or to the nearer bound), for skewed columns."""
+
+FIRST_HALVING = 4
+"""The first of them stands at 2^-4 of the range; equal steps serve the rest."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Encoding:
             n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: they have a code each, whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
-        edges = tuple(None if feature.is_categorical else _edges(feature, n_bins) for feature in schema.features)
+        edges = tuple(_edges(feature, n_bins) for feature in schema.features)
         n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
@@ -123,33 +126,51 @@ def _cuts(feature: Feature, n_codes: int) -> tuple[list[int], bool]:
     return (values if len(values) > 2 else values[: len(values) - 1]), True
 
 
-def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64]:
-    lower, upper = Fraction(feature.lower), Fraction(feature.upper)
-    if feature.type == "integer":
-        if upper - lower < n_bins:
-            exact = {lower + step + Fraction(1, 2) for step in range(int(upper - lower))}
-        else:
-            exact = {floor(edge) + Fraction(1, 2) for edge in _positions(lower, upper, n_bins - 1)}
+def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
+    if feature.is_categorical:
+        return None
+    return _number_edges(feature.lower, feature.upper, n_bins, whole=feature.type == "integer")
+
+
+@lru_cache(maxsize=4096)
+def _number_edges(lower: float, upper: float, n_bins: int, *, whole: bool) -> NDArray[np.float64]:
+    """Ascending edges in [lower, upper), the same on every machine.
+
+    Edges are fractions of integers until the end: true division of integers rounds to nearest, whatever their size.
+    """
+    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
+    scale = max(low_scale, high_scale)  # both are powers of two
+    low, high = low * (scale // low_scale), high * (scale // high_scale)
+    if whole and high - low < n_bins:
+        exact = {(2 * step + 1, 2) for step in range(low, high)}
     else:
-        exact = _positions(lower, upper, n_bins - 1)
-    # float() of a Fraction rounds to nearest: the same edges on every machine.
-    return np.array(sorted({float(edge) for edge in exact if lower <= edge < upper}), dtype=np.float64)
+        exact = _positions(low, high, scale, n_edges=n_bins - 1)
+        if whole:
+            exact = {(2 * (numerator // denominator) + 1, 2) for numerator, denominator in exact}
+    rounded = {numerator / denominator for numerator, denominator in exact}
+    edges = np.array(sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64)
+    edges.setflags(write=False)
+    return edges
 
 
-def _positions(lower: Fraction, upper: Fraction, n_edges: int) -> set[Fraction]:
-    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero)."""
-    if lower == upper:
+def _positions(low: int, high: int, scale: int, *, n_edges: int) -> set[tuple[int, int]]:
+    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero).
+
+    Bounds are ``low / scale`` and ``high / scale``; so are the results, as numerator and denominator.
+    """
+    if low == high:
         return set()
-    halving = _halving(lower, upper, floor(n_edges * GEOMETRIC_SHARE))
-    n_steps = n_edges - len(halving) + 1
-    return halving | {lower + (upper - lower) * step / n_steps for step in range(1, n_steps)}
+    n_halving = floor(n_edges * GEOMETRIC_SHARE)
+    n_steps = n_edges - n_halving + 1
+    steps = {(low * n_steps + (high - low) * step, scale * n_steps) for step in range(1, n_steps)}
+    return steps | {_halving(low, high, scale, step=step) for step in range(n_halving)}
 
 
-def _halving(lower: Fraction, upper: Fraction, n_edges: int) -> set[Fraction]:
-    span = upper - lower
-    if lower >= 0:
-        return {lower + span / 2 ** (step + 4) for step in range(n_edges)}
-    if upper <= 0:
-        return {upper - span / 2 ** (step + 4) for step in range(n_edges)}
-    sides = (upper, lower)
-    return {sides[step % 2] / 2 ** (step // 2 + 4) for step in range(n_edges)}
+def _halving(low: int, high: int, scale: int, *, step: int) -> tuple[int, int]:
+    power: int = 2 ** (step + FIRST_HALVING)
+    if low >= 0:
+        return low * power + (high - low), scale * power
+    if high <= 0:
+        return high * power - (high - low), scale * power
+    power = 2 ** (step // 2 + FIRST_HALVING)
+    return (low if step % 2 else high), scale * power

@@ -26,7 +26,7 @@ SCHEMA = Schema.from_json(
 )
 SLUGS = sorted(catalogue.BY_SLUG)
 
-budgets = st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(20), max_denominator=10**9)
+budgets = st.fractions(min_value=Fraction(1, 10), max_value=Fraction(20), max_denominator=10**9)
 
 
 def requests(slug: str) -> st.SearchStrategy[dict]:

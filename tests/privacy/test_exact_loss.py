@@ -30,25 +30,28 @@ def claim(laws: Laws) -> float:
     return float(pure.loss(laws.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
 
 
-# (slug, schema, parameters, ε, rows at most, share of the claim that must be reached under add/remove)
+HALF = {"structure_share": "0.5"}
+
+# (slug, schema, parameters, ε, rows at most, kinds of record, share of the claim that must be reached)
 SEQUENTIAL = [
-    pytest.param("rdt-ta", TWO_SPLITS, {}, "1", 4, 1.0, id="rdt"),
-    pytest.param("rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 1.0, id="rdt-depth-2"),
-    pytest.param("rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 1.0, id="rdt-two-trees"),
-    pytest.param("mrf", TWO_SPLITS, {}, "1", 4, 0.8, id="mrf"),
-    pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 0.6, id="mrf-large-epsilon"),
-    pytest.param("mrf", TWO_SPLITS, {"max_depth": 2}, "1", 2, 0.6, id="mrf-depth-2"),
-    pytest.param("mrf", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 0.7, id="mrf-two-trees"),
+    pytest.param("rdt-ta", TWO_SPLITS, {}, "1", 4, 4, 1.0, id="rdt"),
+    pytest.param("rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 2, 1.0, id="rdt-depth-2"),
+    pytest.param("rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 2, 1.0, id="rdt-two-trees"),
+    pytest.param("mrf", TWO_SPLITS, HALF, "1", 4, 4, 0.8, id="mrf"),
+    pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 4, 0.6, id="mrf-large-epsilon"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "n_estimators": 2}, "1", 2, 2, 0.7, id="mrf-two-trees"),
 ]
 
 
-@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "reached"), SEQUENTIAL)
+@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), SEQUENTIAL)
 def test_sequential_forest_loses_what_was_charged_and_no_more(
-    slug: str, schema: object, parameters: dict, epsilon: str, n_rows: int, reached: float
+    slug: str, schema: object, parameters: dict, epsilon: str, n_rows: int, n_kinds: int, reached: float
 ) -> None:
     laws = Laws(planned(slug, schema, epsilon, **parameters), schema)
-    add_remove = laws.worst(add_remove_pairs(multisets(n_rows)))
-    replace_one = laws.worst(replace_one_pairs(multisets(n_rows)))
+    records = RECORDS[:n_kinds]
+    add_remove = laws.worst(add_remove_pairs(multisets(n_rows, records)))
+    replace_one = laws.worst(replace_one_pairs(multisets(n_rows, records), records))
 
     assert claim(laws) <= Fraction(epsilon)
     assert reached * claim(laws) - TOLERANCE <= add_remove <= claim(laws) + TOLERANCE
@@ -62,7 +65,8 @@ def test_sequential_forest_loses_what_was_charged_and_no_more(
     ids=["rdt-together", "rdt-apart", "mrf-together", "mrf-apart"],
 )
 def test_sharded_forest_loses_what_its_largest_tree_was_charged(slug: str, reached: float, key: bytes) -> None:
-    plan = planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded")
+    share = HALF if slug == "mrf" else {}
+    plan = planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share)
     laws = Laws(plan, TWO_SPLITS, key=key)
     few = RECORDS[:2]
     every = list(datasets(2, few))
@@ -85,7 +89,7 @@ def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
 def test_four_rows_over_two_shards() -> None:
     plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
     laws = Laws(plan, TWO_SPLITS, key=APART)
-    worst = laws.worst(add_remove_pairs(datasets(4)))
+    worst = laws.worst(add_remove_pairs(datasets(4, RECORDS[:2])))
 
     assert 1.0 - TOLERANCE <= worst <= 1.0 + TOLERANCE
 

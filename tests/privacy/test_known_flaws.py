@@ -22,6 +22,7 @@ from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
+    RECORDS,
     THREE_SPLITS,
     TWO_SPLITS,
     Laws,
@@ -130,7 +131,7 @@ def test_partition_by_row_numbers_costs_more_than_was_charged(
     monkeypatch: pytest.MonkeyPatch, partition: Callable[..., np.ndarray]
 ) -> None:
     plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
-    pairs = list(add_remove_pairs(datasets(4)))
+    pairs = list(add_remove_pairs(datasets(4, RECORDS[:2])))
     assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) <= 1.0 + TOLERANCE
 
     monkeypatch.setattr(assignment, "shards", partition)
