@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.core.errors import BudgetExceeded, JobFinished, LeaseLost
+from app.core.errors import BudgetExceeded, JobFinished, LeaseLost, ReservationSettled
 from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.services import jobs, run_training
@@ -60,6 +60,21 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
         while ask(options["smallest"], [cell]) is not None:
             pass
     return admitted
+
+
+def settle(installation: Installation, number: int, options: Options) -> list[str]:
+    """Every process wants to end every reservation, each in an order and a way of its own."""
+    chance = random.Random(options["seed"] + number)
+    won = []
+    for reservation_id in chance.sample(options["reservations"], len(options["reservations"])):
+        end = chance.choice(list(_ENDS))
+        try:
+            with installation.database.write() as session:
+                _ENDS[end](session, reservation_id, actor="worker")
+        except ReservationSettled:
+            continue
+        won.append(f"{end} {reservation_id}")
+    return won
 
 
 def submit(installation: Installation, number: int, options: Options) -> list[str]:
@@ -107,7 +122,7 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
 
 
 RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
-    each.__name__: each for each in (reserve, submit, submit_same, claim, charge_or_cancel)
+    each.__name__: each for each in (reserve, settle, submit, submit_same, claim, charge_or_cancel)
 }
 
 

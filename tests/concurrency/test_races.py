@@ -11,7 +11,7 @@ import pytest
 
 from app.ledger import service as ledger
 from app.services import run_training
-from tests.support.crash_scene import CELLS, Scene, open_account, opened, replayed
+from tests.support.crash_scene import CELLS, EVENT, Scene, open_account, opened, replayed
 
 _ROOT = Path(__file__).parents[2]
 N_PROCESSES = 16
@@ -56,6 +56,25 @@ def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits
         assert charged == sum(amount for amount, end in mine if end == "charge")
         assert reserved == sum(amount for amount, end in mine if end is None)
         assert cap - smallest < charged + reserved <= cap
+
+
+def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> None:
+    account, amount = "ds_hot", 3
+    open_account(scene.installation, account, cap=100)
+    reservations = {}
+    for number in range(12):
+        new = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
+        with scene.installation.database.write() as session:
+            reservations[ledger.reserve(session, new, actor="key_analyst")] = f"jb_{number}"
+    results = _race(scene, "settle", reservations=list(reservations))
+    won = dict(event.split()[::-1] for result in results for event in result)
+    assert sum(map(len, results)) == len(won) == len(reservations)
+    with scene.installation.database.read() as session:
+        entries = ledger.entries(session, account, after=0, limit=1_000)
+        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+    assert replayed(entries, n_cells=CELLS) == balances
+    ends = {str(entry.job_id): entry.kind.value for entry in entries[1 + len(reservations) :]}
+    assert ends == {job_id: won[reservation_id] for reservation_id, job_id in reservations.items()}
 
 
 def test_submissions_fill_the_account_and_each_accepted_one_is_one_queued_job(scene: Scene) -> None:
