@@ -53,17 +53,19 @@ def grow(
     histograms = LocalHistograms(
         encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
     )
-    trees = []
+    n_leaves = 2 ** int(plan.parameters["max_depth"])
+    nodes = (plan.n_trees, n_leaves - 1)
+    forest = Forest(
+        plan,
+        feature=np.empty(nodes, dtype=np.int32),
+        threshold=np.empty(nodes, dtype=np.uint8),
+        equals=np.empty(nodes, dtype=np.bool_),
+        counts=np.empty((plan.n_trees, n_leaves, schema.n_classes), dtype=np.int64),
+    )
     for index in range(plan.n_trees):
         own = histograms.of_tree(index)
-        trees.append(
-            mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
-        )
+        tree = mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
+        forest.feature[index], forest.threshold[index] = tree.feature, tree.threshold
+        forest.equals[index], forest.counts[index] = tree.equals, tree.counts
         on_tree_done()
-    return Forest(
-        plan,
-        feature=np.stack([tree.feature for tree in trees]),
-        threshold=np.stack([tree.threshold for tree in trees]),
-        equals=np.stack([tree.equals for tree in trees]),
-        counts=np.stack([tree.counts for tree in trees]),
-    )
+    return forest

@@ -7,7 +7,7 @@ from app.core.errors import InvalidRequest
 from app.forests.encoding import Encoding
 from app.forests.mechanisms.parameters import Value
 
-MAX_TABLE_CELLS = 2**26
+MAX_TABLE_CELLS = 2**24
 """Nodes × candidates of one level, and nodes × codes × classes of one feature: bounds memory by public numbers."""
 
 
@@ -58,7 +58,7 @@ def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, ta
     if depth == 0 and len(encoding.candidates) == 0:
         return ("The public schema allows no split: every row lies in one leaf.",)
     if asked and depth < wanted:
-        return (f"The public schema allows {depth} splits on a path: max_depth was lowered to that.",)
+        return (f"max_depth was lowered to {depth}: deeper, the public schema allows no further split.",)
     return ()
 
 

@@ -151,7 +151,7 @@ def test_depth_beyond_what_the_schema_allows_is_lowered_and_said() -> None:
     settled = planned(schema=schema, max_depth=6)
 
     assert settled.parameters["max_depth"] == 1
-    assert settled.warnings == ("The public schema allows 1 splits on a path: max_depth was lowered to that.",)
+    assert settled.warnings == ("max_depth was lowered to 1: deeper, the public schema allows no further split.",)
 
 
 def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
@@ -169,7 +169,7 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
     settled = planned("mrf", schema, size=10**12, n_bins=255)
     over = problems(lambda: planned("mrf", schema, n_bins=255, max_depth=12))
 
-    assert settled.parameters["max_depth"] == 8
+    assert settled.parameters["max_depth"] == 6
     assert over == [("/parameters/max_depth", "too-large")]
     assert planned("rdt-ta", schema, n_bins=255, n_estimators=1, max_depth=12).parameters["max_depth"] == 12
 

@@ -1,0 +1,71 @@
+"""T6: many real runs on two neighbours, judged from outside by Clopper–Pearson intervals.
+
+The enumeration proves the mechanism under ideal draws; this holds grow and the system's randomness together. A correct
+forest fails once in about half a million runs of a test.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.mechanisms import common
+from app.forests.plan import Plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedRows
+from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
+
+N_RUNS = 4_000
+ALPHA = 1e-6
+ONE_ROW: Dataset = {0: RECORDS[1]}
+
+
+def lower_bound_on_loss(plan: Plan, one: Dataset, other: Dataset, event: Callable[[Forest], bool]) -> float:
+    """The largest loss that the frequencies of an event and of its complement prove."""
+    randomness = SystemRandomness()
+
+    def hits(rows: SanitisedRows) -> int:
+        return sum(event(grow(plan, TWO_SPLITS, rows, randomness, on_tree_done=lambda: None)) for _ in range(N_RUNS))
+
+    first, second = hits(rows_of(one)), hits(rows_of(other))
+    ratios = []
+    for more, fewer in ((first, second), (second, first), (N_RUNS - first, N_RUNS - second)):
+        low = stats.beta.ppf(ALPHA, more, N_RUNS - more + 1) if more else 0.0
+        high = stats.beta.ppf(1 - ALPHA, fewer + 1, N_RUNS - fewer) if fewer < N_RUNS else 1.0
+        ratios.append(math.log(low / high) if low else -math.inf)
+    return max(ratios)
+
+
+def someone_of_class_one(forest: Forest) -> bool:
+    """The noisy count of class 1 is above zero in the leaf that the one row reaches."""
+    leaf = 0
+    if forest.depth:
+        feature, threshold, equals = (getattr(forest, name)[0, 0] for name in ("feature", "threshold", "equals"))
+        value = RECORDS[1][feature]
+        leaf = int(value != threshold if equals else value > threshold)
+    return bool(forest.counts[0, leaf, 1] >= 1)
+
+
+@pytest.mark.parametrize(("slug", "depth", "epsilon"), [("rdt-ta", 0, "1"), ("rdt-ta", 1, "1"), ("mrf", 1, "2.5")])
+def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_counts_and_no_more(
+    slug: str, depth: int, epsilon: str
+) -> None:
+    plan = planned(slug, TWO_SPLITS, epsilon, max_depth=depth)
+    charged = float(common.leaf_scale(plan.event))
+    proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, someone_of_class_one)
+
+    assert charged == pytest.approx(1.0)
+    assert 0.6 < proved <= charged
+
+
+def test_runs_of_a_forest_with_half_the_noise_prove_it() -> None:
+    plan = planned("rdt-ta", TWO_SPLITS, max_depth=0)
+    leaves = common.tree_event(plan.event)
+    louder = replace(plan.event.parts[0], event=replace(leaves, inverse_scale=2 * leaves.inverse_scale))
+    broken = replace(plan, event=replace(plan.event, parts=(louder,)))
+
+    assert lower_bound_on_loss(broken, ONE_ROW, EMPTY, someone_of_class_one) > 1.3
