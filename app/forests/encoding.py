@@ -12,6 +12,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests import grid
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Feature, Schema
 
@@ -51,7 +52,8 @@ class Encoding:
 
     Attributes:
         schema: whose columns are encoded.
-        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories.
+        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories
+            that have a code each. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
         n_codes: int32 ``(n_features,)``: codes of feature f are ``0 … n_codes[f] − 1``, at most 256.
     """
 
@@ -68,7 +70,16 @@ class Encoding:
             n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: they have a code each, whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
-        edges = tuple(_edges(feature, n_bins) for feature in schema.features)
+        return cls.with_edges(schema, tuple(_edges(feature, n_bins) for feature in schema.features))
+
+    @classmethod
+    def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> "Encoding":
+        """The bins between given edges: public, or released before.
+
+        Args:
+            schema: public columns.
+            edges: as the attribute; at most :data:`MAX_BINS` − 1 per feature.
+        """
         n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
@@ -81,11 +92,16 @@ class Encoding:
         codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
         for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_codes, strict=True)):
             # NaN sorts above every edge; categories above the last code (MISSING beside 255 others) share it.
-            found = values if own is None else np.searchsorted(own, values, side="left")
-            if own is not None and self.schema.features[row].missing:
-                found = np.where(np.isnan(values), n_codes - 1, found)
-            codes[row] = np.clip(found, 0, n_codes - 1)
+            codes[row] = np.clip(values if own is None else self._binned(row, values, own), 0, n_codes - 1)
         return codes
+
+    def _binned(
+        self, index: int, column: NDArray[np.float64] | NDArray[np.int32], edges: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        feature = self.schema.features[index]
+        values = grid.numbers(feature, column)
+        found = np.searchsorted(edges, values, side="left").astype(np.int64)
+        return np.where(np.isnan(values), int(self.n_codes[index]) - 1, found) if feature.missing else found
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -97,7 +113,8 @@ class Encoding:
         threshold: list[int] = []
         equals: list[bool] = []
         for index, declared in enumerate(self.schema.features):
-            values, one_against_rest = _cuts(declared, int(self.n_codes[index]))
+            is_binned = self.edges[index] is not None
+            values, one_against_rest = _cuts(declared, int(self.n_codes[index]), is_binned=is_binned)
             feature += [index] * len(values)
             threshold += values
             equals += [one_against_rest] * len(values)
@@ -112,9 +129,9 @@ def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
     return len(edges) + 1 + feature.missing
 
 
-def _cuts(feature: Feature, n_codes: int) -> tuple[list[int], bool]:
+def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int], bool]:
     """Thresholds (or values, if one-against-rest) that leave no side empty."""
-    if not feature.is_categorical:
+    if is_binned:
         return list(range(n_codes - 1)), False
     declared = len(feature.categories)
     missing = [feature.missing_code] if feature.missing and feature.missing_code < n_codes else []

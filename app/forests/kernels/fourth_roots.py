@@ -1,0 +1,76 @@
+"""ℓ4 norms of class weights in exact integers: the utility of a split, for mechanisms only."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels.arrays import Splits, require, require_range, require_splits
+
+MAX_TOTAL: Final = 2**39
+"""Weights of one vector sum to less than this: 2³¹ − 1 rows of weight 256, more than a dataset may have."""
+
+
+def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """⌊(Σ_k w_k⁴)^(1/4)⌋ of every vector of class weights.
+
+    Raising one coordinate by an integer δ raises the result by an integer from 0 to δ: the real norm rises by at most δ
+    (triangle inequality), and ⌊x + δ⌋ = ⌊x⌋ + δ.
+
+    Args:
+        weights: PRIVATE int64 ``(…, n_classes)``, non-negative.
+
+    Returns:
+        PRIVATE int64 ``(…)``.
+
+    Raises:
+        ValueError: a type, a negative weight, or weights that sum to :data:`MAX_TOTAL` or more.
+    """
+    from app.forests.kernels.loops import fourth_roots as loops
+
+    flat = require(weights.reshape(-1, weights.shape[-1]), np.int64, shape=(None, None), name="weights")
+    _require_totals(flat)
+    result = np.empty(len(flat), dtype=np.int64)
+    loops.norms(flat, result)
+    return result.reshape(weights.shape[:-1])
+
+
+def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], splits: Splits) -> NDArray[np.int64]:
+    """Norm of the left plus norm of the right side, for every split in every node.
+
+    Args:
+        histogram: PRIVATE int64 ``(n_nodes, Σ n_codes, n_classes)``: weights by code of every feature.
+        n_codes: public; codes of every feature, int32 ``(n_features,)``.
+        splits: public; feature (counted from 0 as in ``n_codes``), threshold and ``equals`` of every candidate, by
+            ascending feature and threshold. A row goes right iff its code is another one than the threshold where
+            ``equals``, else iff it is above.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, n_candidates)``.
+
+    Raises:
+        ValueError: a type, a shape, an order or a value out of its range.
+    """
+    from app.forests.kernels.loops import fourth_roots as loops
+
+    n_codes = require(n_codes, np.int32, shape=(None,), name="n_codes")
+    require_range(n_codes, lowest=1, below=257, name="n_codes")
+    first_code = np.zeros(n_codes.size + 1, dtype=np.int64)
+    np.cumsum(n_codes, out=first_code[1:])
+    histogram = require(histogram, np.int64, shape=(None, int(first_code[-1]), None), name="histogram")
+    feature, threshold, equals = require_splits(splits, shape=(None,), n_features=n_codes.size)
+    require_range(feature, lowest=0, below=n_codes.size, name="feature")
+    order = feature.astype(np.int64) * 256 + threshold
+    if feature.size and (np.any(np.diff(order) <= 0) or np.any(threshold >= n_codes[feature])):
+        raise ValueError("splits are out of order or out of range")
+    if n_codes.size:
+        _require_totals(histogram[:, : int(n_codes[0])].sum(axis=1))
+        require_range(histogram, lowest=0, below=MAX_TOTAL, name="histogram")
+    result = np.empty((len(histogram), feature.size), dtype=np.int64)
+    loops.split_norms(histogram, first_code, feature, threshold, equals, result)
+    return result
+
+
+def _require_totals(weights: NDArray[np.int64]) -> None:
+    require_range(weights, lowest=0, below=MAX_TOTAL, name="weights")
+    require_range(weights.sum(axis=-1), lowest=0, below=MAX_TOTAL, name="weights")

@@ -1,0 +1,51 @@
+"""From the released noisy weights of a reweighted tree to the scores of its leaves: post-processing (lemma L7)."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels.reweighting import SCORE_BITS, UNIT
+
+UNREACHED: Final = 255
+"""In place of a leaf's number of selections where no row can be: below a node that became a leaf early."""
+
+LATER_STEP: Final = 0.8
+"""Share of a later tree's score that is added; the first tree counts in full."""
+
+SHRINKAGE: Final = 2.5
+"""Standard deviations of a leaf's noise that its smoothing adds as rows of the class prior, beside one row."""
+
+
+def of_tree(
+    counts: NDArray[np.int64], selections: NDArray[np.uint8], scales: Sequence[Fraction], *, is_first: bool
+) -> NDArray[np.int64]:
+    """Class scores of one tree's leaves, in units of 2⁻¹⁶.
+
+    A leaf's proportions are shrunk toward the tree's class prior by as many rows as its noise calls for. The first
+    tree scores log p; a later one log p − log prior, since it corrects what the earlier ones said of weighted rows.
+
+    Args:
+        counts: released noisy weights in units of 1/256, int64 ``(n_leaves, n_classes)``.
+        selections: released; selections on the path to each leaf, uint8 ``(n_leaves,)``, or :data:`UNREACHED`.
+        scales: public; inverse scale of the noise on a leaf's weights, by number of selections.
+        is_first: whether no tree was released before.
+
+    Returns:
+        int64 ``(n_leaves, n_classes)``; every leaf's mean is about zero; 0 where no row can be.
+    """
+    is_reached = selections != UNREACHED
+    evidence = counts[is_reached] / UNIT
+    noise = np.array([float(1 / (UNIT * scale)) for scale in scales])[selections[is_reached]]
+    prior = np.maximum(evidence.sum(axis=0), 0.0) + np.sqrt(2.0 * np.square(noise).sum())
+    prior /= prior.sum()
+    strength = 1.0 + SHRINKAGE * np.sqrt(2.0) * noise[:, np.newaxis]
+    shares = np.maximum(evidence, 0.0) + strength * prior
+    shares /= shares.sum(axis=1, keepdims=True)
+    real = np.log(shares) if is_first else LATER_STEP * (np.log(shares) - np.log(prior))
+    real -= real.mean(axis=1, keepdims=True)
+    scores = np.zeros_like(counts)
+    scores[is_reached] = np.rint(real * 2**SCORE_BITS)
+    return scores

@@ -1,0 +1,115 @@
+"""The public fine grid: a function of the declaration alone, fine where skewed columns need it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.forests import grid
+from app.forests.schema import Feature
+
+finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
+
+
+def numeric(lower: float, upper: float, *, missing: bool = False) -> Feature:
+    return Feature("x", "numeric", lower=lower, upper=upper, missing=missing)
+
+
+def integer(lower: int, upper: int) -> Feature:
+    return Feature("x", "integer", lower=float(lower), upper=float(upper))
+
+
+@given(bounds=st.tuples(finite, finite))
+@settings(max_examples=150, deadline=None)
+def test_edges_ascend_inside_the_bounds_and_are_few(bounds: tuple[float, float]) -> None:
+    lower, upper = sorted(bounds)
+    edges = grid.edges(numeric(lower, upper))
+
+    assert grid.n_cells(numeric(lower, upper)) <= grid.MAX_CELLS
+    assert np.all(np.diff(edges) > 0)
+    assert np.all((edges >= lower) & (edges < upper))
+
+
+def test_integer_with_a_short_range_has_a_cell_per_value() -> None:
+    assert grid.edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
+    assert grid.n_cells(integer(0, 255)) == 256
+    assert grid.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
+
+
+def test_wide_integer_is_cut_between_integers() -> None:
+    edges = grid.edges(integer(-1_000, 100_000))
+
+    assert np.all(edges - np.floor(edges) == 0.5)
+    assert len(edges) > 256
+
+
+def test_equal_steps_and_halving_steps_are_both_there() -> None:
+    edges = grid.edges(numeric(0.0, 1024.0))
+
+    assert set(range(4, 1024, 4)) <= set(edges.tolist())
+    for k in range(2, 41):
+        assert np.min(np.abs(edges / (1024 * 2 ** (-k / 2)) - 1)) < 1e-12
+    assert edges[0] == 1024 * 2**-20
+
+
+def test_geometric_edges_stand_at_the_bound_that_is_nearer_to_zero() -> None:
+    above, below = grid.edges(numeric(10.0, 11.0)), grid.edges(numeric(-11.0, -10.0))
+
+    assert above[0] - 10.0 == pytest.approx(2**-20)
+    assert -10.0 - below[-1] == pytest.approx(2**-20)
+    assert np.allclose(above, -below[::-1], rtol=0, atol=1e-12)
+
+
+def test_range_around_zero_is_cut_at_zero_and_on_both_sides() -> None:
+    edges = grid.edges(numeric(-8.0, 2.0))
+
+    assert 0.0 in edges
+    for bound in (-8.0, 2.0):
+        assert np.min(np.abs(edges / (bound * 2**-20) - 1)[edges != 0]) < 1e-12
+
+
+def test_single_value_has_a_single_cell() -> None:
+    assert grid.n_cells(numeric(3.25, 3.25)) == 1
+    assert grid.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
+
+
+def test_extreme_bounds_do_not_overflow() -> None:
+    for lower, upper in [(-1.7e308, 1.7e308), (0.0, 5e-324), (1e308, 1.7e308)]:
+        edges = grid.edges(numeric(lower, upper))
+        assert np.all(np.isfinite(edges))
+        assert np.all(np.diff(edges) > 0)
+
+
+def test_edges_cannot_be_changed_by_a_reader() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        grid.edges(numeric(0, 1))[0] = 7.0
+
+
+@given(values=st.lists(st.floats(-3, 5, allow_nan=False), max_size=30), cut=st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_counts_of_parts_add_up_and_missing_values_are_left_out(values: list[float], cut: int) -> None:
+    feature = numeric(-3.0, 5.0, missing=True)
+    column = np.array([*values, math.nan, math.nan])
+    whole = grid.cell_counts(feature, column)
+
+    assert whole.sum() == len(values)
+    assert np.array_equal(whole, grid.cell_counts(feature, column[:cut]) + grid.cell_counts(feature, column[cut:]))
+
+
+def test_value_on_an_edge_belongs_to_the_cell_below() -> None:
+    feature = numeric(0.0, 256.0)
+    edge = grid.edges(feature)[100]
+    cells = [int(grid.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))]
+
+    assert cells == [100, 101]
+
+
+def test_ordered_categories_are_integers() -> None:
+    grades = Feature("grade", "categorical", categories=tuple("abc"), ordered=True, missing=True)
+    column = np.array([0, 2, 3, 4], dtype=np.int32)  # a, c, OTHER, MISSING
+
+    assert grid.edges(grades).tolist() == [0.5, 1.5]
+    assert np.array_equal(grid.numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
+    assert grid.cell_counts(grades, column).tolist() == [1, 0, 2]

@@ -1,0 +1,166 @@
+"""Bins of numbers: which are free, and what private cuts look like."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import grid, quantile_bins
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns
+from app.forests.schema import Schema
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+
+LETTERS = [f"c{i}" for i in range(150)]
+
+
+def schema(*features: dict) -> Schema:
+    named = [{"name": f"f{i}", **feature} for i, feature in enumerate(features)]
+    return Schema.from_json({"features": named, "label": {"name": "y", "classes": ["a", "b"]}})
+
+
+MIXED = schema(
+    {"type": "integer", "lower": 0, "upper": 31},
+    {"type": "integer", "lower": 0, "upper": 99, "missing": True},
+    {"type": "integer", "lower": 0, "upper": 128},
+    {"type": "numeric", "lower": 0, "upper": 1},
+    {"type": "categorical", "categories": LETTERS},
+    {"type": "categorical", "categories": LETTERS[:32], "ordered": True},
+    {"type": "categorical", "categories": LETTERS[:33], "ordered": True, "missing": True},
+    {"type": "categorical", "categories": LETTERS, "ordered": True},
+    {"type": "numeric", "lower": 2, "upper": 2},
+)
+
+
+def release(of: Schema, epsilon: int, columns: list[np.ndarray]) -> np.ndarray:
+    private = quantile_bins.private_features(of)
+    return quantile_bins.release(
+        of,
+        quantile_bins.event(of, Fraction(epsilon)),
+        cell_counts=lambda index: grid.cell_counts(of.features[index], columns[private.index(index)]),
+        randomness=SystemRandomness(),
+    )
+
+
+def test_only_wide_numbers_and_long_ordered_lists_are_cut_privately() -> None:
+    assert quantile_bins.private_features(MIXED) == (2, 3, 7)
+
+
+def test_free_bins_come_from_the_declaration() -> None:
+    encoding = quantile_bins.encoding(MIXED, quantile_bins.no_cuts(MIXED))
+
+    # 32 values; 32 groups and MISSING; nothing was cut; nothing; 150 and OTHER; 32 and OTHER; 32 groups and MISSING; …
+    assert encoding.n_codes.tolist() == [32, 33, 1, 1, 151, 33, 33, 1, 1]
+    assert np.array_equal(encoding.edges[0], np.arange(31) + 0.5)
+
+
+def test_widest_encoding_is_never_passed() -> None:
+    widest = quantile_bins.widest_encoding(MIXED)
+    generator = np.random.default_rng(1)
+    columns = [generator.integers(0, 129, 500).astype(float), generator.random(500), np.zeros(500, dtype=np.int32)]
+    for epsilon in (1, 1_000):
+        released = quantile_bins.encoding(MIXED, release(MIXED, epsilon, columns))
+        assert np.all(released.n_codes <= widest.n_codes)
+        assert len(released.candidates) <= len(widest.candidates)
+
+
+def test_with_much_budget_bins_hold_equal_shares_of_skewed_rows() -> None:
+    """Log-normal amounts between public bounds that are far too wide."""
+    of = schema({"type": "numeric", "lower": 0, "upper": 1_000_000})
+    values = np.exp(np.random.default_rng(2).normal(6, 1.5, 20_000)).clip(0, 1_000_000)
+    encoding = quantile_bins.encoding(of, release(of, 100, [values]))
+    shares = np.bincount(encoding.encode(SanitisedColumns((values,), len(values)))[0]) / len(values)
+
+    assert len(shares) >= 12
+    assert shares.min() > 0.01
+    assert shares.max() < 0.2
+
+
+def test_cuts_are_medians_of_medians() -> None:
+    """With overwhelming budget and distinct cells the cuts are the exact quantiles of the grid."""
+    of = schema({"type": "integer", "lower": 0, "upper": 159})
+    values = np.repeat(np.arange(160.0), 50)
+    cuts = release(of, 100_000, [values])
+
+    assert cuts.tolist() == [[10 * step for step in range(1, 16)]]
+
+
+def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
+    """Rows at 0 and at 1 only, overwhelming budget: the first cut is between them and leaves a single cell below."""
+    of = schema({"type": "integer", "lower": 0, "upper": 128})
+    cuts = release(of, 100_000, [np.repeat([0.0, 1.0], 1_000)])
+    found = cuts[0][cuts[0] != quantile_bins.NO_CUT].tolist()
+
+    assert found[0] == 1
+    assert len(found) <= 1 + 7
+    assert all(low < high for low, high in pairwise(found))
+    assert quantile_bins.is_valid(of, cuts)
+
+
+def test_missing_values_have_a_bin_of_their_own() -> None:
+    of = schema({"type": "numeric", "lower": 0, "upper": 1, "missing": True})
+    values = np.array([0.0, np.nan, 1.0, np.nan])
+    encoding = quantile_bins.encoding(of, release(of, 1, [values]))
+    codes = encoding.encode(SanitisedColumns((values,), 4))[0]
+
+    assert codes[1] == codes[3] == encoding.n_codes[0] - 1
+    assert codes.max() == codes[1] > codes[2] > codes[0]
+
+
+def test_long_ordered_categories_are_binned_like_numbers() -> None:
+    of = schema({"type": "categorical", "categories": LETTERS, "ordered": True, "missing": True})
+    values = np.array([0, 149, 150, 151], dtype=np.int32)  # the lowest, the highest, OTHER, MISSING
+    encoding = quantile_bins.encoding(of, release(of, 100, [np.arange(150, dtype=np.int32)]))
+    codes = encoding.encode(SanitisedColumns((values,), 4))[0].tolist()
+
+    assert codes[0] == 0
+    assert codes[1] == codes[2] == encoding.n_codes[0] - 2
+    assert codes[3] == encoding.n_codes[0] - 1
+    assert not np.any(encoding.candidates.equals)
+    assert encoding.candidates.threshold.tolist() == list(range(int(encoding.n_codes[0]) - 1))
+
+
+def test_event_costs_what_was_asked() -> None:
+    for epsilon in (Fraction(1, 1_000), Fraction(1), Fraction(7, 3)):
+        event = quantile_bins.event(MIXED, epsilon)
+        loss = pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
+        selections = 3 * quantile_bins.LEVELS
+        assert loss == selections * 2 * quantile_bins.inverse_scale(event)
+        assert 0 <= epsilon - loss < Fraction(2 * selections, 2**32)
+
+
+def test_too_small_a_budget_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        quantile_bins.event(MIXED, Fraction(1, 2**31))
+
+
+def test_foreign_events_are_refused() -> None:
+    for event in (
+        Sequential(()),
+        Sequential((Part(1, DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, *[Fraction(1)] * 2, 3)),)),
+    ):
+        with pytest.raises(UnknownPrivacyEvent):
+            quantile_bins.inverse_scale(event)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [5, 5, *[0] * 13],
+        [6, 5, *[0] * 13],
+        [0, 5, *[0] * 13],
+        [5, 0, 7, *[0] * 12],
+        [129, *[0] * 14],
+        [0] * 14,
+    ],
+    ids=["twice", "descending", "gap-first", "gap-between", "beyond-the-grid", "too-short"],
+)
+def test_cuts_that_cannot_have_been_released_are_told(row: list[int]) -> None:
+    of = schema({"type": "integer", "lower": 0, "upper": 128})
+
+    assert quantile_bins.is_valid(of, np.array([[128, *[0] * 14]], dtype=np.uint16))
+    assert not quantile_bins.is_valid(of, np.array([row], dtype=np.uint16))
