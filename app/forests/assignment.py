@@ -31,9 +31,8 @@ def shards(key: bytes, row_ids: NDArray[np.uint8], n_shards: int) -> NDArray[np.
         PRIVATE int64 ``(n_rows,)`` in ``[0, n_shards)``.
     """
     ids = np.ascontiguousarray(row_ids)
-    width = ids.shape[1] if ids.ndim == 2 else 0
-    raw = ids.tobytes()
-    found = (_shard(key, raw[start : start + width], n_shards) for start in range(0, len(raw), width or 1))
+    raw, width = ids.tobytes(), ids.shape[1]
+    found = (_shard(key, raw[start : start + width], n_shards) for start in range(0, len(raw), width))
     return np.fromiter(found, dtype=np.int64, count=len(ids))
 
 

@@ -127,7 +127,16 @@ def _read(value: object) -> Plan:
                 events.from_json(event),
                 tuple(warnings),
             )
-            common.leaf_scale(read.event)
-            if read.to_json() == value and n_trees == asked["n_estimators"] and "max_depth" in asked:
+            if read.to_json() == value and _is_consistent(read):
                 return read
     raise PlanInvalid
+
+
+def _is_consistent(read: Plan) -> bool:
+    common.leaf_scale(read.event)  # raises for the event of something else than a forest
+    return (
+        type(read.n_trees) is int
+        and read.n_trees == read.parameters["n_estimators"]
+        and "max_depth" in read.parameters
+        and pure.loss(read.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= read.epsilon
+    )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,10 +161,15 @@ def test_foreign_bytes_are_refused() -> None:
         assert str(refused.value) == "the bytes are not a valid model artifact"
 
 
+@cache
+def sample() -> bytes:
+    return codec.dumps(forest(), METADATA)
+
+
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_damaged_bytes_are_refused_or_still_safe(data: st.DataObject) -> None:
-    original = bytearray(_SAMPLE)
+    original = bytearray(sample())
     for _ in range(data.draw(st.integers(1, 4))):
         original[data.draw(st.integers(0, len(original) - 1))] = data.draw(st.integers(0, 255))
     columns = SanitisedColumns((np.array([0.0, np.nan]), np.array([1, 3], dtype=np.int32)), 2)
@@ -174,6 +180,3 @@ def test_damaged_bytes_are_refused_or_still_safe(data: st.DataObject) -> None:
     found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     assert found.shape == (2, 3)
     assert np.all(np.isfinite(found))
-
-
-_SAMPLE = codec.dumps(forest(), METADATA)

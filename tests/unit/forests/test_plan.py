@@ -197,6 +197,8 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
         _with(epsilon="2/2"),
         _with(epsilon="1/0"),
         _with(epsilon=1),
+        _with(epsilon="-1"),
+        _with(epsilon="1/2"),
         _with(n_trees=4),
         _with(n_trees=True),
         _with(warnings=[1]),
@@ -212,6 +214,14 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
 def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(PlanInvalid):
         Plan.from_json(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
+
+
+def test_true_is_not_a_number_of_trees() -> None:
+    stored = planned(n_estimators=1).to_json()
+
+    assert Plan.from_json(stored).n_trees == 1
+    with pytest.raises(PlanInvalid):
+        Plan.from_json({**stored, "n_trees": True})
 
 
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
