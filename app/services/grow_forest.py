@@ -23,7 +23,8 @@ def grow_forest(task: TrainingTask, *, on_tree_done: Callable[[], None]) -> None
     partition = None if task.partition is None else HashPartition(task.partition["name"], task.partition["cells"])
     rows = private_rows.read(task.row_files, schema=schema, partition=partition, cells=task.cells)
     forest = grow(Plan.from_json(task.plan), schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
-    data = codec.dumps(forest, {**task.metadata, "schema": task.schema})
+    # Not task.schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
+    data = codec.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     unfinished = task.artifact_path.with_suffix(".part")
     with unfinished.open("wb") as file:
         file.write(data)
