@@ -12,7 +12,7 @@ from app.api import problems
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
 from app.api.routes import datasets, health, keys, ledger, models, training
-from app.core.errors import GrovekeeperError
+from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
 from app.core.settings import Settings
 from app.services.installation import Installation
 from app.wire.base import Problem
@@ -58,8 +58,19 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
+        for methods in schema["paths"].values():
+            for operation in methods.values():
+                _require_key_where_it_is_missed(operation)
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
+    """The code takes every ``Idempotency-Key`` as optional, so that its absence is a problem type of its own."""
+    missed = problems.PROBLEMS[IdempotencyKeyMissing]
+    if missed.slug in operation["responses"].get(str(missed.status), {}).get("description", ""):
+        for parameter in operation["parameters"]:
+            parameter["required"] = parameter["required"] or parameter["name"] == "Idempotency-Key"
 
 
 _API_VERSION = "1"

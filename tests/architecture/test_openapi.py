@@ -1,0 +1,116 @@
+"""The published document of the API equals the code, and says what every operation can answer."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.api.main import openapi_text
+from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
+
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+DOCUMENT: dict[str, Any] = json.loads(openapi_text())
+OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    operation["operationId"]: (method.upper(), path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+VERB_NOUN = re.compile(
+    "predict|(check|create|list|show|revoke|declare|delete|put|upload|train|cancel|watch|download|export)_[a-z]+"
+)
+PUBLIC = {"check_health", "check_readiness"}
+PUBLISHED = {
+    400: {"malformed-request", "idempotency-key-missing"},
+    401: {"unauthenticated"},
+    403: {"role-missing"},
+    404: {"not-found"},
+    405: {"method-not-allowed"},
+    409: {
+        "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
+        "accountant-mismatch",
+    },
+    413: {"too-large"},
+    415: {"unsupported-media-type"},
+    422: {"invalid-request", "rows-invalid", "idempotency-key-reused", "not-supported"},
+    429: {"too-many-requests"},
+    500: {"internal"},
+    503: {"unavailable"},
+}  # fmt: skip
+"""The contract's own list: clients branch on these, so a status or a slug that changes breaks them."""
+
+
+def test_the_committed_document_equals_the_code() -> None:
+    committed = COMMITTED.read_text(encoding="utf-8")
+    assert committed == openapi_text(), "run: grovekeeper openapi > openapi/openapi.json"
+
+
+def test_operation_ids_are_a_verb_and_a_noun_and_stand_once() -> None:
+    listed = [it["operationId"] for methods in DOCUMENT["paths"].values() for it in methods.values()]
+    assert len(set(listed)) == len(listed)
+    assert [name for name in listed if not VERB_NOUN.fullmatch(name)] == []
+
+
+def test_problems_are_the_published_ones() -> None:
+    rows = [*PROBLEMS.values(), INTERNAL]
+    assert len({row.slug for row in rows}) == len(rows)
+    assert {status: {row.slug for row in rows if row.status == status} for status in {row.status for row in rows}} == (
+        PUBLISHED
+    )
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_declares_its_errors_as_problems(name: str) -> None:
+    _, path, operation = OPERATIONS[name]
+    declared = {int(status): answer for status, answer in operation["responses"].items()}
+    errors = {status: answer for status, answer in declared.items() if status >= 400}
+    for status, answer in errors.items():
+        assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/Problem"}
+        slugs = set(answer["description"].replace("`", "").split(", "))
+        assert slugs
+        assert slugs <= PUBLISHED[status]
+    assert 500 in errors
+    if name in PUBLIC:
+        assert 401 not in errors
+        return
+    assert {401, 422, 429, 503} <= set(errors)
+    assert {404} <= set(errors) or "{" not in path
+    if operation.get("requestBody"):
+        assert {400, 413, 415} <= set(errors)
+    successes = set(declared) - set(errors)
+    assert len(successes) == 1
+    assert successes <= {200, 201, 202, 204}
+
+
+@pytest.mark.parametrize("name", sorted(set(OPERATIONS) - PUBLIC))
+def test_an_operation_says_that_it_needs_a_key(name: str) -> None:
+    assert OPERATIONS[name][2]["security"] == [{"HTTPBearer": []}]
+
+
+def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() -> None:
+    takes_key = {
+        name: parameter["required"]
+        for name, (_, _, operation) in OPERATIONS.items()
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] == "Idempotency-Key"
+    }
+    assert takes_key == {"train_model": True, "declare_dataset": False, "upload_rows": False}
+    replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}
+    assert replays == set(takes_key)
+
+
+def test_bodies_are_closed_and_answers_have_no_optional_member() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    requests = {name for name in schemas if name.endswith("In")}
+    assert all(schemas[name]["additionalProperties"] is False for name in requests)
+    answers = {name: it for name, it in schemas.items() if name not in requests and name != "Problem"}
+    for name, schema in answers.items():
+        assert set(schema["required"]) == set(schema["properties"]), name
+        assert "default" not in json.dumps(schema), name
+
+
+def test_every_operation_has_a_sentence() -> None:
+    assert [
+        name for name, (_, _, it) in OPERATIONS.items() if not it.get("description", "").rstrip().endswith(".")
+    ] == []
