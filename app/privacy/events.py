@@ -12,10 +12,15 @@ JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``
      "inverse_scale": "35791/4294967296", "max_candidates": 310}
     {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1",
      "inverse_scale": "536870912/4294967296 in lowest terms", "coordinates": 4096}
+    {"type": "exponential-mechanism/1", "adjacency": "add_remove", "range_sensitivity": "512",
+     "inverse_scale": "35791/4294967296", "max_candidates": 310}
+    {"type": "rounded-gaussian/1", "adjacency": "add_remove", "l2_sensitivity_squared": "1",
+     "sigma_squared": "400", "coordinates": 4096}
 
 ``times`` in a ``parallel/1`` part counts disjoint parts of the same kind and does not multiply the loss.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self, TypeAlias
@@ -30,6 +35,16 @@ Json: TypeAlias = dict[str, object]
 
 class UnknownPrivacyEvent(ValueError):
     """An event that this code has no proven bound for. It is refused, never guessed at."""
+
+
+@dataclass(eq=False)
+class NoBoundHere(UnknownPrivacyEvent):
+    """A known event whose loss has no proven bound in the unit of one accountant; another may have one."""
+
+    accountant: str
+
+    def __str__(self) -> str:
+        return f"this event has no proven bound in the unit of {self.accountant} accounts"
 
 
 def quantised(value: Fraction) -> Fraction:
@@ -130,7 +145,59 @@ class DiscreteLaplace:
         }
 
 
-Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    """One selection among at most ``max_candidates`` public candidates, Pr[r] ∝ exp(inverse_scale · u_r), exactly.
+
+    ε-bounded range, and so ε-DP, with ε = ``range_sensitivity · inverse_scale`` (lemma L1 in docs/proofs/lemmas.md;
+    Dong, Durfee and Rogers 2020). Bounded range is what makes it cheaper than permute-and-flip in ρ and μ.
+    """
+
+    adjacency: Adjacency
+    range_sensitivity: Fraction
+    inverse_scale: Fraction
+    max_candidates: int
+
+    def to_json(self) -> Json:
+        return {
+            "type": "exponential-mechanism/1",
+            "adjacency": self.adjacency.value,
+            "range_sensitivity": str(self.range_sensitivity),
+            "inverse_scale": str(self.inverse_scale),
+            "max_candidates": self.max_candidates,
+        }
+
+
+@dataclass(frozen=True)
+class RoundedGaussian:
+    """An integer vector plus, on every coordinate, an independent exact normal draw of variance ``sigma_squared``
+    that is rounded to the nearest integer.
+
+    An integer plus a rounded normal is the normal mechanism's output, rounded: post-processing (lemma L7). So it is
+    √(``l2_sensitivity_squared / sigma_squared``)-GDP, exactly, and half that square in zCDP. It has no ε with δ = 0.
+    This is not the *discrete* Gaussian, whose δ is larger (docs/proofs/accounting.md, A5).
+    """
+
+    adjacency: Adjacency
+    l2_sensitivity_squared: Fraction
+    sigma_squared: Fraction
+    coordinates: int
+
+    def __post_init__(self) -> None:
+        if self.sigma_squared <= 0:
+            raise ValueError("a variance is positive")
+
+    def to_json(self) -> Json:
+        return {
+            "type": "rounded-gaussian/1",
+            "adjacency": self.adjacency.value,
+            "l2_sensitivity_squared": str(self.l2_sensitivity_squared),
+            "sigma_squared": str(self.sigma_squared),
+            "coordinates": self.coordinates,
+        }
+
+
+Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
 
 
 def from_json(value: object) -> Event:
@@ -151,25 +218,26 @@ def _read(value: object) -> Event:
             return Sequential(tuple(Part.from_json(part) for part in parts))
         case {"type": "parallel/1", "over": str(over), "parts": [*parts], **rest} if not rest:
             return Parallel(over, tuple(Part.from_json(part) for part in parts))
-        case {"type": "permute-and-flip/1", **fields} if set(fields) == {
-            "adjacency", "range_sensitivity", "inverse_scale", "max_candidates",
-        }:  # fmt: skip
-            return PermuteAndFlip(
-                Adjacency(str(fields["adjacency"])),
-                _fraction(fields["range_sensitivity"]),
-                _fraction(fields["inverse_scale"]),
-                _count(fields["max_candidates"]),
-            )
-        case {"type": "discrete-laplace/1", **fields} if set(fields) == {
-            "adjacency", "l1_sensitivity", "inverse_scale", "coordinates",
-        }:  # fmt: skip
-            return DiscreteLaplace(
-                Adjacency(str(fields["adjacency"])),
-                _fraction(fields["l1_sensitivity"]),
-                _fraction(fields["inverse_scale"]),
-                _count(fields["coordinates"]),
-            )
+        case {"type": "permute-and-flip/1", **fields}:
+            return PermuteAndFlip(*_leaf(fields, "range_sensitivity", "inverse_scale", "max_candidates"))
+        case {"type": "discrete-laplace/1", **fields}:
+            return DiscreteLaplace(*_leaf(fields, "l1_sensitivity", "inverse_scale", "coordinates"))
+        case {"type": "exponential-mechanism/1", **fields}:
+            return ExponentialMechanism(*_leaf(fields, "range_sensitivity", "inverse_scale", "max_candidates"))
+        case {"type": "rounded-gaussian/1", **fields}:
+            return RoundedGaussian(*_leaf(fields, "l2_sensitivity_squared", "sigma_squared", "coordinates"))
     raise UnknownPrivacyEvent("not a privacy event of a known form")
+
+
+_LeafFields: TypeAlias = tuple[Adjacency, Fraction, Fraction, int]
+
+
+def _leaf(fields: Mapping[object, object], sensitivity: str, scale: str, size: str) -> _LeafFields:
+    """The fields of a leaf, in the order of its attributes."""
+    if set(fields) != {"adjacency", sensitivity, scale, size}:
+        raise UnknownPrivacyEvent("a leaf of an event has other fields than its type")
+    adjacency = Adjacency(str(fields["adjacency"]))
+    return adjacency, _fraction(fields[sensitivity]), _fraction(fields[scale]), _count(fields[size])
 
 
 def _fraction(value: object) -> Fraction:

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from app.core import amounts
-from app.privacy.accountants import pure
+from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 
 Subject: TypeAlias = Literal["model", "ledger"]
@@ -20,36 +20,68 @@ _ASSUMES = (
 
 
 def guarantee(
-    *, epsilon: Fraction, subject: Subject, unit_column: str | None = None, max_rows: int = 1
+    *,
+    accountant: str,
+    amount: int,
+    delta: Fraction | None,
+    subject: Subject,
+    unit_column: str | None = None,
+    max_rows: int = 1,
 ) -> dict[str, object]:
-    """The printed guarantee of a pure account, or of one model's charge to it.
+    """The printed guarantee of an account, or of one model trained on it.
 
-    Valid for the realised sum at any time, and for the cap (Theorem L (a), docs/proofs/lemmas.md). Never printed at
-    less than twice ε for replace-one: a replacement is a removal and an addition.
+    On a ``pure`` account it is valid for the realised sum at any time, and for the cap (Theorem L (a),
+    docs/proofs/lemmas.md). On ``zcdp`` and ``gdp`` accounts a number for what was spent so far is not a theorem: what
+    is printed is the (ε, δ) of the highest cap in force since the first charge, for all outputs together, whatever the
+    subject. Replace-one is never twice the ε at the same δ there (docs/proofs/accounting.md A6).
 
     Args:
-        epsilon: exact; what the account was charged, or its cap. The loss of one whole unit, not of one of its rows.
+        accountant: its name.
+        amount: whole steps of its unit. ``pure``: what was charged, or the cap; else the highest cap. The loss of one
+            whole unit, not of one of its rows.
+        delta: of the account; ``None`` on a pure one.
         subject: what the number covers.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
 
     Returns:
         ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "text"}``, amounts as exact
-        decimal text.
+        decimal text, rounded up where they are not exact.
     """
-    assert epsilon >= 0
+    assert amount >= 0
     assert max_rows >= 1
-    single, replaced = amounts.to_text(epsilon), amounts.to_text(pure.replace_one(epsilon))
+    unit = accountants.by_name(accountant)
+    single = amounts.to_text(unit.epsilon_of(amount, delta))
+    replaced = amounts.to_text(unit.epsilon_of(unit.replace_one(amount), delta))
+    shown_delta = amounts.to_text(delta or 0)
+    claim = _pure_claim if delta is None else _approximate_claim
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
-        f"carry the same declaration, {_SUBJECTS[subject]} a privacy loss of at most ε = {single}, with δ = 0. Where "
-        f"one is replaced by another, at most {replaced}. {_ASSUMES}{_SEVERAL_ROWS if unit_column is None else ''}"
+        f"carry the same declaration, {claim(subject, single, replaced, shown_delta)} {_ASSUMES}"
+        f"{_SEVERAL_ROWS if unit_column is None else ''}"
     )
     return {
-        Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": "0"},
-        Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": "0"},
+        Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": shown_delta},
+        Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": shown_delta},
         "text": text,
     }
+
+
+def _pure_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
+    return (
+        f"{_SUBJECTS[subject]} a privacy loss of at most ε = {single}, with δ = {delta}. Where one is replaced by "
+        f"another, at most {replaced}."
+    )
+
+
+def _approximate_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
+    included = ", this model among them," if subject == "model" else ""
+    return (
+        f"all outputs released under this ledger together{included} are (ε, δ)-differentially private with ε = "
+        f"{single} and δ = {delta}. Where one is replaced by another, with ε = {replaced} at the same δ. This is the "
+        f"guarantee of the account at its highest cap since the first charge: a smaller number for what was spent so "
+        f"far would not be a theorem."
+    )
 
 
 _SEVERAL_ROWS = " A person with several rows is protected at the sum over those rows."

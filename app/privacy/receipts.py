@@ -3,15 +3,36 @@
 from fractions import Fraction
 
 from app.core import amounts
-from app.privacy.accountants import pure
+from app.privacy import accountants
+from app.privacy.accountants.accountant import Accountant
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 
 _INDENT = "  "
 _SIGNIFICANT_DIGITS = 6
 
 
-def in_words(event: Event) -> str:
+_TOTALS = {
+    "pure": "Total: adding or removing one row changes the chance of any outcome by a factor of at most e^ε, "
+    "ε {total}; replacing one row, by twice that ε.",
+    "zcdp": "Total: ρ {total} of zero-concentrated differential privacy where one row is added or removed; four times "
+    "that ρ where one is replaced.",
+    "gdp": "Total: μ² {total} of Gaussian differential privacy where one row is added or removed; four times that μ² "
+    "where one is replaced.",
+}
+
+
+def in_words(event: Event, *, accountant: str) -> str:
     """The receipt of an event: one line per part, and a last line with the total.
 
     Every number is public: it was known before any row was read. Figures with more than six significant digits are
@@ -19,52 +40,62 @@ def in_words(event: Event) -> str:
 
     Args:
         event: with leaves stated under add/remove.
+        accountant: name of the one whose unit the losses are told in.
 
     Raises:
-        UnknownPrivacyEvent: an event without a proven bound.
+        UnknownPrivacyEvent: an event without a proven bound in that unit.
     """
-    total = pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    lines = _lines(Part(1, event), depth=0)
-    closing = (
-        f"Total: adding or removing one row changes the chance of any outcome by a factor of at most e^ε, ε "
-        f"{_figure(total)}; replacing one row, by twice that ε."
-    )
-    return "\n".join([*lines, closing])
+    teller = accountants.by_name(accountant)
+    lines = _lines(Part(1, event), teller, depth=0)
+    return "\n".join([*lines, _TOTALS[accountant].format(total=_figure(_loss(event, teller)))])
 
 
-def _lines(part: Part, *, depth: int) -> list[str]:
-    margin = _INDENT * depth
+def _lines(part: Part, accountant: Accountant, *, depth: int) -> list[str]:
+    margin, cost = _INDENT * depth, f"{accountant.SYMBOL} {_figure(_loss(part.event, accountant))}"
     match part.event:
         case Sequential(parts):
-            head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({_cost(part.event)}):"
-            return [head, *(line for inner in parts for line in _lines(inner, depth=depth + 1))]
+            head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
+            return [head, *(line for inner in parts for line in _lines(inner, accountant, depth=depth + 1))]
         case Parallel(over, parts):
             head = (
                 f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
-                f"the largest loss counts ({_cost(part.event)}):"
+                f"the largest loss counts ({cost}):"
             )
-            return [head, *(line for inner in parts for line in _lines(inner, depth=depth + 1))]
+            return [head, *(line for inner in parts for line in _lines(inner, accountant, depth=depth + 1))]
+    return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
+
+
+def _leaf(event: Event) -> str:
+    match event:
         case PermuteAndFlip():
-            return [f"{margin}{part.times} × {_selection(part.event)} ({_cost(part.event)} each)"]
+            return (
+                f"choice of one among at most {event.max_candidates} public candidates by permute-and-flip: a "
+                f"candidate whose score is lower than the best by g is accepted with chance "
+                f"exp(−g · {_plain(event.inverse_scale)}); {_spread(event.range_sensitivity)}"
+            )
+        case ExponentialMechanism():
+            return (
+                f"choice of one among at most {event.max_candidates} public candidates by the exponential mechanism: "
+                f"the weight of a candidate of score u is exp(u · {_plain(event.inverse_scale)}); "
+                f"{_spread(event.range_sensitivity)}"
+            )
         case DiscreteLaplace():
-            return [f"{margin}{part.times} × {_counts(part.event)} ({_cost(part.event)} each)"]
+            return (
+                f"release of {event.coordinates} whole numbers, each with discrete Laplace noise of scale "
+                f"{_noise_scale(event.inverse_scale)}; one row moves all of them together by at most "
+                f"{_plain(event.l1_sensitivity)}"
+            )
+        case RoundedGaussian():
+            return (
+                f"release of {event.coordinates} whole numbers, each with normal noise of variance "
+                f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; the "
+                f"squares of what one row moves them by add up to at most {_plain(event.l2_sensitivity_squared)}"
+            )
     raise UnknownPrivacyEvent("no words for this event")
 
 
-def _selection(event: PermuteAndFlip) -> str:
-    return (
-        f"choice of one among at most {event.max_candidates} public candidates by permute-and-flip: a candidate whose "
-        f"score is lower than the best by g is accepted with chance exp(−g · {_plain(event.inverse_scale)}); one row "
-        f"moves scores against each other by at most {_plain(event.range_sensitivity)}"
-    )
-
-
-def _counts(event: DiscreteLaplace) -> str:
-    return (
-        f"release of {event.coordinates} whole numbers, each with discrete Laplace noise of scale "
-        f"{_noise_scale(event.inverse_scale)}; one row moves all of them together by at most "
-        f"{_plain(event.l1_sensitivity)}"
-    )
+def _spread(range_sensitivity: Fraction) -> str:
+    return f"one row moves scores against each other by at most {_plain(range_sensitivity)}"
 
 
 def _repeated(times: int) -> str:
@@ -75,8 +106,8 @@ def _singular(over: str) -> str:
     return over.removesuffix("s")
 
 
-def _cost(event: Event) -> str:
-    return f"ε {_figure(pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE))}"
+def _loss(event: Event, accountant: Accountant) -> Fraction:
+    return accountant.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
 
 
 def _figure(value: Fraction) -> str:

@@ -66,7 +66,7 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         scope={name: list(cells) for name, cells in quoted.scope.items()},
         price=quoted.price,
         event=event.to_json(),
-        receipt=receipts.in_words(event),
+        receipt=receipts.in_words(event, accountant=pure.NAME),
         fits=quoted.amount <= balance.remaining,
         largest_that_fits=amounts.from_nano(max(balance.remaining, 0)),
         warnings=list(quoted.plan.warnings),

@@ -19,6 +19,7 @@ from app.jobs.queue import Claim
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.privacy import events, guarantees, receipts
+from app.privacy.accountants import pure
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.installation import Installation
@@ -126,12 +127,14 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset) -> dict[str, object]:
         "dataset_name": dataset.name,
         "price": row.price,
         "guarantee": guarantees.guarantee(
-            epsilon=Fraction(row.price["amount"]),
+            accountant=pure.NAME,
+            amount=pure.price(Fraction(row.price["amount"])),
+            delta=None,
             subject="model",
             unit_column=unit["column"],
             max_rows=unit["max_rows"],
         ),
-        "receipt": receipts.in_words(event),
+        "receipt": receipts.in_words(event, accountant=pure.NAME),
         "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
     }
 

@@ -1,1 +1,31 @@
-"""One module per unit of account."""
+"""One module per unit of account, all with the functions of :class:`~app.privacy.accountants.accountant.Accountant`."""
+
+from app.privacy.accountants import gdp, pure, zcdp
+from app.privacy.accountants.accountant import Accountant
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event, UnknownPrivacyEvent
+
+ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
+NAMES = tuple(each.NAME for each in ALL)
+
+
+def by_name(name: str) -> Accountant:
+    """The accountant that requests and exports call ``name``.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return {each.NAME: each for each in ALL}[name]
+
+
+def accepting(event: Event, *, adjacency: Adjacency) -> tuple[str, ...]:
+    """Names of the accountants in whose unit an event has a proven bound on an account of ``adjacency``."""
+    return tuple(each.NAME for each in ALL if _has_bound(each, event, adjacency))
+
+
+def _has_bound(accountant: Accountant, event: Event, adjacency: Adjacency) -> bool:
+    try:
+        accountant.loss(event, adjacency=adjacency)
+    except UnknownPrivacyEvent:
+        return False
+    return True

@@ -2,51 +2,55 @@
 
 from fractions import Fraction
 
-from app.core import amounts
+from app.privacy.accountants.accountant import EPSILON_PLACES, composed, pure_loss, steps_down, steps_up
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Event
 
 NAME = "pure"
 UNIT = "epsilon"
+SYMBOL = "ε"
+PLACES = EPSILON_PLACES
+TAKES_DELTA = False
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
-    """The exact ε of an event under ``adjacency``.
-
-    Sequential parts add, parallel parts count at their largest, a leaf costs sensitivity times inverse scale.
+    """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity times inverse scale.
 
     Raises:
-        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency, or an event without a bound.
+        NoBoundHere: an event without a pure bound, such as one with Gaussian noise.
+        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
     """
-    match event:
-        case Sequential(parts):
-            return sum((part.times * loss(part.event, adjacency=adjacency) for part in parts), Fraction(0))
-        case Parallel(_, parts):
-            return max((loss(part.event, adjacency=adjacency) for part in parts), default=Fraction(0))
-        case PermuteAndFlip():
-            _require(event.adjacency, adjacency)
-            return event.range_sensitivity * event.inverse_scale
-        case DiscreteLaplace():
-            _require(event.adjacency, adjacency)
-            return event.l1_sensitivity * event.inverse_scale
-    raise UnknownPrivacyEvent("no pure bound for this event")
+    return composed(event, adjacency=adjacency, leaf=lambda each: pure_loss(each, accountant=NAME), label_factor=2)
 
 
-def _require(stated: Adjacency, asked: Adjacency) -> None:
-    if stated is not asked:
-        raise UnknownPrivacyEvent("the guarantee of a leaf is stated under another adjacency")
-
-
-def price(epsilon: Fraction) -> int:
+def price(epsilon: Fraction, delta: Fraction | None = None) -> int:
     """What a job that asks for ``epsilon`` costs: nano-ε, rounded up."""
-    return amounts.nano_up(epsilon)
+    _no(delta)
+    return steps_up(epsilon, PLACES)
 
 
-def cap(epsilon: Fraction) -> int:
+def cap(epsilon: Fraction, delta: Fraction | None = None) -> int:
     """The cap an owner's ``epsilon`` opens: nano-ε, rounded down."""
-    return amounts.nano_down(epsilon)
+    _no(delta)
+    return steps_down(epsilon, PLACES)
 
 
-def replace_one(total: Fraction) -> Fraction:
-    """The loss of replacing one unit by another: a removal and an addition."""
-    return 2 * total
+def epsilon_of(amount: int, delta: Fraction | None = None) -> Fraction:
+    """The ε of an amount, exactly. Valid for a realised sum at any time, not only for a cap."""
+    _no(delta)
+    return Fraction(amount, 10**PLACES)
+
+
+def largest_that_fits(remaining: int, delta: Fraction | None = None) -> Fraction:
+    """All of what remains."""
+    return epsilon_of(max(remaining, 0), delta)
+
+
+def replace_one(amount: int) -> int:
+    """Replacing one unit by another is a removal and an addition: twice the ε."""
+    return 2 * amount
+
+
+def _no(delta: Fraction | None) -> None:
+    if delta is not None:
+        raise ValueError("a pure account has no δ")

@@ -4,12 +4,16 @@ from fractions import Fraction
 
 import pytest
 
+from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
-from app.privacy.receipts import in_words
 
 AR = Adjacency.ADD_REMOVE_ONE
+
+
+def in_words(event: Event) -> str:
+    return receipts.in_words(event, accountant="pure")
 
 
 def counts(inverse_scale: Fraction, adjacency: Adjacency = AR) -> DiscreteLaplace:

@@ -1,0 +1,157 @@
+"""What every accountant can do, and what all of them share: walking an event's tree."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Protocol, TypeAlias
+
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    NoBoundHere,
+    Parallel,
+    PermuteAndFlip,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
+
+Leaf: TypeAlias = PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
+
+EPSILON_PLACES = 9
+"""An ε that is computed (a guarantee, or what still fits) is a multiple of 10⁻⁹."""
+
+
+class Accountant(Protocol):
+    """One unit of account. The modules ``pure``, ``zcdp`` and ``gdp`` are its implementations.
+
+    Amounts are integers in steps of 10^−``PLACES``. A job's (ε, δ) is turned into its price by the function that turns
+    an owner's (ε, δ) into the cap, so a job that asks for all of a fresh account fits it exactly.
+    """
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """What requests and exports call it."""
+        ...
+
+    @property
+    def UNIT(self) -> str:  # noqa: N802
+        """What amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
+        ...
+
+    @property
+    def SYMBOL(self) -> str:  # noqa: N802
+        """The unit in sentences: ε, ρ or μ²."""
+        ...
+
+    @property
+    def PLACES(self) -> int:  # noqa: N802
+        """Decimal places of an amount."""
+        ...
+
+    @property
+    def TAKES_DELTA(self) -> bool:  # noqa: N802
+        """Whether budgets and jobs come with a δ between 0 and 1, or with none."""
+        ...
+
+    def cap(self, epsilon: Fraction, delta: Fraction | None) -> int:
+        """The cap that an owner's (ε, δ) opens: the largest amount that implies it, rounded down."""
+        ...
+
+    def price(self, epsilon: Fraction, delta: Fraction | None) -> int:
+        """What a job that asks for (ε, δ) costs; at most ``cap(epsilon, delta)`` where that is a whole amount."""
+        ...
+
+    def loss(self, event: Event, *, adjacency: Adjacency) -> Fraction:
+        """The loss of an event in this unit on an account of ``adjacency``: exact, or rounded up.
+
+        Raises:
+            NoBoundHere: the event has a bound elsewhere, but not in this unit.
+            UnknownPrivacyEvent: it has no bound under this adjacency.
+        """
+        ...
+
+    def epsilon_of(self, amount: int, delta: Fraction | None) -> Fraction:
+        """The ε that an amount implies at δ, rounded up: what may be printed."""
+        ...
+
+    def largest_that_fits(self, remaining: int, delta: Fraction | None) -> Fraction:
+        """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if none is."""
+        ...
+
+    def replace_one(self, amount: int) -> int:
+        """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
+        ...
+
+
+def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:
+    """The loss of a tree from the losses of its leaves: sequential parts add, parallel parts count at their largest.
+
+    Right for ε, ρ and μ² alike (Theorem L, lemmas L4 and L5, docs/proofs/accounting.md A2). On a ``label`` account a
+    leaf stated under add/remove costs ``label_factor`` times as much: a label that changes is one row removed and one
+    added. No other pair of different adjacencies has a bound.
+
+    Args:
+        event: what was, or will be, run.
+        adjacency: of the account.
+        leaf: the loss of one leaf under the adjacency it is stated for.
+        label_factor: what two steps of add/remove cost in this unit, relative to one.
+
+    Raises:
+        UnknownPrivacyEvent: a leaf whose guarantee is stated under an adjacency without a bound here.
+    """
+    match event:
+        case Sequential(parts):
+            losses = (
+                part.times * composed(part.event, adjacency=adjacency, leaf=leaf, label_factor=label_factor)
+                for part in parts
+            )
+            return sum(losses, Fraction(0))
+        case Parallel(_, parts):
+            return max(
+                (composed(part.event, adjacency=adjacency, leaf=leaf, label_factor=label_factor) for part in parts),
+                default=Fraction(0),
+            )
+        case PermuteAndFlip() | DiscreteLaplace() | ExponentialMechanism() | RoundedGaussian():
+            if event.adjacency is adjacency:
+                return leaf(event)
+            if (event.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
+                return label_factor * leaf(event)
+            raise UnknownPrivacyEvent("the guarantee of a leaf is stated under another adjacency")
+    raise UnknownPrivacyEvent("no bound for this event")
+
+
+def pure_loss(leaf: Leaf, *, accountant: str) -> Fraction:
+    """The exact ε of a leaf with δ = 0.
+
+    Raises:
+        NoBoundHere: the leaf has no such ε.
+    """
+    match leaf:
+        case PermuteAndFlip() | ExponentialMechanism():
+            return leaf.range_sensitivity * leaf.inverse_scale
+        case DiscreteLaplace():
+            return leaf.l1_sensitivity * leaf.inverse_scale
+    raise NoBoundHere(accountant)
+
+
+def checked_delta(delta: Fraction | None) -> Fraction:
+    """The δ of an account that has one.
+
+    Raises:
+        ValueError: none, or not strictly between 0 and 1.
+    """
+    if delta is None or not 0 < delta < 1:
+        raise ValueError("a δ strictly between 0 and 1 is needed")
+    return delta
+
+
+def steps_down(value: Fraction, places: int) -> int:
+    """Whole steps of 10^−places in a value, rounded down and never below zero."""
+    return max(int(value * 10**places // 1), 0)
+
+
+def steps_up(value: Fraction, places: int) -> int:
+    """Whole steps of 10^−places that cover a value, never below zero."""
+    return max(int(-(-value * 10**places // 1)), 0)

@@ -1,0 +1,166 @@
+"""zCDP: charges in steps of 10⁻¹² ρ, composed by addition (Theorem L (b), docs/proofs/accounting.md A3).
+
+ρ and (ε, δ) are converted by Canonne, Kamath and Steinke (2020), Proposition 12 and Corollary 13: a ρ-zCDP mechanism is
+(ε, δ)-DP for
+
+    δ = inf over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1).
+
+Any single α > 1 gives a valid bound, so the search for the best one may be careless: only the value at the α that was
+found is computed with guaranteed rounding. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
+
+    ρ(α) = (c + (α − 1)ε) / (α(α − 1))          the largest is granted, rounded down
+    ε(α) = αρ − c / (α − 1)                     the smallest is printed, rounded up
+"""
+
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from app.privacy.accountants.accountant import (
+    EPSILON_PLACES,
+    Leaf,
+    checked_delta,
+    composed,
+    pure_loss,
+    steps_down,
+    steps_up,
+)
+from app.privacy.accountants.intervals import DIGITS, ONE, Interval
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
+
+NAME = "zcdp"
+UNIT = "rho"
+SYMBOL = "ρ"
+PLACES = 12
+TAKES_DELTA = True
+
+_SEARCH = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN)
+_SHORT = Context(prec=30, rounding=ROUND_HALF_EVEN)
+_ORDERS = 110
+"""α − 1 is looked for between 10^−110 and 10^110; δ is at least 10^−99 in any request."""
+_HALVINGS = 48
+"""The best α to twelve digits, and the bound at it, which is flat there, to more than twenty."""
+
+
+def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
+    """The ρ of an event on an account of ``adjacency``, rounded up.
+
+    The exponential mechanism costs ε²/8, Gaussian noise Δ²/2σ², anything else that is ε-DP costs ε·tanh(ε/2)
+    (docs/proofs/accounting.md A4).
+
+    Raises:
+        UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
+    """
+    return composed(event, adjacency=adjacency, leaf=_leaf, label_factor=4)
+
+
+def _leaf(leaf: Leaf) -> Fraction:
+    match leaf:
+        case ExponentialMechanism():
+            return pure_loss(leaf, accountant=NAME) ** 2 / 8
+        case RoundedGaussian():
+            return leaf.l2_sensitivity_squared / (2 * leaf.sigma_squared)
+    return of_pure(pure_loss(leaf, accountant=NAME))
+
+
+@lru_cache(maxsize=1024)
+def of_pure(epsilon: Fraction) -> Fraction:
+    """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies."""
+    exact = Interval.of(epsilon)
+    fallen = (-exact).exp()
+    return (exact * (ONE - fallen) / (ONE + fallen)).ceiling
+
+
+def price(epsilon: Fraction, delta: Fraction | None) -> int:
+    """What a job that asks for (ε, δ) costs: the cap that the same numbers would open."""
+    return cap(epsilon, delta)
+
+
+@lru_cache(maxsize=1024)
+def cap(epsilon: Fraction, delta: Fraction | None) -> int:
+    """The largest ρ that implies (ε, δ), in steps of 10⁻¹², rounded down.
+
+    Raises:
+        ValueError: δ is missing, or not strictly between 0 and 1.
+    """
+    return steps_down(rho_of(epsilon, checked_delta(delta)).floor, PLACES)
+
+
+def rho_of(epsilon: Fraction, delta: Fraction) -> Interval:
+    """A ρ that implies (ε, δ), up to a relative 10⁻²⁰ the largest one. Its lower end is safe."""
+    asked, log_delta = Interval.of(epsilon), Interval.of(delta).ln()
+
+    def rho(alpha: "_Order") -> Interval:
+        return (alpha.constant(log_delta) + alpha.less_one * asked) / (alpha.value * alpha.less_one)
+
+    def still_rising(alpha: "_Order") -> bool:
+        return ((alpha.value + alpha.less_one) * rho(alpha) - asked + alpha.log).high < 0
+
+    return rho(_best(still_rising))
+
+
+@lru_cache(maxsize=1024)
+def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
+    """The ε that an amount of ρ implies at δ, rounded up to a multiple of 10⁻⁹.
+
+    Raises:
+        ValueError: δ is missing, or not strictly between 0 and 1.
+    """
+    log_delta, rho = Interval.of(checked_delta(delta)).ln(), Interval.of(Fraction(amount, 10**PLACES))
+    if amount == 0:
+        return Fraction(0)
+
+    def still_falling(alpha: "_Order") -> bool:
+        return (alpha.less_one * rho + alpha.constant(log_delta) / alpha.less_one + alpha.log).high < 0
+
+    alpha = _best(still_falling)
+    epsilon = alpha.value * rho - alpha.constant(log_delta) / alpha.less_one
+    return Fraction(steps_up(epsilon.ceiling, EPSILON_PLACES), 10**EPSILON_PLACES)
+
+
+def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if there is none.
+
+    It is the last one before the ε that the next larger amount implies.
+    """
+    if remaining <= 0:
+        return Fraction(0)
+    step = Fraction(1, 10**EPSILON_PLACES)
+    epsilon = epsilon_of(remaining + 1, delta) - step
+    while epsilon > 0 and price(epsilon, delta) > remaining:
+        epsilon -= step
+    return max(epsilon, Fraction(0))
+
+
+def replace_one(amount: int) -> int:
+    """Two steps of add/remove: four times the ρ (group privacy of zCDP)."""
+    return 4 * amount
+
+
+class _Order:
+    """A Rényi order α, given by the decimal α − 1 > 0, with what both formulas need of it."""
+
+    def __init__(self, less_one: Decimal) -> None:
+        self.less_one = Interval(less_one, less_one)
+        self.value = self.less_one + ONE
+        self._log_less_one = self.less_one.ln()
+        self.log = self._log_less_one - self.value.ln()
+        """ln(1 − 1/α)"""
+
+    def constant(self, log_delta: Interval) -> Interval:
+        """c(α) of the module's formulas."""
+        return log_delta - self.value * self.log + self._log_less_one
+
+
+def _best(better_above: Callable[[_Order], bool]) -> _Order:
+    """Halves the range of orders (in the logarithm) towards the one where ``better_above`` turns false."""
+    low, high = Decimal(1).scaleb(-_ORDERS), Decimal(1).scaleb(_ORDERS)
+    for _ in range(_HALVINGS):
+        between = _SHORT.plus(_SEARCH.sqrt(_SEARCH.multiply(low, high)))
+        if better_above(_Order(between)):
+            low = between
+        else:
+            high = between
+    return _Order(high)

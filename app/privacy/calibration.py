@@ -1,0 +1,92 @@
+"""From a budget to noise: how large a mechanism's own parameter may be so that its event stays within an amount."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from app.privacy import accountants
+from app.privacy.accountants.intervals import Interval, root
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event
+
+_DIGITS = 12
+_MAX_DOUBLINGS = 128
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one job may cost one unit.
+
+    Attributes:
+        accountant: name of the account's accountant.
+        amount: whole steps of its unit, above zero.
+        adjacency: of the account.
+    """
+
+    accountant: str
+    amount: int
+    adjacency: Adjacency
+
+    @property
+    def limit(self) -> Fraction:
+        """The amount in the accountant's unit."""
+        return Fraction(self.amount, 10 ** accountants.by_name(self.accountant).PLACES)
+
+    def loss(self, event: Event) -> Fraction:
+        """The loss of an event in this budget's unit, exact or rounded up.
+
+        Raises:
+            NoBoundHere: the event has a bound elsewhere, but not in this unit.
+            UnknownPrivacyEvent: it has no bound under this adjacency.
+        """
+        return accountants.by_name(self.accountant).loss(event, adjacency=self.adjacency)
+
+    def covers(self, event: Event) -> bool:
+        """Whether the event's loss is within the amount."""
+        return self.loss(event) <= self.limit
+
+
+def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:
+    """The event of a mechanism at the largest strength that a budget covers, up to a relative 10⁻¹¹.
+
+    For mechanisms that are written in terms of one number (the ε that they divide among their draws) on accounts of
+    another unit: composition in ρ or μ² is kinder than the sum of ε, by a factor that depends on how many draws there
+    are, so the number that uses the budget up is looked for. What is returned was checked, whatever the search did.
+
+    Args:
+        budget: what the event may cost.
+        event_at: the mechanism's event at a strength; its loss rises with it, and may level off.
+        start: a strength to begin with, above zero.
+
+    Raises:
+        NoBoundHere: the event has a bound elsewhere, but not in this unit.
+    """
+    high = start
+    for _ in range(_MAX_DOUBLINGS):
+        if not budget.covers(event_at(high)):
+            return _fitted_below(budget, event_at, high)
+        if event_at(2 * high) == event_at(high):
+            return event_at(high)
+        high *= 2
+    raise ArithmeticError("the loss does not rise with the strength")
+
+
+def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: Fraction) -> Event:
+    low = high / 2
+    while not budget.covers(event_at(low)):
+        low /= 2
+    target = Interval.of(budget.limit).sqrt()
+
+    def excess(strength: Decimal) -> Decimal:
+        """In the square root of the loss, which is nearly a straight line."""
+        return (Interval.of(budget.loss(event_at(Fraction(strength)))).sqrt() - target).high
+
+    found = root(excess, low=Interval.of(low).low, high=Interval.of(high).high, digits=_DIGITS)
+    strength, step = Fraction(found), Fraction(1, 10 ** (_DIGITS - 1))
+    while strength > low:
+        event = event_at(strength)
+        if budget.covers(event):
+            return event
+        strength, step = strength * (1 - step), 2 * step
+    return event_at(low)
