@@ -5,10 +5,11 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.boosting.scales import SCALE_BITS, SCORE_LIMIT, SCORE_UNIT, Scales
 
-_QUOTIENT_BITS = (6, 6, SCORE_BITS + 1 - 12)  # of the score in half units, for rounding to nearest
+_QUOTIENT_BITS = (5, 4, 4, 4)
+"""Bits of the score in half units, for rounding to nearest, as many at a time as stay in 63 bits."""
+
 _DIGITS = 40
 
 
@@ -22,7 +23,7 @@ def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32
     Returns:
         int32 ``(…, n_scores)`` in units of 2^-16.
     """
-    # For 2^31 rows |gradient| < 2^60 and the positive divisor < 2^57, so six bits of a quotient fit at a time.
+    # For 2^31 rows |gradient| < 2^60 and the positive divisor < 2^58, so five bits of a quotient fit at a time.
     gradient = scales.score_factor * released[..., :-1]
     divisor = scales.count_factor * np.maximum(released[..., -1:], 0) + scales.ridge
     whole, rest = np.divmod(gradient, divisor)

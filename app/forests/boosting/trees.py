@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,18 @@ class Trees:
     def n_leaves(self) -> int:
         """Leaves of every tree."""
         return int(self.feature.shape[1]) + 1
+
+
+def no_trees(n_trees: int) -> Trees:
+    """Trees of a single leaf."""
+    return Trees(np.zeros((n_trees, 0), dtype=np.int32), np.zeros((n_trees, 0, MASK_WORDS), dtype=np.uint64))
+
+
+def joined(batches: Sequence[Trees]) -> Trees:
+    """All trees of some batches, in order."""
+    return Trees(
+        np.concatenate([trees.feature for trees in batches]), np.concatenate([trees.right for trees in batches])
+    )
 
 
 def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Randomness) -> Trees:

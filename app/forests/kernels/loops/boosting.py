@@ -30,7 +30,7 @@ def _exponential(gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.ui
     step = gap >> _SCORE_FINE_BITS
     if step >= np.uint64(coarse.size):
         return _ZERO
-    return (coarse[step] * fine[gap & _FINE_MASK]) >> _UNIT_BITS
+    return np.uint64((coarse[step] * fine[gap & _FINE_MASK]) >> _UNIT_BITS)
 
 
 @compiled

@@ -1,0 +1,259 @@
+"""Boosting in integers: each piece against an oracle in exact rationals or in the mathematics library."""
+
+import inspect
+import math
+import re
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pytest
+
+from app.forests.boosting import exponential
+from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, SCALE_BITS, VARIANCE, Scales, clip_of
+from app.forests.boosting.scores import leaf_scores, start_scores
+from app.forests.kernels import boosting as kernels
+from app.forests.kernels.loops import boosting as loops
+
+TWO, THREE, MANY = 2, 3, 26
+
+
+def scales_of(n_classes: int, *, mu_squared: str = "0.05", n_trees: int = 400) -> Scales:
+    return Scales.of(int(Fraction(mu_squared) * VARIANCE / n_trees), n_trees=n_trees, n_classes=n_classes)
+
+
+# --- the exponential table ----------------------------------------------------------------------------------------
+
+
+def test_the_table_is_the_exponential_function_to_nearest() -> None:
+    coarse, fine = exponential.tables()
+    for table, steps_per_unit in ((coarse, 16), (fine, 65_536)):
+        exact = np.exp(-np.arange(len(table)) / steps_per_unit) * 2.0**31
+        assert np.all(np.abs(table - exact) < 0.500_01)
+    assert int(coarse[-1]) > 0
+    assert math.exp(-len(coarse) / 16) < 2.0**-31
+
+
+def test_the_tables_cannot_be_written_to() -> None:
+    for table in exponential.tables():
+        with pytest.raises(ValueError, match="read-only"):
+            table[0] = 1
+
+
+# --- scales -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])
+@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, LARGEST_SQUARED_LENGTH])
+def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) -> None:
+    scales = Scales.of(priced, n_trees=400, n_classes=n_classes)
+
+    assert scales.squared_length + scales.count**2 == priced
+    assert scales.length**2 <= scales.squared_length < (scales.length + 1) ** 2
+    assert scales.count**2 * 101 <= priced < (scales.count + 1) ** 2 * 101
+    assert scales.clip >= clip_of(n_classes) * 2**24 > scales.clip - 1
+
+
+def test_scales_state_the_leaf_rule_of_the_paper() -> None:
+    """v = G/(h · max(N, 0) + λ), λ = 2 + 0.8 · √T · σ_G, in standard deviations of the noise."""
+    for n_classes, hessian in ((TWO, 0.25), (MANY, 0.15)):
+        scales = scales_of(n_classes)
+        clip = float(clip_of(n_classes))
+        per_tree = math.sqrt(scales.squared_length) / 2**24  # sensitivity of G over its noise
+        deviation = clip / per_tree
+        gradient_sum, rows = 31.7, 812.0
+        expected = gradient_sum / (hessian * rows + 2 + 0.8 * math.sqrt(400) * deviation)
+        released = [gradient_sum / deviation * 2**24] * scales.n_scores + [rows * scales.count]
+        found = leaf_scores(np.rint(released).astype(np.int64), scales) / 2**16
+        assert found == pytest.approx(expected, abs=2.0**-16)
+
+
+# --- gradients ----------------------------------------------------------------------------------------------------
+
+
+def _exact_gradient(scores: list[int], y: int, scales: Scales, n_classes: int) -> list[float]:
+    """The clipped gradient in units of its own length, by the mathematics library."""
+    logits = [0.0, scores[0] / 2**16] if n_classes == TWO else [score / 2**16 for score in scores]
+    weights = [math.exp(logit - max(logits)) for logit in logits]
+    raw = [float(k == y) - weight / sum(weights) for k, weight in enumerate(weights)]
+    if n_classes == TWO:
+        raw = raw[1:]
+    norm = math.hypot(*raw)
+    clip = scales.clip / 2**24
+    return [scales.length * value / max(norm, clip) for value in raw]
+
+
+@pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])
+def test_gradients_are_those_of_the_softmax_clipped(n_classes: int) -> None:
+    rng = np.random.default_rng(n_classes)
+    scales = scales_of(n_classes, mu_squared="1")
+    scores = (rng.normal(0, 3, (600, scales.n_scores)) * 2**16).astype(np.int64)
+    y = rng.integers(0, n_classes, 600, dtype=np.int32)
+    found = kernels.gradients(scores, y, scales)
+    exact = [_exact_gradient(row, int(label), scales, n_classes) for row, label in zip(scores.tolist(), y, strict=True)]
+
+    assert np.all(np.abs(found - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
+    squares = np.square(found.astype(object)).sum(axis=1)
+    assert max(squares) <= scales.squared_length
+    assert max(squares) > 0.999 * scales.squared_length  # clipped ones are as long as they may be
+
+
+@pytest.mark.parametrize("n_classes", [TWO, THREE])
+def test_hostile_scores_stay_inside_the_norm(n_classes: int) -> None:
+    scales = scales_of(n_classes)
+    extremes = [0, 1, -1, 2**16, -(2**16), 22 * 2**16 - 1, 22 * 2**16, 2**40, -(2**40), 2**61, -(2**61)]
+    grids = np.array(np.meshgrid(*[extremes] * scales.n_scores)).reshape(scales.n_scores, -1).T
+    for label in range(n_classes):
+        found = kernels.gradients(
+            np.ascontiguousarray(grids, dtype=np.int64), np.full(len(grids), label, dtype=np.int32), scales
+        )
+        assert np.square(found.astype(object)).sum(axis=1).max() <= scales.squared_length
+
+
+def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
+    """The check stands behind the clip: with room for less than a clipped gradient, long ones become 0."""
+    for n_classes in (TWO, THREE):
+        fitting = scales_of(n_classes)
+        tight = Scales(**{**vars(fitting), "squared_length": fitting.length**2 // 2})
+        scores = np.zeros((2, fitting.n_scores), dtype=np.int64)
+        scores[1, 0] = 4 * 2**16
+        y = np.array([0, 0 if n_classes == THREE else 1], dtype=np.int32)
+        found = kernels.gradients(scores, y, tight)
+        assert not found[0].any()  # a doubtful row: as long as a gradient may be
+        assert found[1].any()  # a row that is nearly certain: short
+        assert kernels.gradients(scores, y, fitting)[0].any()
+
+
+def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
+    scales = scales_of(TWO)
+    scores = np.array([[30 * 2**16], [30 * 2**16], [-30 * 2**16], [0], [0]], dtype=np.int64)
+    y = np.array([1, 0, 0, 1, 0], dtype=np.int32)
+    found = kernels.gradients(scores, y, scales)[:, 0].tolist()
+    assert found[0] == 0
+    assert found[2] == 0
+    assert found[1] == -found[3] == found[4]
+    assert scales.length - 2 <= found[3] <= scales.length
+
+
+@pytest.mark.parametrize(
+    "square", [1, 2, 3, 4, 2**20, 2**24 - 1, 2**46 + 1, (2**24 + 3) ** 2, (2**24 + 3) ** 2 + 1, 2**49]
+)
+def test_square_roots_are_rounded_up_exactly(square: int) -> None:
+    found = int(loops._root_up(np.uint64(square)))
+    assert (found - 1) ** 2 < square <= found**2
+
+
+# --- leaf scores --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [TWO, MANY])
+def test_leaf_scores_equal_exact_rational_arithmetic(n_classes: int) -> None:
+    rng = np.random.default_rng(7)
+    for mu_squared in ("0.0001", "0.05", "60"):
+        scales = scales_of(n_classes, mu_squared=mu_squared)
+        exponents = rng.uniform(0, [54] * scales.n_scores + [51], (400, scales.n_scores + 1))
+        released = (rng.choice([-1, 1], exponents.shape) * np.exp2(exponents)).astype(np.int64)
+        found = leaf_scores(released, scales)
+        for row, own in zip(released.tolist(), found.tolist(), strict=True):
+            divisor = scales.count_factor * max(row[-1], 0) + scales.ridge
+            exact = [Fraction(scales.score_factor * value * 2**16, divisor) for value in row[:-1]]
+            expected = [min(max(math.floor(value + Fraction(1, 2)), -3 * 2**16), 3 * 2**16) for value in exact]
+            assert own == expected
+        assert found.dtype == np.int32
+
+
+def test_a_leaf_score_falls_with_the_count_but_not_with_a_negative_one() -> None:
+    scales = scales_of(TWO)
+    gradient = 50 * 2**SCALE_BITS
+    few, more, negative, zero = (
+        int(leaf_scores(np.array([gradient, count], dtype=np.int64), scales)[0])
+        for count in (10**9, 10**11, -(10**11), 0)
+    )
+    assert more < few < zero == negative
+
+
+def test_start_scores_are_the_logarithms_of_the_smoothed_prior() -> None:
+    one = 2**SCALE_BITS
+    assert start_scores(np.array([3 * one, 7 * one])).tolist() == [round(math.log(8 / 4) * 2**16)]
+    assert start_scores(np.array([-(10**12), 5])).tolist() == [0]
+    found = start_scores(np.array([0, 1 * one, 9 * one])).tolist()
+    logs = [math.log(1), math.log(2), math.log(10)]
+    assert found == [round((log - sum(logs) / 3) * 2**16) for log in logs]
+
+
+# --- rows on their own --------------------------------------------------------------------------------------------
+
+
+def test_sums_over_parts_of_the_rows_add_up() -> None:
+    rng = np.random.default_rng(3)
+    reached = rng.integers(0, 8, (5, 333), dtype=np.uint16)
+    gradients = rng.integers(-(2**20), 2**20, (333, 3), dtype=np.int32)
+    whole = kernels.sum_gradients(reached, gradients, count=17, n_leaves=8)
+    parts = [
+        kernels.sum_gradients(np.ascontiguousarray(reached[:, own]), gradients[own], count=17, n_leaves=8)
+        for own in np.array_split(rng.permutation(333), 4)
+    ]
+    assert np.array_equal(sum(parts), whole)
+    assert whole[:, :, -1].sum() == 5 * 333 * 17
+    assert np.array_equal(whole[2, 4, :3], gradients[reached[2] == 4].sum(axis=0))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 7, 8, 9, 100])
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> None:
+    rng = np.random.default_rng(depth)
+    n_trees, n_nodes = 3, 2**depth - 1
+    X = rng.integers(0, 256, (n_rows, 5), dtype=np.uint8)
+    feature = rng.integers(0, 5, (n_trees, n_nodes), dtype=np.int32)
+    right = rng.integers(0, 2**64, (n_trees, n_nodes, 4), dtype=np.uint64)
+    found = kernels.leaves(X, feature=feature, right=right, depth=depth)
+    for tree in range(n_trees):
+        for i, row in enumerate(X.tolist()):
+            node = 0
+            while node < n_nodes:
+                code = row[int(feature[tree, node])]
+                node = 2 * node + 1 + (int(right[tree, node, code // 64]) >> code % 64 & 1)
+            assert found[tree, i] == node - n_nodes
+
+
+def test_scores_are_added_without_touching_the_argument() -> None:
+    scores = np.arange(6, dtype=np.int64).reshape(3, 2)
+    before = scores.copy()
+    leaf = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.int32)
+    found = kernels.add_scores(scores, np.array([[0, 1, 1], [1, 0, 1]], dtype=np.uint16), leaf)
+    assert found.tolist() == [[31, 43], [15, 27], [37, 49]]
+    assert np.array_equal(scores, before)
+
+
+def test_what_would_index_foreign_memory_is_refused() -> None:
+    scales = scales_of(THREE)
+    scores = np.zeros((2, 3), dtype=np.int64)
+    with pytest.raises(ValueError, match="range"):
+        kernels.gradients(scores, np.array([0, 3], dtype=np.int32), scales)
+    with pytest.raises(ValueError, match="int64"):
+        kernels.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
+    with pytest.raises(ValueError, match="range"):
+        kernels.sum_gradients(
+            np.full((1, 2), 4, dtype=np.uint16), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4
+        )
+    with pytest.raises(ValueError, match="range"):
+        kernels.leaves(
+            np.zeros((1, 2), dtype=np.uint8),
+            feature=np.full((1, 1), 2, dtype=np.int32),
+            right=np.zeros((1, 1, 4), dtype=np.uint64),
+            depth=1,
+        )
+    with pytest.raises(ValueError, match="range"):
+        kernels.add_scores(scores, np.full((1, 2), 2, dtype=np.uint16), np.zeros((1, 2, 3), dtype=np.int32))
+
+
+def test_no_float_in_the_compiled_loops() -> None:
+    public = {name: value for name, value in vars(loops).items() if hasattr(value, "signatures") and name[0] != "_"}
+    assert set(public) == {"gradients_of_two", "gradients_of_many", "leaves", "sum_gradients", "add_scores"}
+    for name, loop in public.items():
+        (types,) = loop.signatures
+        fresh = numba.njit(loop.py_func)
+        fresh.compile(types)
+        found = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
+        assert found is None, f"{name} computes with floats: {found}"
+    assert "float" not in inspect.getsource(loops).replace("No float anywhere", "")
