@@ -16,7 +16,7 @@ def fresh_key(randomness: Randomness) -> bytes:
     return bytes(randomness.uniform(256) for _ in range(KEY_BYTES))
 
 
-def shards(key: bytes, row_ids: NDArray[np.uint8], n_shards: int) -> NDArray[np.int64]:
+def shards(key: bytes, row_ids: NDArray[np.uint8], *, n_shards: int) -> NDArray[np.int64]:
     """The shard of every row: HMAC-SHA256(key, id) modulo the number of shards.
 
     Record-wise: the result for one id depends on that id alone. Positions, sizes and shuffles would not do: one
@@ -32,9 +32,10 @@ def shards(key: bytes, row_ids: NDArray[np.uint8], n_shards: int) -> NDArray[np.
     """
     ids = np.ascontiguousarray(row_ids)
     raw, width = ids.tobytes(), ids.shape[1]
-    found = (_shard(key, raw[start : start + width], n_shards) for start in range(0, len(raw), width))
+    found = (shard_of(key, raw[start : start + width], n_shards=n_shards) for start in range(0, len(raw), width))
     return np.fromiter(found, dtype=np.int64, count=len(ids))
 
 
-def _shard(key: bytes, row_id: bytes, n_shards: int) -> int:
+def shard_of(key: bytes, row_id: bytes, *, n_shards: int) -> int:
+    """The shard of one row id; see :func:`shards`."""
     return int.from_bytes(hmac.digest(key, _DOMAIN + row_id, "sha256")) % n_shards

@@ -49,7 +49,7 @@ def grow(
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     shard = None
     if plan.parameters["assignment"] == SHARDED:
-        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, plan.n_trees)
+        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, n_shards=plan.n_trees)
     histograms = LocalHistograms(
         encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
     )

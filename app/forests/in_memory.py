@@ -47,6 +47,7 @@ class _LocalTree:
         self._n_nodes = 1
 
     def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
         return kernels.class_histogram(
             self._X[features],
             self._y,
@@ -57,8 +58,10 @@ class _LocalTree:
         )
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See ``TreeHistograms``."""
         self._node = routing.descend(self._X, self._node, feature=feature, threshold=threshold, equals=equals)
         self._n_nodes *= 2
 
     def leaf_histogram(self) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
         return kernels.leaf_histogram(self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes)

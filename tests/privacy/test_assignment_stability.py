@@ -18,8 +18,8 @@ def as_array(ids: list[bytes]) -> np.ndarray:
 @settings(max_examples=100, deadline=None)
 def test_removing_a_row_moves_no_other(key: bytes, ids: list[bytes], n_shards: int, data: st.DataObject) -> None:
     removed = data.draw(st.integers(0, len(ids) - 1))
-    whole = shards(key, as_array(ids), n_shards)
-    rest = shards(key, np.delete(as_array(ids), removed, axis=0), n_shards)
+    whole = shards(key, as_array(ids), n_shards=n_shards)
+    rest = shards(key, np.delete(as_array(ids), removed, axis=0), n_shards=n_shards)
 
     assert np.array_equal(rest, np.delete(whole, removed))
     assert whole.dtype == np.int64
@@ -32,16 +32,18 @@ def test_removing_a_row_moves_no_other(key: bytes, ids: list[bytes], n_shards: i
 def test_order_of_rows_does_not_matter(key: bytes, ids: list[bytes], n_shards: int, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(ids))))
 
-    assert np.array_equal(shards(key, as_array(ids)[order], n_shards), shards(key, as_array(ids), n_shards)[order])
+    assert np.array_equal(
+        shards(key, as_array(ids)[order], n_shards=n_shards), shards(key, as_array(ids), n_shards=n_shards)[order]
+    )
 
 
 def test_no_rows_have_no_shards() -> None:
-    assert len(shards(bytes(KEY_BYTES), np.empty((0, 16), dtype=np.uint8), 4)) == 0
+    assert len(shards(bytes(KEY_BYTES), np.empty((0, 16), dtype=np.uint8), n_shards=4)) == 0
 
 
 def test_rows_spread_over_all_shards_and_another_key_spreads_them_otherwise() -> None:
     ids = np.random.default_rng(0).integers(0, 256, (4_000, 16), dtype=np.uint8)
-    one, other = (shards(key, ids, 8) for key in (bytes(KEY_BYTES), b"\1" * KEY_BYTES))
+    one, other = (shards(key, ids, n_shards=8) for key in (bytes(KEY_BYTES), b"\1" * KEY_BYTES))
 
     for found in (one, other):
         assert np.all(np.abs(np.bincount(found, minlength=8) - 500) < 120)

@@ -80,7 +80,7 @@ def test_sharded_forest_loses_what_its_largest_tree_was_charged(slug: str, reach
 
 def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
     ids = [bytes(15) + bytes([row_id]) for row_id in (0, 1)]
-    shard = {key: [assignment._shard(key, row_id, 2) for row_id in ids] for key in (TOGETHER, APART)}
+    shard = {key: [assignment.shard_of(key, row_id, n_shards=2) for row_id in ids] for key in (TOGETHER, APART)}
 
     assert shard[TOGETHER][0] == shard[TOGETHER][1]
     assert shard[APART][0] != shard[APART][1]

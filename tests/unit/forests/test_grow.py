@@ -85,9 +85,9 @@ def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: py
     keys: list[bytes] = []
     honest = assignment.shards
 
-    def remembering(key: bytes, row_ids: np.ndarray, n_shards: int) -> np.ndarray:
+    def remembering(key: bytes, row_ids: np.ndarray, *, n_shards: int) -> np.ndarray:
         keys.append(key)
-        return honest(key, row_ids, n_shards)
+        return honest(key, row_ids, n_shards=n_shards)
 
     monkeypatch.setattr(assignment, "shards", remembering)
     forests = [grown("rdt-ta", n_estimators=2, max_depth=1, assignment="sharded")[0] for _ in range(2)]
