@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,23 @@ from app.forests import grid
 from app.forests.encoding import Encoding
 from app.forests.schema import Feature, Schema
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent, quantised
+from app.privacy.events import (
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+    quantised,
+)
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
+
+Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
+"""Which mechanism picks a median. Permute-and-flip is better at the same ε; where ρ or μ² is counted, the exponential
+mechanism is better at the same price, because its loss is bounded-range."""
 
 LEVELS = 4
 """Medians on the way to a bin: 2⁴ bins."""
@@ -43,7 +57,7 @@ def private_features(schema: Schema) -> tuple[int, ...]:
     return tuple(index for index, feature in enumerate(schema.features) if _free_cuts(feature) is None)
 
 
-def event(schema: Schema, epsilon: Fraction) -> Event:
+def event(schema: Schema, epsilon: Fraction, *, selection: type[Selection] = PermuteAndFlip) -> Event:
     """What :func:`release` will do for at most ``epsilon`` under add/remove.
 
     Features and levels follow one another; the intervals of a level hold disjoint rows.
@@ -51,6 +65,7 @@ def event(schema: Schema, epsilon: Fraction) -> Event:
     Args:
         schema: public; :func:`private_features` is not empty.
         epsilon: above zero.
+        selection: the mechanism that picks medians.
 
     Raises:
         InvalidRequest: ``epsilon`` is too small to be drawn with.
@@ -59,13 +74,13 @@ def event(schema: Schema, epsilon: Fraction) -> Event:
     scale = quantised(epsilon / (len(chosen) * LEVELS * RANGE_SENSITIVITY))
     if scale == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
-    selection = PermuteAndFlip(
+    median = selection(
         Adjacency.ADD_REMOVE_ONE,
         range_sensitivity=Fraction(RANGE_SENSITIVITY),
         inverse_scale=scale,
         max_candidates=max(grid.n_cells(schema.features[index]) for index in chosen) - 1,
     )
-    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, selection),))) for level in range(LEVELS))
+    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(LEVELS))
     return Sequential((Part(len(chosen), Sequential(levels)),))
 
 
@@ -90,10 +105,12 @@ def release(
         :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
 
     Privacy:
-        ``pure.loss(event)``-DP under add/remove, twice that under replace-one. An interval's candidates are its inner
+        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also what
+        the other accountants say of the event. An interval's candidates are its inner
         edges, a function of the public grid and of cuts released before. Their utility −|left − right| changes by one
-        either way when a row enters the interval, so its range sensitivity is 2 and permute-and-flip at inverse scale
-        ε₀/2 is ε₀-DP (lemma L2). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
+        either way when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2
+        is ε₀-DP: by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range
+        (lemma L1). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
         of every feature compose one after another. Dropping rows without a value is record-wise (lemma L6). *Not
         covered:* running time.
 
@@ -101,16 +118,17 @@ def release(
         Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
         of docs/proofs/bins.md.
     """
-    scale = inverse_scale(event)
+    median = selection_of(event)
+    draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
     private = private_features(schema)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
-        found = _cuts_of(cell_counts(index), scale, randomness)
+        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale))
         cuts[row, : len(found)] = found
     return cuts
 
 
-def _cuts_of(counts: NDArray[np.int64], scale: Fraction, randomness: Randomness) -> list[int]:
+def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int]) -> list[int]:
     below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
     intervals, cuts = [(0, len(counts))], list[int]()
     for _ in range(LEVELS):
@@ -120,11 +138,24 @@ def _cuts_of(counts: NDArray[np.int64], scale: Fraction, randomness: Randomness)
                 continue
             inner = below[start + 1 : stop]
             utilities = -np.abs((inner - below[start]) - (below[stop] - inner))
-            cut = start + 1 + randomness.permute_and_flip(utilities, inverse_scale=scale)
+            cut = start + 1 + select(utilities)
             cuts.append(cut)
             halves += [(start, cut), (cut, stop)]
         intervals = halves
     return sorted(cuts)
+
+
+def selection_of(event: Event) -> Selection:
+    """One median's selection, as priced.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of private quantile bins.
+    """
+    match event:
+        case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_))),)):
+            if isinstance(own, PermuteAndFlip | ExponentialMechanism):
+                return own
+    raise UnknownPrivacyEvent("not the event of private quantile bins")
 
 
 def inverse_scale(event: Event) -> Fraction:
@@ -133,12 +164,7 @@ def inverse_scale(event: Event) -> Fraction:
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
     """
-    match event:
-        case Sequential(
-            (Part(event=Sequential((Part(event=Parallel(_, (Part(event=PermuteAndFlip() as own),))), *_))),)
-        ):
-            return own.inverse_scale
-    raise UnknownPrivacyEvent("not the event of private quantile bins")
+    return selection_of(event).inverse_scale
 
 
 def no_cuts(schema: Schema) -> NDArray[np.uint16]:
