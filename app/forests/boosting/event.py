@@ -1,0 +1,74 @@
+"""What boosted random trees release, as a privacy event, and how growth reads its scales back from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from app.core.errors import InvalidRequest
+from app.forests import quantile_bins
+from app.forests.boosting.scales import VARIANCE
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+
+SMALLEST_PRICED: Final = 2**8
+"""A squared sensitivity, in units of 2^-48 variances, that leaves a row one unit of count."""
+
+LARGEST_START: Final = 2**62
+"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
+
+
+def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
+    """Integers with noise of deviation 2^24, of which one row changes a vector of this squared length.
+
+    Raises:
+        InvalidRequest: the share of the budget is too small to be drawn with at all.
+    """
+    if squared_sensitivity < SMALLEST_PRICED:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return RoundedGaussian(
+        Adjacency.ADD_REMOVE_ONE,
+        l2_sensitivity_squared=Fraction(squared_sensitivity),
+        sigma_squared=Fraction(VARIANCE),
+        coordinates=coordinates,
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A priced event, taken apart.
+
+    Attributes:
+        bins: the event of private bins, or ``None``.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances.
+        tree: that of one tree; 0 where there are no splits, so that no tree is released.
+    """
+
+    bins: Event | None
+    start: int
+    tree: int
+
+    @classmethod
+    def of(cls, event: Event) -> Parts:
+        """Reads the event of a plan.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of boosted random trees.
+        """
+        match event:
+            case Sequential((Part(1, RoundedGaussian() as start),)):
+                return cls(None, _squared_sensitivity(start), 0)
+            case Sequential((Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree))):
+                return cls(None, _squared_sensitivity(start), _squared_sensitivity(tree))
+            case Sequential((Part(1, bins), Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree))):
+                quantile_bins.inverse_scale(bins)
+                return cls(bins, _squared_sensitivity(start), _squared_sensitivity(tree))
+        raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def _squared_sensitivity(noise: RoundedGaussian) -> int:
+    square = noise.l2_sensitivity_squared
+    if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
+        raise UnknownPrivacyEvent("not noise of boosted random trees")
+    return int(square)

@@ -1,0 +1,107 @@
+"""Boosting on one transcript: what the exact queries are on several datasets when the same values were released.
+
+A mechanism with added noise is private because, *given* everything released so far, the exact integers of two
+neighbours differ by a short vector. So production code is run on one dataset with real noise; then on its neighbours
+with the released values of that first run, and the exact integers are compared.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.boosting.boost import boost
+from app.forests.boosting.event import Parts
+from app.forests.boosting.rows import LocalBoostedRows
+from app.forests.boosting.scales import VARIANCE, Scales
+from app.forests.encoding import Encoding
+from app.forests.plan import Plan
+from app.forests.randomness import SystemRandomness
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Part, RoundedGaussian, Sequential
+
+
+def event_of(start: int, tree: int, *, n_trees: int) -> Sequential:
+    """A priced event with these squared sensitivities, in units of 2^-48 variances."""
+
+    def noise(square: int) -> RoundedGaussian:
+        return RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(square), Fraction(VARIANCE), 1)
+
+    return Sequential((Part(1, noise(start)), Part(n_trees, noise(tree))))
+
+
+def plan_of(*, n_trees: int, depth: int, mu_squared: float = 0.05) -> Plan:
+    """A plan whose event is all Gaussian."""
+    start = int((0.03 * mu_squared) ** 0.5 * 2**24) ** 2
+    event = event_of(start, int(0.97 * mu_squared / n_trees * VARIANCE), n_trees=n_trees)
+    parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
+    return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
+
+
+@dataclass
+class Transcript:
+    """A ``Randomness`` that remembers every exact query and every release, and can play the releases back."""
+
+    structure_seed: int
+    replay: list[NDArray[np.int64]] | None = None
+    exact: list[NDArray[np.int64]] = field(default_factory=list)
+    released: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._structure = np.random.default_rng(self.structure_seed)
+        self._noise = SystemRandomness()
+
+    def uniform(self, n: int) -> int:
+        return int(self._structure.integers(n))
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Meeting":
+        assert scale_bits == 24
+        return _Meeting(self, shape)
+
+
+class _Meeting:
+    """Noise on its way to the exact query."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, transcript: Transcript, shape: tuple[int, ...]) -> None:
+        self._transcript, self._shape = transcript, shape
+
+    def __radd__(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert exact.dtype == np.int64
+        assert exact.shape == self._shape
+        own = self._transcript
+        own.exact.append(exact.copy())
+        if own.replay is not None:
+            own.released.append(own.replay[len(own.released)])
+        else:
+            own.released.append(exact + own._noise.rounded_gaussian(self._shape, scale_bits=24))
+        return own.released[-1]
+
+
+def run(
+    plan: Plan, encoding: Encoding, X: NDArray[np.uint8], y: NDArray[np.int32], transcript: Transcript
+) -> Transcript:
+    """Production code over some rows, on a transcript."""
+    rows = LocalBoostedRows(np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes)
+    boost(plan, encoding, rows, transcript, on_tree_done=lambda: None)
+    return transcript
+
+
+def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
+    """Holds two runs on one transcript to the priced sensitivities; the largest share of one that a tree reached."""
+    parts = Parts.of(plan.event)
+    differences = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
+    start, batches = differences[0], differences[1:]
+    assert np.square(start).sum() == parts.start
+    count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=len(start)).count
+    largest = 0
+    for batch in batches:
+        for tree in batch.astype(object):
+            assert np.count_nonzero(tree.any(axis=1)) == 1  # one leaf
+            assert np.abs(tree[:, -1]).sum() == count
+            square = int(np.square(tree).sum())
+            assert square <= parts.tree
+            largest = max(largest, square)
+    return largest / parts.tree

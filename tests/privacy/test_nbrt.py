@@ -1,0 +1,207 @@
+"""Noise-matched boosting: the sensitivity of production code on any transcript, and the flaws that would break it."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from app.forests.boosting import rows as rows_module
+from app.forests.boosting.boost import boost
+from app.forests.boosting.rows import LocalBoostedRows
+from app.forests.boosting.scales import Scales
+from app.forests.boosting.scores import leaf_scores
+from app.forests.boosting.trees import random_trees
+from app.forests.encoding import Encoding
+from app.forests.kernels import boosting as kernels
+from app.forests.randomness import SystemRandomness
+from app.forests.schema import Schema
+from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
+
+
+def world(n_rows: int, n_classes: int, *, seed: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]]:
+    """Random rows whose class depends on their features."""
+    rng = np.random.default_rng(seed)
+    schema = Schema.from_json(
+        {
+            "features": [
+                {"name": "a", "type": "integer", "lower": 0, "upper": 9},
+                {"name": "b", "type": "categorical", "categories": ["x", "y", "z"]},
+                {"name": "c", "type": "integer", "lower": 0, "upper": 3},
+            ],
+            "label": {"name": "k", "classes": [str(k) for k in range(n_classes)]},
+        }
+    )
+    encoding = Encoding.of(schema, 32)
+    X = np.stack([rng.integers(0, n, n_rows) for n in encoding.n_codes.tolist()], axis=1).astype(np.uint8)
+    y = ((X[:, 0] // 4 + X[:, 1] + rng.integers(0, 2, n_rows)) % n_classes).astype(np.int32)
+    return encoding, X, y
+
+
+def real(n_classes: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]]:
+    """A bundled table, in sixteen equal bins per column."""
+    table = load_breast_cancer() if n_classes == 2 else load_digits()
+    low, high = table.data.min(axis=0), table.data.max(axis=0)
+    X = np.floor((table.data - low) / np.maximum(high - low, 1e-9) * 15.999).astype(np.uint8)
+    features = [{"name": f"f{i}", "type": "integer", "lower": 0, "upper": 15} for i in range(X.shape[1])]
+    classes = [str(k) for k in range(n_classes)]
+    schema = Schema.from_json({"features": features, "label": {"name": "k", "classes": classes}})
+    return Encoding.of(schema, 32), X, table.target.astype(np.int32)
+
+
+# --- sensitivity --------------------------------------------------------------------------------------------------
+
+
+def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05) -> float:
+    encoding, X, y = world(40, n_classes, seed=seed)
+    plan = plan_of(n_trees=10, depth=2, mu_squared=mu_squared)
+    whole = run(plan, encoding, X, y, Transcript(seed))
+    largest = 0.0
+    for row in range(0, 40, 3):
+        kept = np.arange(40) != row
+        fewer = run(plan, encoding, X[kept], y[kept], Transcript(seed, replay=whole.released))
+        largest = max(largest, check_neighbours(plan, whole, fewer))
+    return largest
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+@pytest.mark.parametrize("mu_squared", [1e-5, 0.05, 2.0])
+def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(n_classes: int, mu_squared: float) -> None:
+    assert 0.99 < worst_share(n_classes, seed=n_classes, mu_squared=mu_squared) <= 1.0
+
+
+def test_a_wild_transcript_changes_nothing() -> None:
+    """Whatever was released before, even what no dataset is likely to give."""
+    for n_classes in (2, 3):
+        encoding, X, y = world(12, n_classes, seed=1)
+        plan = plan_of(n_trees=8, depth=2)
+        shapes = [release.shape for release in run(plan, encoding, X, y, Transcript(1)).released]
+        rng = np.random.default_rng(5)
+        script = [
+            (rng.choice([-1, 1], shape) * np.exp2(rng.uniform(0, 50, shape))).astype(np.int64) for shape in shapes
+        ]
+        whole = run(plan, encoding, X, y, Transcript(1, replay=script))
+        for row in range(12):
+            kept = np.arange(12) != row
+            check_neighbours(plan, whole, run(plan, encoding, X[kept], y[kept], Transcript(1, replay=script)))
+
+
+# --- flaws that would break it ------------------------------------------------------------------------------------
+
+
+_honest = kernels.gradients
+
+
+def _unclipped(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
+    """Gradients in their own length: what a confidently wrong row adds is not bounded by the price."""
+    exact = _honest(scores, y, Scales(**{**vars(scales), "clip": 2**24, "length": 2**22, "squared_length": 2**46}))
+    return (exact.astype(np.int64) * scales.length * 4 // scales.clip).astype(np.int32)
+
+
+def _float_batch(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
+    """Softmax in single precision, stabilised by the largest score of the whole batch, as is common."""
+    real_scores = (scores / 2**16).astype(np.float32)
+    powers = np.exp(real_scores - real_scores.max(initial=-100.0))
+    p = powers / powers.sum(axis=1, keepdims=True)
+    raw = np.eye(scales.n_scores, dtype=np.float32)[y] - p
+    long = np.maximum(np.sqrt((raw**2).sum(axis=1, keepdims=True)), np.float32(scales.clip / 2**24))
+    return np.trunc(raw / long * np.float32(scales.length)).astype(np.int32)
+
+
+@pytest.mark.parametrize("flaw", [_unclipped, _float_batch])
+def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    worst_share(3, seed=2, mu_squared=0.2)
+    monkeypatch.setattr(rows_module.kernels, "gradients", flaw)
+    with pytest.raises(AssertionError):
+        worst_share(3, seed=2, mu_squared=0.2)
+
+
+def test_counts_without_their_share_of_the_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients that take all of C² + m² leave the counts unpaid."""
+    honest = Scales.of
+
+    def greedy(priced: int, *, n_trees: int, n_classes: int) -> Scales:
+        scales = honest(priced, n_trees=n_trees, n_classes=n_classes)
+        return Scales(**{**vars(scales), "squared_length": priced, "length": int(priced**0.5)})
+
+    monkeypatch.setattr(Scales, "of", greedy)
+    with pytest.raises(AssertionError):
+        worst_share(2, seed=2)
+
+
+# --- every row on its own -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.parametrize("make", [real, lambda n_classes: world(700, n_classes, seed=9)], ids=["real", "random"])
+def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes: int) -> None:
+    """Dropping, permuting, re-batching and re-partitioning rows leaves every other row's integers identical."""
+    encoding, X, y = make(n_classes)
+    X, y = X[:700], y[:700]
+    scales = Scales.of(2**36, n_trees=40, n_classes=n_classes)
+    batches, scored = [], []
+    randomness = SystemRandomness()
+    whole = LocalBoostedRows(X, y, n_classes=n_classes)
+    whole.start(np.zeros(scales.n_scores, dtype=np.int64), scales)
+    for _ in range(5):
+        trees = random_trees(encoding, n_trees=4, depth=3, randomness=randomness)
+        sums = whole.sums(trees)
+        batches.append(trees)
+        scored.append(leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=24), scales))
+        whole.add_scores(scored[-1])
+
+    def integers(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        rows = LocalBoostedRows(np.ascontiguousarray(X[index]), y[index], n_classes=n_classes)
+        rows.start(np.zeros(scales.n_scores, dtype=np.int64), scales)
+        for trees, own in zip(batches, scored, strict=True):
+            sums = rows.sums(trees)
+            rows.add_scores(own)
+        return rows._scores, kernels.gradients(rows._scores, rows._y, scales), sums
+
+    every = np.arange(len(y))
+    scores, gradients, sums = integers(every)
+    assert len(np.unique(gradients)) > 30
+    rng = np.random.default_rng(0)
+    cuts = [
+        every[1:],
+        every[::-1].copy(),
+        rng.permutation(every),
+        *np.array_split(rng.permutation(every), 7),
+        every[:1],
+    ]
+    for index in cuts:
+        own_scores, own_gradients, _ = integers(index)
+        assert np.array_equal(own_scores, scores[index])
+        assert np.array_equal(own_gradients, gradients[index])
+    assert np.array_equal(sum(integers(part)[2] for part in cuts[3:10]), sums)
+
+
+# --- any rows at all ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_classes: int) -> None:
+    encoding, X, y = world(n_rows, n_classes, seed=3)
+    told = []
+    for labels in (y, np.zeros_like(y)):
+        rows = LocalBoostedRows(X, labels, n_classes=n_classes)
+        plan = plan_of(n_trees=6, depth=3)
+        start, trees, scores = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
+        n_scores = 1 if n_classes == 2 else n_classes
+        assert start.shape == (n_scores,)
+        assert trees.feature.shape == (6, 7)
+        assert trees.right.shape == (6, 7, 4)
+        assert scores.shape == (6, 8, n_scores)
+        assert (scores != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+    assert len(told) == 2 * 6
+
+
+def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
+    encoding, X, y = world(0, 2, seed=0)
+    plan = plan_of(n_trees=40, depth=3)
+    seen = run(plan, encoding, X, y, Transcript(0))
+    noise = np.concatenate([release.ravel() for release in seen.released]) / 2**24
+    assert all(not exact.any() for exact in seen.exact)
+    assert noise.size == 2 + 40 * 8 * 2
+    assert abs(noise.mean()) < 5 / noise.size**0.5
+    assert abs((noise**2).mean() - 1) < 5 * (2 / noise.size) ** 0.5

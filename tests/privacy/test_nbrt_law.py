@@ -1,0 +1,171 @@
+"""T1 for noise-matched boosting: the exact output law of production code on tiny data, against the curve of its price.
+
+Every noisy coordinate is folded to one bit, whether it is above a public threshold, with the exact probability of
+the rounded normal law; a value far on that side is released in its place. Folding is post-processing, so for neighbours
+P, Q and every ε the hockey-stick divergence Σ max(P − e^ε Q, 0) must stay below δ(ε, μ) of the event's μ.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Mapping
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from app.forests.boosting import boost as boost_module
+from app.forests.boosting import rows as rows_module
+from app.forests.boosting.boost import boost
+from app.forests.boosting.rows import LocalBoostedRows
+from app.forests.boosting.scales import Scales
+from app.forests.encoding import Encoding
+from app.forests.plan import Plan
+from app.forests.schema import Schema
+from app.privacy.accountants import gdp
+from app.privacy.adjacency import Adjacency
+from tests.privacy.boosting_worlds import plan_of
+from tests.privacy.enumeration import EnumeratingRandomness, output_law
+
+FAR = 2**27
+EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
+RECORDS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""(code, class)."""
+
+ONE_SPLIT = Encoding.of(
+    Schema.from_json(
+        {
+            "features": [{"name": "size", "type": "integer", "lower": 0, "upper": 1}],
+            "label": {"name": "kind", "classes": ["no", "yes"]},
+        }
+    ),
+    2,
+)
+
+
+class FoldedNoise:
+    """A ``Randomness`` over a walk whose noisy integers are folded at public thresholds."""
+
+    def __init__(self, randomness: EnumeratingRandomness, *, count: int, silent_counts: bool) -> None:
+        self._randomness, self._count, self._silent_counts = randomness, count, silent_counts
+
+    def uniform(self, n: int) -> int:
+        return self._randomness.uniform(n)
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Folded":
+        assert scale_bits == 24
+        return _Folded(self, shape)
+
+
+class _Folded:
+    __array_ufunc__ = None
+
+    def __init__(self, noise: FoldedNoise, shape: tuple[int, ...]) -> None:
+        self._noise, self._shape = noise, shape
+
+    def __radd__(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert exact.shape == self._shape
+        is_tree = len(self._shape) == 3
+        result = np.empty_like(exact)
+        for index, query in np.ndenumerate(exact):
+            is_count = is_tree and index[-1] == self._shape[-1] - 1
+            threshold = self._noise._count // 2 if is_count else 0 if is_tree else 2**21
+            if is_count and self._noise._silent_counts:
+                above = query > threshold
+            else:
+                chance = 0.5 * math.erfc((threshold - 0.5 - int(query)) / 2**24 / math.sqrt(2.0))
+                above = self._noise._randomness._walk.branch([1.0 - chance, chance]) == 1
+            result[index] = threshold + (FAR if above else -FAR)
+        return result
+
+
+def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: bool = False) -> dict[Hashable, float]:
+    """The exact law of everything that is released, folded."""
+    X = np.array([[code] for code, _ in dataset], dtype=np.uint8).reshape(-1, 1)
+    y = np.array([label for _, label in dataset], dtype=np.int32)
+    priced = int(plan.event.parts[1].event.l2_sensitivity_squared)
+    count = Scales.of(priced, n_trees=plan.n_trees, n_classes=2).count
+
+    def run(randomness: EnumeratingRandomness) -> Hashable:
+        rows = LocalBoostedRows(X, y, n_classes=2)
+        noise = FoldedNoise(randomness, count=count, silent_counts=silent_counts)
+        start, trees, scores = boost(plan, ONE_SPLIT, rows, noise, on_tree_done=lambda: None)
+        return start.tobytes(), trees.feature.tobytes(), trees.right.tobytes(), scores.tobytes()
+
+    return output_law(run)
+
+
+def divergence(one: Mapping[Hashable, float], other: Mapping[Hashable, float], epsilon: float) -> float:
+    """Σ max(P − e^ε Q, 0)."""
+    return sum(max(p - math.exp(epsilon) * other.get(outcome, 0.0), 0.0) for outcome, p in one.items())
+
+
+def pairs(n_rows: int) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]]:
+    for base in ((), *((record,) for record in RECORDS))[: 1 + 4 * (n_rows > 1)]:
+        for added in RECORDS:
+            yield base, (*base, added)
+
+
+def worst_excess(plan: Plan, *, n_rows: int, silent_counts: bool = False) -> tuple[float, float]:
+    """The largest divergence over its limit, and the largest share of the limit at ε = 0."""
+    mu_squared = gdp.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), mu_squared).high) for epsilon in EPSILONS}
+    excess, share = -math.inf, 0.0
+    known = {}
+    for datasets in pairs(n_rows):
+        for dataset in datasets:
+            if dataset not in known:
+                known[dataset] = law_of(plan, dataset, silent_counts=silent_counts)
+        less, more = (known[dataset] for dataset in datasets)
+        for one, other in ((less, more), (more, less)):
+            excess = max(excess, *(divergence(one, other, epsilon) - limits[epsilon] for epsilon in EPSILONS))
+            share = max(share, divergence(one, other, 0.0) / limits[0.0])
+    return excess, share
+
+
+@pytest.fixture
+def tree_by_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second tree sees gradients that depend on what the first released."""
+    monkeypatch.setattr(boost_module, "BATCH", 1)
+
+
+@pytest.mark.parametrize("mu_squared", [0.25, 0.02])
+def test_one_tree_loses_no_more_than_its_price(mu_squared: float) -> None:
+    excess, share = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=mu_squared), n_rows=2)
+    assert excess <= 1e-9
+    assert share > 0.5
+
+
+@pytest.mark.usefixtures("tree_by_tree")
+def test_two_adaptive_trees_lose_no_more_than_their_price() -> None:
+    excess, share = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.5), n_rows=1)
+    assert excess <= 1e-9
+    assert share > 0.4
+
+
+def test_every_release_can_come_from_every_dataset() -> None:
+    """T2: supports, and so shapes, tell nothing."""
+    plan = plan_of(n_trees=1, depth=1, mu_squared=0.25)
+    support = law_of(plan, ()).keys()
+    for _, dataset in pairs(2):
+        assert law_of(plan, dataset).keys() == support
+
+
+# --- flaws must be seen -------------------------------------------------------------------------------------------
+
+_honest = rows_module.kernels.gradients
+
+
+def _five_times_too_long(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
+    return 5 * _honest(scores, y, scales)
+
+
+def test_a_gradient_without_its_clip_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module.kernels, "gradients", _five_times_too_long)
+    excess, _ = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=0.25), n_rows=1)
+    assert excess > 0.05
+
+
+def test_counts_without_noise_are_seen() -> None:
+    excess, share = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=0.25), n_rows=1, silent_counts=True)
+    assert excess > 0.1
+    assert share > 1
