@@ -80,7 +80,7 @@ def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: F
 
     def excess(strength: Decimal) -> Decimal:
         """In the square root of the loss, which is nearly a straight line."""
-        return (Interval.of(budget.loss(event_at(Fraction(strength)))).sqrt() - target).high
+        return (Interval.of(budget.loss(event_at(Fraction(strength)))).sqrt() - target).low
 
     found = root(excess, low=Interval.of(low).low, high=Interval.of(high).high, digits=_DIGITS)
     strength, step = Fraction(found), Fraction(1, 10 ** (_DIGITS - 1))

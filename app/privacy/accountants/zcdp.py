@@ -47,7 +47,7 @@ _HALVINGS = 48
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The ρ of an event on an account of ``adjacency``, rounded up.
 
-    The exponential mechanism costs ε²/8, Gaussian noise Δ²/2σ², anything else that is ε-DP costs ε·tanh(ε/2)
+    Gaussian noise costs Δ²/2σ², what is ε-DP costs ε·tanh(ε/2), and the exponential mechanism ε²/8 where that is less
     (docs/proofs/accounting.md A4).
 
     Raises:
@@ -59,7 +59,8 @@ def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
 def _leaf(leaf: Leaf) -> Fraction:
     match leaf:
         case ExponentialMechanism():
-            return pure_loss(leaf, accountant=NAME) ** 2 / 8
+            epsilon = pure_loss(leaf, accountant=NAME)
+            return min(epsilon**2 / 8, of_pure(epsilon))
         case RoundedGaussian():
             return leaf.l2_sensitivity_squared / (2 * leaf.sigma_squared)
     return of_pure(pure_loss(leaf, accountant=NAME))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.privacy import accountants
 from app.privacy.guarantees import guarantee
 
 
@@ -45,3 +46,24 @@ def test_nothing_spent_is_a_guarantee_too() -> None:
         "epsilon": "0",
         "delta": "0",
     }
+
+
+@pytest.mark.parametrize(("accountant", "replaced"), [("zcdp", "2.111734102"), ("gdp", "2.122857133")])
+def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accountant: str, replaced: str) -> None:
+    delta = Fraction(1, 10**6)
+    cap = accountants.by_name(accountant).cap(Fraction(1), delta)
+    printed = guarantee(accountant=accountant, amount=cap, delta=delta, subject="model")
+
+    assert printed["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
+    assert printed["replace_one"] == {"epsilon": replaced, "delta": "0.000001"}
+    text = str(printed["text"])
+    assert "all outputs released under this ledger together, this model among them, are (ε, δ)-differentially" in text
+    assert f"with ε = 1 and δ = 0.000001. Where one is replaced by another, with ε = {replaced} at the same δ." in text
+    assert "at its highest cap since the first charge" in text
+
+
+def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
+    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6), subject="ledger")["text"]
+
+    assert "released under this ledger together are (ε, δ)" in str(text)
+    assert "model" not in str(text)

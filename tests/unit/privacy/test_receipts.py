@@ -7,7 +7,17 @@ import pytest
 from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    RoundedGaussian,
+    Sequential,
+    UnknownPrivacyEvent,
+)
 
 AR = Adjacency.ADD_REMOVE_ONE
 
@@ -79,3 +89,28 @@ def test_free_event_is_said_to_cost_nothing() -> None:
 
     assert "noise of scale without bound" in words
     assert "ε = 0;" in words
+
+
+def test_units_of_the_account_are_told() -> None:
+    event = Sequential((Part(4, ExponentialMechanism(AR, Fraction(2), Fraction(1, 4), 9)),))
+
+    assert receipts.in_words(event, accountant="zcdp") == (
+        "one after another, so that losses add up (ρ = 0.125):\n"
+        "  4 × choice of one among at most 9 public candidates by the exponential mechanism: the weight of a candidate "
+        "of score u is exp(u · 0.25); one row moves scores against each other by at most 2 (ρ = 0.03125 each)\n"
+        "Total: ρ = 0.125 of zero-concentrated differential privacy where one row is added or removed; four times that "
+        "ρ where one is replaced."
+    )
+    assert "Total: μ² ≤ 0.392" in receipts.in_words(event, accountant="gdp")
+
+
+def test_normal_noise_in_words() -> None:
+    event = RoundedGaussian(AR, Fraction(3), Fraction(400), 12)
+
+    assert receipts.in_words(event, accountant="gdp").startswith(
+        "1 × release of 12 whole numbers, each with normal noise of variance 400, rounded to the nearest whole number; "
+        "the squares of what one row moves them by add up to at most 3 (μ² = 0.0075 each)\n"
+        "Total: μ² = 0.0075 of Gaussian differential privacy"
+    )
+    with pytest.raises(UnknownPrivacyEvent):
+        receipts.in_words(event, accountant="pure")
