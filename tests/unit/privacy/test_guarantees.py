@@ -1,5 +1,7 @@
 """The printed guarantee: exact numbers, both adjacencies, the unit and the assumptions."""
 
+from fractions import Fraction
+
 import pytest
 
 from app.privacy import accountants

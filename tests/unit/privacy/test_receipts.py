@@ -101,7 +101,7 @@ def test_units_of_the_account_are_told() -> None:
         "Total: ρ = 0.125 of zero-concentrated differential privacy where one row is added or removed; four times that "
         "ρ where one is replaced."
     )
-    assert "Total: μ² ≤ 0.392" in receipts.in_words(event, accountant="gdp")
+    assert "Total: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(event, accountant="gdp")
 
 
 def test_normal_noise_in_words() -> None:
