@@ -4,24 +4,29 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from app.core.errors import InvalidRequest
-from app.forests.mechanisms.mechanism import Mechanism
+from app.forests.families.family import Family
+from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
 from app.forests.mechanisms.rdt import RandomDecisionTrees
+from app.forests.mechanisms.rpf import ReweightedForest
 
 REGIME = "pure"
 """Every algorithm here is ε-DP with δ = 0."""
 
-_MECHANISMS: tuple[Mechanism, ...] = (
+_MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
+    ReweightedForest(),
     MultinomialForest(),
     RandomDecisionTrees("rdt-mv", "Random decision trees, majority vote", ("mv", "ta", "pa")),
     RandomDecisionTrees("rdt-ta", "Random decision trees, threshold averaging", ("ta", "mv", "pa")),
     RandomDecisionTrees("rdt-pa", "Random decision trees, probabilistic averaging", ("pa", "mv", "ta")),
 )
 
-BY_SLUG: Mapping[str, Mechanism] = MappingProxyType({mechanism.slug: mechanism for mechanism in _MECHANISMS})
+BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(
+    {mechanism.slug: mechanism for mechanism in _MECHANISMS}
+)
 
 
-def mechanism(slug: str) -> Mechanism:
+def mechanism(slug: str) -> TreeMechanism | ForestMechanism:
     """The mechanism of an algorithm.
 
     Raises:
@@ -31,6 +36,15 @@ def mechanism(slug: str) -> Mechanism:
     if found is None:
         raise InvalidRequest.at("/algorithm", "unknown")
     return found
+
+
+def family(slug: str) -> Family:
+    """How the released arrays of an algorithm are stored and read.
+
+    Raises:
+        InvalidRequest: no algorithm has this slug.
+    """
+    return mechanism(slug).family
 
 
 def read_outs(slug: str) -> tuple[str, ...]:

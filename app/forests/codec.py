@@ -12,10 +12,10 @@ from typing import Any, cast
 import numpy as np
 import rfc8785
 import safetensors
-from numpy.typing import NDArray
 from safetensors import numpy as tensors
 
 from app.core.errors import GrovekeeperError
+from app.forests import catalogue
 from app.forests.forest import Forest
 from app.forests.plan import Plan
 from app.forests.schema import Schema
@@ -33,7 +33,6 @@ _UNREADABLE = (
     ValueError,
 )
 """What reading foreign bytes can raise before they are known to be ours."""
-_DTYPES = {"feature": np.int32, "threshold": np.uint8, "equals": np.bool_, "counts": np.int64}
 
 
 class ArtifactInvalid(GrovekeeperError):
@@ -48,7 +47,7 @@ class Artifact:
     """A forest with all that prediction and a model card need.
 
     Attributes:
-        forest: checked: its arrays have the plan's shapes and name features of the schema only.
+        forest: checked: its arrays have the plan's shapes, name features of the schema only and can have been released.
         schema: public.
         plan: the forest's plan.
         metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and what else the caller stored.
@@ -69,9 +68,7 @@ def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
     """
     assert "schema" in metadata
     text = rfc8785.dumps(cast(Any, {**metadata, "format": FORMAT, "plan": forest.plan.to_json()})).decode()
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.ascontiguousarray(getattr(forest, name), dtype=dtype) for name, dtype in _DTYPES.items()
-    }
+    arrays = {name: np.ascontiguousarray(array) for name, array in forest.arrays.items()}
     return tensors.save(arrays, metadata={_HEADER_ENTRY: text})
 
 
@@ -91,8 +88,9 @@ def loads(data: bytes) -> Artifact:
             raise ArtifactInvalid
     except _UNREADABLE as error:
         raise ArtifactInvalid from error
-    _check(arrays, plan, schema)
-    return Artifact(Forest(plan, **arrays), schema, plan, metadata)
+    forest = Forest(plan, arrays)
+    _check(forest, schema)
+    return Artifact(forest, schema, plan, metadata)
 
 
 def _metadata(data: bytes) -> dict[str, object]:
@@ -103,15 +101,12 @@ def _metadata(data: bytes) -> dict[str, object]:
     return metadata
 
 
-def _check(arrays: Mapping[str, NDArray[Any]], plan: Plan, schema: Schema) -> None:
-    n_trees, n_leaves = plan.n_trees, 2 ** int(plan.parameters["max_depth"])
-    nodes = (n_trees, n_leaves - 1)
-    shapes = {"feature": nodes, "threshold": nodes, "equals": nodes, "counts": (n_trees, n_leaves, schema.n_classes)}
-    if set(arrays) != set(_DTYPES):
+def _check(forest: Forest, schema: Schema) -> None:
+    family = catalogue.family(forest.plan.algorithm)
+    layouts = family.layouts(forest.plan, schema)
+    if set(forest.arrays) != set(layouts):
         raise ArtifactInvalid
-    for name, dtype in _DTYPES.items():
-        if arrays[name].dtype != dtype or arrays[name].shape != shapes[name]:
-            raise ArtifactInvalid
-    feature = arrays["feature"]
-    if not np.all((feature >= 0) & (feature < len(schema.features))):
+    if not all(layout.fits(forest.arrays[name]) for name, layout in layouts.items()):
+        raise ArtifactInvalid
+    if not family.is_valid(forest, schema):
         raise ArtifactInvalid

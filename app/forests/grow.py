@@ -9,6 +9,7 @@ from app.forests.encoding import Encoding
 from app.forests.forest import Forest
 from app.forests.in_memory import LocalHistograms
 from app.forests.mechanisms.common import SHARDED
+from app.forests.mechanisms.mechanism import ForestMechanism
 from app.forests.plan import Plan
 from app.forests.randomness import Randomness
 from app.forests.rows import SanitisedRows
@@ -46,26 +47,28 @@ def grow(
         docs/proofs/lemmas.md, and the proof page of the mechanism.
     """
     mechanism = catalogue.mechanism(plan.algorithm)
+    if isinstance(mechanism, ForestMechanism):
+        return mechanism.grow_forest(plan, schema, rows, randomness, on_tree_done=on_tree_done)
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
-    shard = None
-    if plan.parameters["assignment"] == SHARDED:
-        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, n_shards=plan.n_trees)
-    histograms = LocalHistograms(
-        encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
-    )
-    n_leaves = 2 ** int(plan.parameters["max_depth"])
-    nodes = (plan.n_trees, n_leaves - 1)
-    forest = Forest(
-        plan,
-        feature=np.empty(nodes, dtype=np.int32),
-        threshold=np.empty(nodes, dtype=np.uint8),
-        equals=np.empty(nodes, dtype=np.bool_),
-        counts=np.empty((plan.n_trees, n_leaves, schema.n_classes), dtype=np.int64),
-    )
+    histograms = _histograms(encoding, plan, schema, rows, randomness)
+    layouts = mechanism.family.layouts(plan, schema)
+    arrays = {name: np.empty(layout.shape, dtype=layout.dtype) for name, layout in layouts.items()}
     for index in range(plan.n_trees):
         own = histograms.of_tree(index)
         tree = mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
-        forest.feature[index], forest.threshold[index] = tree.feature, tree.threshold
-        forest.equals[index], forest.counts[index] = tree.equals, tree.counts
+        for name, array in arrays.items():
+            array[index] = getattr(tree, name)
         on_tree_done()
-    return forest
+    return Forest(plan, arrays)
+
+
+def _histograms(
+    encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
+) -> LocalHistograms:
+    """All rows for every tree, or to each tree its own."""
+    shard = None
+    if plan.parameters["assignment"] == SHARDED:
+        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, n_shards=plan.n_trees)
+    return LocalHistograms(
+        encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
+    )

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 from app.core.errors import GrovekeeperError
 from app.forests import catalogue
-from app.forests.mechanisms import common
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.mechanisms.parameters import Value, read_all
 from app.forests.schema import Schema
@@ -133,7 +132,7 @@ def _read(value: object) -> Plan:
 
 
 def _is_consistent(read: Plan) -> bool:
-    common.leaf_scale(read.event)  # raises for the event of something else than a forest
+    catalogue.mechanism(read.algorithm).check(read.event, read.parameters)  # raises for the event of something else
     return (
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]

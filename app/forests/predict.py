@@ -9,18 +9,15 @@ from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, pooling
-from app.forests.encoding import Encoding
+from app.forests.families.family import Reader
 from app.forests.forest import Forest
-from app.forests.kernels import prediction as kernels
-from app.forests.mechanisms.common import leaf_scale
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Schema
 
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
 
-_leaf_values: WeakKeyDictionary[Forest, dict[str, NDArray[np.float64]]] = WeakKeyDictionary()
-_encodings: WeakKeyDictionary[Forest, Encoding] = WeakKeyDictionary()
+_readers: WeakKeyDictionary[Forest, dict[str, tuple[Schema, Reader]]] = WeakKeyDictionary()
 
 
 def probabilities(
@@ -40,19 +37,7 @@ def probabilities(
     Raises:
         InvalidRequest: the model offers no such read-out.
     """
-    encoding = _encodings.get(forest)
-    if encoding is None or encoding.schema != schema:
-        encoding = _encodings[forest] = Encoding.of(schema, int(forest.plan.parameters["n_bins"]))
-    settled = _settled(forest, read_out)
-    sums = kernels.sum_leaf_values(
-        np.ascontiguousarray(encoding.encode(columns).T),
-        feature=forest.feature,
-        threshold=forest.threshold,
-        equals=forest.equals,
-        depth=forest.depth,
-        values=_values(forest, settled),
-    )
-    return pooling.to_probabilities(sums, settled)
+    return _reader(forest, schema, _settled(forest, read_out))(columns)
 
 
 def labels(
@@ -100,11 +85,13 @@ def _settled(forest: Forest, read_out: str | None) -> str:
     return read_out
 
 
-def _values(forest: Forest, read_out: str) -> NDArray[np.float64]:
-    """What each leaf adds to a row's sum; made once per forest and read-out."""
-    own = _leaf_values.setdefault(forest, {})
+def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
+    """Made once per forest and read-out, and kept as long as the forest."""
+    own = _readers.setdefault(forest, {})
     shared = pooling.AVERAGE if read_out == pooling.DRAW else read_out
-    if shared not in own:
-        noise_scale = float(1 / leaf_scale(forest.plan.event))
-        own[shared] = pooling.leaf_values(forest.counts, shared, noise_scale=noise_scale)
-    return own[shared]
+    known = own.get(shared)
+    if known is not None and known[0] == schema:
+        return known[1]
+    reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
+    own[shared] = (schema, reader)
+    return reader

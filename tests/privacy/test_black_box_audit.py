@@ -44,10 +44,10 @@ def someone_of_class_one(forest: Forest) -> bool:
     """The noisy count of class 1 is above zero in the leaf that the one row reaches."""
     leaf = 0
     if forest.depth:
-        feature, threshold, equals = (getattr(forest, name)[0, 0] for name in ("feature", "threshold", "equals"))
+        feature, threshold, equals = (forest.arrays[name][0, 0] for name in ("feature", "threshold", "equals"))
         value = RECORDS[1][feature]
         leaf = int(value != threshold if equals else value > threshold)
-    return bool(forest.counts[0, leaf, 1] >= 1)
+    return bool(forest.arrays["counts"][0, leaf, 1] >= 1)
 
 
 @pytest.mark.parametrize(("slug", "depth", "epsilon"), [("rdt-ta", 0, "1"), ("rdt-ta", 1, "1"), ("mrf", 1, "2.5")])

@@ -62,8 +62,7 @@ def grown(plan: Plan, rows: SanitisedRows) -> Forest:
 
 
 def shape(forest: Forest) -> list[tuple]:
-    arrays = (forest.feature, forest.threshold, forest.equals, forest.counts)
-    return [(array.shape, array.dtype) for array in arrays]
+    return [(name, array.shape, array.dtype) for name, array in sorted(forest.arrays.items())]
 
 
 @pytest.mark.parametrize(("slug", "parameters"), PLANS)
@@ -91,7 +90,7 @@ def test_one_class_only_is_legal_data() -> None:
     records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 50
     forest = grown(planned("mrf", {"max_depth": 2}), rows_from(records, np.zeros((50, 16), dtype=np.uint8)))
 
-    assert forest.counts.shape[2] == 3
+    assert forest.arrays["counts"].shape[2] == 3
 
 
 def test_schema_without_any_split_still_trains() -> None:
@@ -110,7 +109,7 @@ def test_schema_without_any_split_still_trains() -> None:
 
         assert settled.parameters["max_depth"] == 0
         assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)
-        assert forest.feature.shape == (settled.n_trees, 0)
+        assert forest.arrays["feature"].shape == (settled.n_trees, 0)
         assert np.all(found.argmax(axis=1) == 1)
 
 
@@ -118,7 +117,7 @@ def test_schema_without_any_split_still_trains() -> None:
 def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug: str) -> None:
     """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
     settled = planned(slug, {"n_estimators": 64, "max_depth": 5}, epsilon=64)
-    counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).counts
+    counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["counts"]
     q = float(np.exp(-float(leaf_scale(settled.event))))
     law = np.array([(1 - q) / (1 + q) * q ** abs(z) for z in range(-3, 4)])
     observed = np.array([np.sum(counts == z) for z in range(-3, 4)])

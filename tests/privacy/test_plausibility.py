@@ -72,7 +72,7 @@ def test_a_single_row_cannot_be_told_beyond_the_ceiling() -> None:
     hits = 0
     for _ in range(1_500):
         forest = grow(settled, schema, one, SystemRandomness(), on_tree_done=lambda: None)
-        hits += int(forest.counts[0, 0, 1] > forest.counts[0, 0, 0])
+        hits += int(forest.arrays["counts"][0, 0, 1] > forest.arrays["counts"][0, 0, 0])
     ceiling = math.e / (1 + math.e)
 
     assert hits / 1_500 < ceiling + 5 * math.sqrt(ceiling * (1 - ceiling) / 1_500)

@@ -62,8 +62,7 @@ def planned(slug: str, schema: Schema, epsilon: str = "1", **parameters: object)
 
 def released(forest: Forest) -> Hashable:
     """Everything that leaves the mechanism."""
-    arrays = (forest.feature, forest.threshold, forest.equals, forest.counts)
-    return tuple((array.shape, array.tobytes()) for array in arrays)
+    return tuple((name, array.shape, array.tobytes()) for name, array in sorted(forest.arrays.items()))
 
 
 Grow: TypeAlias = Callable[[Plan, Schema, SanitisedRows, EnumeratingRandomness], Hashable]

@@ -82,3 +82,9 @@ def _selection_scale(level: Event) -> Fraction:
     if isinstance(selection, PermuteAndFlip):
         return selection.inverse_scale
     raise UnknownPrivacyEvent("not the event of a level of selections")
+
+
+def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
+    """A path's structure budget over its levels: deeper nodes hold fewer rows and get a little more."""
+    weights = [10 + level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
 from app.forests.encoding import Encoding
+from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.events import Event, quantised
 
 if TYPE_CHECKING:
+    from app.forests.forest import Forest
+    from app.forests.plan import Plan
     from app.forests.randomness import Randomness  # its samplers are compiled; a price needs none
 
 Parameters: TypeAlias = Mapping[str, Value]
@@ -53,10 +57,10 @@ class Tree:
 
 
 class Mechanism(Protocol):
-    """A randomised learner with a proven price.
+    """A randomised learner with a proven price: public rules, and how to read what it releases.
 
-    ``settle`` and ``event`` see public facts only. ``grow_tree`` sees the PRIVATE rows of one tree through integer
-    histograms, takes every noise scale out of the event that was priced, and draws through ``randomness``.
+    ``settle``, ``event`` and ``check`` see public facts only. Growth (:class:`TreeMechanism`, :class:`ForestMechanism`)
+    takes every noise scale out of the event that was priced, and draws through ``randomness``.
     """
 
     @property
@@ -80,6 +84,11 @@ class Mechanism(Protocol):
         ...
 
     @property
+    def family(self) -> Family:
+        """How its released arrays are stored and read."""
+        ...
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that a request may set."""
         ...
@@ -92,6 +101,19 @@ class Mechanism(Protocol):
         """What growing will do, as an event whose pure loss is at most ``facts.epsilon``."""
         ...
 
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """Whether growth and prediction can read an event that came with a stored plan.
+
+        Raises:
+            UnknownPrivacyEvent: not an event that :meth:`event` makes for these parameters.
+        """
+        ...
+
+
+@runtime_checkable
+class TreeMechanism(Mechanism, Protocol):
+    """Grows trees one by one, none of which knows of the others, on the PRIVATE integer histograms of its rows."""
+
     def grow_tree(
         self,
         event: Event,
@@ -102,6 +124,23 @@ class Mechanism(Protocol):
         randomness: Randomness,
     ) -> Tree:
         """Grows and releases one tree; one call is one release."""
+        ...
+
+
+@runtime_checkable
+class ForestMechanism(Mechanism, Protocol):
+    """Grows a whole forest, each part knowing what was released before, on PRIVATE rows."""
+
+    def grow_forest(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
         ...
 
 

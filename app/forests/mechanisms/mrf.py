@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from app.core import amounts
 from app.forests.encoding import Encoding
+from app.forests.families.counts import CountFamily
+from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import boxes, common, shapes, utilities
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
@@ -26,9 +28,6 @@ from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAn
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
-
-BLOCK_CELLS = 2**22
-"""Histogram cells (nodes × codes × classes) that are tabulated at once."""
 
 _OWN_PARAMETERS = (
     Parameter(
@@ -94,6 +93,7 @@ class MultinomialForest:
     title: str = "Multinomial random forest, repaired"
     source: str = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
+    family: Family = CountFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (
         common.N_ESTIMATORS,
         common.MAX_DEPTH,
@@ -120,7 +120,7 @@ class MultinomialForest:
         n_candidates = len(Encoding.of(facts.schema, int(parameters["n_bins"])).candidates)
         levels = tuple(
             Part(1, Parallel("nodes", (Part(2**level, _selection(loss, n_candidates)),)))
-            for level, loss in enumerate(level_losses(share * per_tree, depth))
+            for level, loss in enumerate(common.level_losses(share * per_tree, depth))
         )
         leaves = DiscreteLaplace(
             Adjacency.ADD_REMOVE_ONE,
@@ -130,6 +130,10 @@ class MultinomialForest:
         )
         parts = (Part(n_trees, Sequential((*levels, Part(1, leaves)))),)
         return Parallel("trees", parts) if sharded else Sequential(parts)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Mechanism.check``."""
+        common.leaf_scale(event)
 
     def grow_tree(
         self,
@@ -180,12 +184,6 @@ def _selection(loss: Fraction, n_candidates: int) -> PermuteAndFlip:
     )
 
 
-def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
-    """A path's structure budget over its levels: deeper nodes hold fewer rows and get a little more."""
-    weights = [10 + level for level in range(depth)]
-    return tuple(total * weight / sum(weights) for weight in weights)
-
-
 def split_utilities(rows: TreeHistograms, encoding: Encoding, *, n_nodes: int) -> NDArray[np.int64]:
     """Utility of every public candidate in every node of the current level.
 
@@ -194,7 +192,7 @@ def split_utilities(rows: TreeHistograms, encoding: Encoding, *, n_nodes: int) -
     """
     candidates = encoding.candidates
     utility = np.empty((n_nodes, len(candidates)), dtype=np.int64)
-    for block in _feature_blocks(encoding, n_nodes):
+    for block in shapes.feature_blocks(encoding, n_nodes):
         histogram = rows.class_histogram(block)
         end = 0
         for feature in range(block.start, block.stop):
@@ -208,18 +206,6 @@ def split_utilities(rows: TreeHistograms, encoding: Encoding, *, n_nodes: int) -
             side = counts if candidates.equals[mine][0] else counts.cumsum(axis=1)
             utility[:, mine] = utilities.split_gini(side[:, codes], total - side[:, codes])
     return utility
-
-
-def _feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
-    """Consecutive features whose histogram stays below :data:`BLOCK_CELLS`, at least one at a time."""
-    cells = encoding.n_codes.astype(np.int64) * n_nodes * encoding.schema.n_classes
-    blocks, start, held = [], 0, 0
-    for feature, own in enumerate(cells):
-        if held and held + own > BLOCK_CELLS:
-            blocks.append(slice(start, feature))
-            start, held = feature, 0
-        held += int(own)
-    return [*blocks, slice(start, len(cells))]
 
 
 def default_n_trees(facts: PublicFacts) -> int:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.encoding import Candidates, Encoding
+from app.forests.families.counts import CountFamily
+from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import boxes, common, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
@@ -46,6 +48,7 @@ class RandomDecisionTrees:
     slug: str
     title: str
     read_outs: tuple[str, ...]
+    family: Family = CountFamily()  # noqa: RUF009 - it has no state
     source: str = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
     parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
 
@@ -70,6 +73,10 @@ class RandomDecisionTrees:
         )
         parts = (Part(n_trees, leaves),)
         return Parallel("trees", parts) if sharded else Sequential(parts)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Mechanism.check``."""
+        common.leaf_scale(event)
 
     def grow_tree(
         self,

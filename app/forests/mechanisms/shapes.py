@@ -10,6 +10,9 @@ from app.forests.mechanisms.parameters import Value
 MAX_TABLE_CELLS = 2**24
 """Nodes × candidates of one level, and nodes × codes × classes of one feature: bounds memory by public numbers."""
 
+BLOCK_CELLS = 2**22
+"""Histogram cells (nodes × codes × classes) that are tabulated at once."""
+
 
 def deepest(encoding: Encoding) -> int:
     """Splits after which every box holds one value of every feature: deeper trees would only add empty leaves."""
@@ -66,3 +69,15 @@ def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool
     if leaf_cells(n_trees, depth, encoding.schema.n_classes) > limits.MAX_TREE_LEAF_CELLS:
         return False
     return not tables or depth == 0 or table_cells(depth, encoding) <= MAX_TABLE_CELLS
+
+
+def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
+    """Consecutive features whose histogram stays below :data:`BLOCK_CELLS`, at least one at a time."""
+    cells = encoding.n_codes.astype(np.int64) * n_nodes * encoding.schema.n_classes
+    blocks, start, held = [], 0, 0
+    for feature, own in enumerate(cells):
+        if held and held + own > BLOCK_CELLS:
+            blocks.append(slice(start, feature))
+            start, held = feature, 0
+        held += int(own)
+    return [*blocks, slice(start, len(cells))]

@@ -11,7 +11,7 @@ from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.in_memory import LocalHistograms
 from app.forests.kernels import routing
-from app.forests.mechanisms import mrf
+from app.forests.mechanisms import mrf, shapes
 from app.forests.mechanisms.rdt import random_structure
 from app.forests.plan import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
@@ -55,9 +55,16 @@ def test_one_call_per_tree_and_arrays_of_the_public_shape(slug: str) -> None:
 
     assert done == 3
     assert forest.depth == 4
-    assert forest.feature.shape == forest.threshold.shape == forest.equals.shape == (3, 15)
-    assert forest.counts.shape == (3, 16, 3)
-    kinds = (forest.feature.dtype, forest.threshold.dtype, forest.equals.dtype, forest.counts.dtype)
+    assert (
+        forest.arrays["feature"].shape == forest.arrays["threshold"].shape == forest.arrays["equals"].shape == (3, 15)
+    )
+    assert forest.arrays["counts"].shape == (3, 16, 3)
+    kinds = (
+        forest.arrays["feature"].dtype,
+        forest.arrays["threshold"].dtype,
+        forest.arrays["equals"].dtype,
+        forest.arrays["counts"].dtype,
+    )
     assert kinds == (np.int32, np.uint8, np.bool_, np.int64)
 
 
@@ -67,18 +74,18 @@ def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str)
     """At an inverse scale of 64 noise is zero: counts are those of the rows that routing sends to each leaf."""
     forest, _ = grown(slug, n_estimators=4, max_depth=3, assignment=where)
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
-    splits = {name: getattr(forest, name) for name in ("feature", "threshold", "equals")}
+    splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     leaves = routing.leaves(X, **splits, depth=3)
-    counted = np.zeros_like(forest.counts)
+    counted = np.zeros_like(forest.arrays["counts"])
     for tree in range(4):
         np.add.at(counted[tree], (leaves[tree], rows().y), 1)
 
     if where == "sequential":
-        assert np.array_equal(forest.counts, counted)
+        assert np.array_equal(forest.arrays["counts"], counted)
     else:  # disjoint shards: every row once
-        assert forest.counts.sum() == N_ROWS
-        assert np.all(forest.counts <= counted)
-        assert np.all(forest.counts.sum(axis=(1, 2)) < N_ROWS)
+        assert forest.arrays["counts"].sum() == N_ROWS
+        assert np.all(forest.arrays["counts"] <= counted)
+        assert np.all(forest.arrays["counts"].sum(axis=(1, 2)) < N_ROWS)
 
 
 def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +101,15 @@ def test_shards_use_a_key_that_is_drawn_for_the_job_and_not_kept(monkeypatch: py
 
     assert len(set(keys)) == 2
     assert all(len(key) == assignment.KEY_BYTES for key in keys)
-    assert all(set(vars(forest)) == {"plan", "feature", "threshold", "equals", "counts"} for forest in forests)
+    assert all(set(vars(forest)) == {"plan", "arrays"} for forest in forests)
 
 
 def test_selection_with_a_large_budget_takes_the_best_split() -> None:
     """The label is a function of the first feature alone."""
     forest, _ = grown("mrf", n_estimators=1, max_depth=2)
 
-    assert forest.feature[0, 0] == 0
-    assert 0 in forest.feature[0, 1:]
+    assert forest.arrays["feature"][0, 0] == 0
+    assert 0 in forest.arrays["feature"][0, 1:]
 
 
 def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +122,9 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
 
     whole = utilities()
     for cells in (1, 20, 50):
-        monkeypatch.setattr(mrf, "BLOCK_CELLS", cells)
+        monkeypatch.setattr(shapes, "BLOCK_CELLS", cells)
         assert np.array_equal(utilities(), whole)
-    assert mrf._feature_blocks(encoding, 1) == [slice(0, 2), slice(2, 3)]
+    assert shapes.feature_blocks(encoding, 1) == [slice(0, 2), slice(2, 3)]
 
 
 def test_random_structure_leaves_no_child_empty() -> None:

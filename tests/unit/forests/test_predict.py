@@ -27,13 +27,13 @@ COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)
 def forest(slug: str, counts: np.ndarray = COUNTS) -> Forest:
     settled = plan(PlanRequest(slug, {"n_estimators": 2, "max_depth": 1}, Fraction(1), None), SCHEMA)
     nodes = (2, 1)
-    return Forest(
-        settled,
-        feature=np.zeros(nodes, dtype=np.int32),
-        threshold=np.zeros(nodes, dtype=np.uint8),
-        equals=np.zeros(nodes, dtype=np.bool_),
-        counts=counts,
-    )
+    arrays = {
+        "feature": np.zeros(nodes, dtype=np.int32),
+        "threshold": np.zeros(nodes, dtype=np.uint8),
+        "equals": np.zeros(nodes, dtype=np.bool_),
+        "counts": counts,
+    }
+    return Forest(settled, arrays)
 
 
 def found(slug: str, read_out: str | None = None) -> np.ndarray:
@@ -129,7 +129,7 @@ def test_extreme_counts_stay_finite() -> None:
 
 def test_forests_do_not_share_what_is_remembered() -> None:
     one = forest("rdt-ta")
-    other = replace(one, counts=one.counts[:, :, ::-1].copy())
+    other = replace(one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()})
     first = predict.probabilities(one, SCHEMA, ROWS, read_out=None)
 
     assert np.array_equal(predict.probabilities(other, SCHEMA, ROWS, read_out=None), first[:, ::-1])

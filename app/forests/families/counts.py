@@ -1,0 +1,41 @@
+"""Forests that release noisy class counts of every leaf, over public bins: ``mrf`` and ``rdt``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.forests import pooling
+from app.forests.encoding import Encoding
+from app.forests.families import family
+from app.forests.families.leaf_sums import LeafSums
+from app.forests.mechanisms.common import leaf_scale
+from app.forests.schema import Schema
+
+if TYPE_CHECKING:
+    from app.forests.forest import Forest
+    from app.forests.plan import Plan
+
+
+class CountFamily:
+    """Noisy counts, pooled over trees as ``app.forests.pooling`` says."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+        """Splits, and ``counts``: int64 ``(n_trees, 2^depth, n_classes)``."""
+        shape = (plan.n_trees, family.n_leaves(plan), schema.n_classes)
+        return {**family.split_layouts(plan), "counts": family.Layout(np.int64, shape)}
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Any integer can be a noisy count."""
+        return family.splits_are_valid(forest, schema)
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+        """Sums of leaf values, normalised."""
+        noise_scale = float(1 / leaf_scale(forest.plan.event))
+        sums = LeafSums(
+            Encoding.of(schema, int(forest.plan.parameters["n_bins"])),
+            forest.arrays,
+            pooling.leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
+        )
+        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)

@@ -1,0 +1,38 @@
+"""Sums over trees of what a row's leaves are worth, for trees with one feature and one threshold per node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.encoding import Encoding
+from app.forests.kernels import prediction as kernels
+from app.forests.rows import SanitisedColumns
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSums:
+    """A forest made ready to be asked.
+
+    Attributes:
+        encoding: the bins that the trees' thresholds count in.
+        arrays: released; ``feature``, ``threshold`` and ``equals`` of every node.
+        values: what each leaf is worth, float64 ``(n_trees, 2^depth, n_outputs)``.
+    """
+
+    encoding: Encoding
+    arrays: Mapping[str, NDArray[Any]]
+    values: NDArray[np.float64]
+
+    def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Sums of rows, float64 ``(n_rows, n_outputs)``, each taken in the order of the trees."""
+        return kernels.sum_leaf_values(
+            np.ascontiguousarray(self.encoding.encode(columns).T),
+            feature=self.arrays["feature"],
+            threshold=self.arrays["threshold"],
+            equals=self.arrays["equals"],
+            depth=self.values.shape[1].bit_length() - 1,
+            values=self.values,
+        )

@@ -1,0 +1,76 @@
+"""Forests that release noisy class weights, over bins of which some were released: the family of ``rpf``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests import leaf_scores, pooling, quantile_bins
+from app.forests.families import family
+from app.forests.families.leaf_sums import LeafSums
+from app.forests.kernels.reweighting import SCORE_BITS
+from app.forests.leaf_scores import UNREACHED
+from app.forests.mechanisms import boxes
+from app.forests.mechanisms.rpf_event import events_of
+from app.forests.schema import Schema
+
+if TYPE_CHECKING:
+    from app.forests.forest import Forest
+    from app.forests.plan import Plan
+
+
+class ReweightedFamily:
+    """Noisy weights become additive scores; probabilities are the softmax of a row's summed scores."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+        """Splits; noisy weights in units of 1/256; selections on the path to every leaf; cuts of private bins."""
+        leaves = (plan.n_trees, family.n_leaves(plan))
+        private = len(quantile_bins.private_features(schema))
+        return {
+            **family.split_layouts(plan),
+            "counts": family.Layout(np.int64, (*leaves, schema.n_classes)),
+            "selections": family.Layout(np.uint8, leaves),
+            "cuts": family.Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
+        }
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """Cuts lie on the public grid, and every leaf that the trees lead to tells what its path spent."""
+        selections = forest.arrays["selections"]
+        reached, n_splits = reached_leaves(forest)
+        most = np.minimum(n_splits + 1, forest.depth)
+        told = np.where(reached, (selections >= n_splits) & (selections <= most), selections == UNREACHED)
+        return (
+            family.splits_are_valid(forest, schema)
+            and quantile_bins.is_valid(schema, forest.arrays["cuts"])
+            and bool(np.all(told))
+        )
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+        """softmax of summed scores: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""
+        _, scales = events_of(forest.plan.event)
+        trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
+        scored = [
+            leaf_scores.of_tree(counts, selections, scales.leaves, is_first=index == 0)
+            for index, (counts, selections) in enumerate(trees)
+        ]
+        encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
+        sums = LeafSums(encoding, forest.arrays, np.stack(scored) / 2**SCORE_BITS)
+        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)
+
+
+def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which leaves a row can reach, and how many splits lie on the path to each.
+
+    Returns:
+        bool and int64, both ``(n_trees, 2^depth)``.
+    """
+    passes = (forest.arrays["threshold"] == boxes.NO_SPLIT) & ~forest.arrays["equals"]
+    reached = np.ones((len(passes), 1), dtype=np.bool_)
+    n_splits = np.zeros((len(passes), 1), dtype=np.int64)
+    for level in range(forest.depth):
+        splits = ~passes[:, (1 << level) - 1 : (2 << level) - 1]
+        reached = np.stack((reached, reached & splits), axis=2).reshape(len(passes), -1)
+        n_splits = np.repeat(n_splits + splits, 2, axis=1)
+    return reached, n_splits

@@ -1,0 +1,171 @@
+"""The reweighted ℓ4 permute-and-flip forest: boosting in which a row never counts more than once. For pure ε.
+
+The proof stands in docs/proofs/rpf.md, that of its bins in docs/proofs/bins.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.core import amounts
+from app.forests import grid, leaf_scores, quantile_bins
+from app.forests.families.family import Family
+from app.forests.families.reweighted import ReweightedFamily
+from app.forests.forest import Forest
+from app.forests.mechanisms import common, rpf_tree, shapes
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
+from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.mechanisms.rpf_event import L1_SENSITIVITY, RANGE_SENSITIVITY, PathScales, events_of
+from app.forests.mechanisms.rpf_tree import ReweightedTree
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.plan import Plan
+    from app.forests.randomness import Randomness
+
+_MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 2, 8
+
+HOPELESS = 20
+"""Rows × ε below which noise outweighs any structure: one leaf with the noisy class counts does better."""
+
+_HOPELESS = (
+    "ε times the public size is so small that noise outweighs any structure: the model will be the noisy class "
+    "proportions, the same for every row."
+)
+_OWN_PARAMETERS = (
+    Parameter(
+        "structure_share",
+        "number",
+        "Share of each tree's ε that its selections of splits get. By default 0.7 for one tree, 0.6 for several.",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(99, 100),
+    ),
+    Parameter(
+        "bins_share",
+        "number",
+        "Share of ε for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
+        default="0.08",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(1, 2),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ReweightedForest:
+    """Trees one after another, each on rows weighted by the doubt of the trees before it.
+
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. Bins of numbers are released first (Theorem
+        1 of docs/proofs/bins.md). A row's weight, at most 256 units, is a bit-exact function of the row and of released
+        scores (lemma L6). A row raises the utility ‖left‖₄ + ‖right‖₄, in whole units, of every candidate of its node
+        by 0 to 256: permute-and-flip at inverse scale ε_k/256 is ε_k-DP (lemma L2). It raises one weight of one leaf by
+        at most 256: two-sided geometric noise at inverse scale ε_v/256 is ε_v-DP (lemma L3). A node that stops early
+        leaves what its path did not spend to its leaf, so every path costs the same (lemma L4); trees and bins add up.
+        *Not covered:* running time.
+
+    Source:
+        Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the max operator, the ℓ∞ relative
+        of the utility: Breiman et al. 1984.
+    """
+
+    slug: str = "rpf"
+    title: str = "Reweighted ℓ4 permute-and-flip forest"
+    source: str = "Grovekeeper; docs/proofs/rpf.md"
+    read_outs: tuple[str, ...] = ("log",)
+    family: Family = ReweightedFamily()  # noqa: RUF009 - it has no state
+    parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in number and depth of trees, and shares, from the public size, ε and the schema."""
+        settled = dict(asked)
+        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
+        settled.setdefault("n_estimators", 1 if hopeless else default_n_trees(facts))
+        n_trees = int(settled["n_estimators"])
+        settled.setdefault("structure_share", "0.7" if n_trees == 1 else "0.6")
+        depth = 0 if hopeless else default_depth(facts, n_trees)
+        warnings = shapes.settle_depth(settled, depth, quantile_bins.widest_encoding(facts.schema), tables=True)
+        return settled, (*warnings, _HOPELESS) if hopeless else warnings
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """Private bins, if any; then T trees, one after another."""
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        bins: tuple[Part, ...] = ()
+        for_trees = facts.epsilon
+        if depth > 0 and quantile_bins.private_features(facts.schema):
+            for_bins = amounts.parse(parameters["bins_share"]) * facts.epsilon
+            bins = (Part(1, quantile_bins.event(facts.schema, for_bins)),)
+            for_trees -= for_bins
+        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        per_tree = for_trees / n_trees
+        scales = PathScales(
+            tuple(draw_scale(loss, RANGE_SENSITIVITY) for loss in common.level_losses(share * per_tree, depth)),
+            draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
+        )
+        candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
+        tree = scales.event(max_candidates=candidates + 1, n_classes=facts.schema.n_classes)
+        return Sequential((*bins, Part(n_trees, tree)))
+
+    def grow_forest(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Releases bins, then grows the trees one after another on the PRIVATE rows. One call is one release."""
+        from app.forests.reweighted import LocalReweightedRows
+
+        bins, scales = events_of(plan.event)
+        cuts = quantile_bins.no_cuts(schema)
+        if bins is not None:
+            cuts = quantile_bins.release(
+                schema,
+                bins,
+                cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
+                randomness=randomness,
+            )
+        encoding = quantile_bins.encoding(schema, cuts)
+        weighted = LocalReweightedRows(
+            encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes
+        )
+        trees: list[ReweightedTree] = []
+        for _ in range(plan.n_trees):
+            tree = rpf_tree.grow(scales, encoding, weighted, randomness)
+            weighted.finish_tree(leaf_scores.of_tree(tree.counts, tree.selections, scales.leaves, is_first=not trees))
+            trees.append(tree)
+            on_tree_done()
+        arrays = {
+            field.name: np.stack([getattr(tree, field.name) for tree in trees]) for field in fields(ReweightedTree)
+        }
+        return Forest(plan, {**arrays, "cuts": cuts})
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Mechanism.check``."""
+        _, scales = events_of(event)
+        if len(scales.levels) != parameters["max_depth"]:
+            raise UnknownPrivacyEvent("not the event of a forest of this depth")
+
+
+def default_n_trees(facts: PublicFacts) -> int:
+    """Number of trees by a public rule of the size, ε and the number of classes."""
+    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
+    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
+    return min(max(round(trees), 1), _MAX_RULE_TREES)
+
+
+def default_depth(facts: PublicFacts, n_trees: int) -> int:
+    """Depth by a public rule of the size, ε, the number of classes and of trees."""
+    strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
+    depth = round(0.55 * strength - 1 + 0.35 * math.log2(facts.schema.n_classes / 2))
+    return min(max(depth, _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
