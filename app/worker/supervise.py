@@ -5,6 +5,7 @@ started it ends, so a helper thread would kill it at once.
 """
 
 import contextlib
+import logging
 import os
 import selectors
 import subprocess
@@ -16,12 +17,14 @@ from pathlib import Path
 
 import app
 from app.core import limits
+from app.core.errors import Unavailable
 from app.jobs.queue import Claim
 from app.services import run_training
 from app.services.installation import Installation
 from app.services.run_training import TrainingFailed
 from app.services.training_task import TrainingTask
 
+_log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _PROGRESS_INTERVAL_S = 0.5
 _INHERITED = (
@@ -84,17 +87,27 @@ class Supervisor:
                 self._report_when_due()
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
                     raise TrainingFailed
-        child.wait(timeout=limits.CHILD_EXIT_S)
+        try:
+            child.wait(timeout=limits.CHILD_EXIT_S)
+        except subprocess.TimeoutExpired:
+            raise TrainingFailed from None
 
     def _report_when_due(self) -> None:
-        """One transaction for progress, lease and cancellation: often enough for all three."""
+        """One transaction for progress, lease and cancellation: often enough for all three.
+
+        A database that is away is asked again: the charge is spent, so the child goes on, and the token fences whatever
+        somebody else makes of the job meanwhile.
+        """
         waited = time.monotonic() - self._written_at
         has_news = self._trees_done != self._written_trees
         interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
         if waited >= interval or (has_news and waited >= _PROGRESS_INTERVAL_S):
-            run_training.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
+            try:
+                run_training.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
+                self._written_trees = self._trees_done
+            except Unavailable:
+                _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})
             self._written_at = time.monotonic()
-            self._written_trees = self._trees_done
 
 
 def _start(task: TrainingTask) -> "subprocess.Popen[bytes]":

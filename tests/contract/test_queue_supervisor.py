@@ -1,0 +1,147 @@
+"""What a supervisor makes of its child, whatever the child and the database do."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from app.core import limits
+from app.core.errors import LeaseLost, Unavailable
+from app.services import jobs, run_training
+from app.services.run_training import TrainingFailed
+from app.services.training_task import TrainingTask
+from app.worker import supervise
+from app.worker.supervise import Supervisor
+from tests.support.crash_scene import OWNER, Scene, opened
+
+Popen = subprocess.Popen
+TREE = "os.write(1, b'.');"
+FOR_EVER = "time.sleep(60)"
+
+
+class Job:
+    """A charged job and its supervisor, whose child is a line of Python."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.id = scene.submit_job(key="k")
+        claim = run_training.claim_next(scene.installation)
+        assert claim is not None
+        self.task = run_training.charge_job(scene.installation, claim)
+        self.task.folder.mkdir(parents=True)
+        self.stopping = threading.Event()
+        self.supervisor = Supervisor(scene.installation, claim, stopping=self.stopping)
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def train(self, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+        """Runs the program as the child."""
+
+        def start(task: TrainingTask) -> "subprocess.Popen[bytes]":
+            command = [sys.executable, "-ISc", f"import os, sys, time; {program}"]
+            self.children.append(Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+            return self.children[-1]
+
+        monkeypatch.setattr(supervise, "_start", start)
+        self.supervisor.train(self.task)
+
+    def child_has_ended(self) -> bool:
+        """Whether the one child was waited for."""
+        (child,) = self.children
+        return child.returncode is not None
+
+
+@pytest.fixture
+def job(sqlite_database_url: str, tmp_path: Path) -> Iterator[Job]:
+    with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=3) as scene:
+        yield Job(scene)
+
+
+def test_a_child_that_succeeds_is_success(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.train(monkeypatch, f"sys.stdin.readline(); {TREE * 2}")
+    assert job.child_has_ended()
+
+
+@pytest.mark.parametrize("program", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", f"{TREE * 2} os._exit(7)"])
+def test_any_other_end_is_one_opaque_failure(job: Job, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    with pytest.raises(TrainingFailed) as failed:
+        job.train(monkeypatch, program)
+    assert failed.value.reason == "failed"
+    assert job.child_has_ended()
+
+
+def test_a_child_that_does_not_read_its_task_is_no_error_of_the_workers(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TrainingFailed):
+        job.train(monkeypatch, "os.close(0); os._exit(1)")
+
+
+def test_progress_never_passes_the_number_of_trees(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.train(monkeypatch, f"{TREE * 9} time.sleep(1.2)")
+    assert job.scene.job(job.id).trees_done == job.scene.job(job.id).n_trees == 2
+
+
+def test_a_child_that_says_it_ended_but_stays_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
+    with pytest.raises(TrainingFailed):
+        job.train(monkeypatch, f"os.close(1); {FOR_EVER}")
+    assert job.child_has_ended()
+
+
+def test_a_child_that_takes_too_long_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHILD_TIMEOUT_S", 0.2)
+    with pytest.raises(TrainingFailed):
+        job.train(monkeypatch, FOR_EVER)
+    assert job.child_has_ended()
+
+
+def test_a_worker_that_is_to_stop_kills_its_child_and_calls_the_job_lost(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.stopping.set()
+    with pytest.raises(TrainingFailed) as failed:
+        job.train(monkeypatch, FOR_EVER)
+    assert failed.value.reason == "lost"
+    assert job.child_has_ended()
+
+
+def test_a_lost_lease_kills_the_child(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.cancel_job(job.scene.installation, OWNER, job.id)
+    with pytest.raises(LeaseLost):
+        job.train(monkeypatch, FOR_EVER)
+    assert job.child_has_ended()
+
+
+def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat, asked = run_training.heartbeat, []
+
+    def away_at_first(*arguments: object, **named: object) -> None:
+        asked.append(time.monotonic())
+        if len(asked) <= 2:
+            raise Unavailable
+        heartbeat(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_training, "heartbeat", away_at_first)
+    before = job.scene.job(job.id).lease_until
+    job.train(monkeypatch, f"{TREE} time.sleep(2.5)")
+    after = job.scene.job(job.id)
+    assert len(asked) > 2
+    assert min(later - earlier for earlier, later in pairwise(asked)) > 0.4, "it is not hammered"
+    assert after.trees_done == 1
+    assert before is not None
+    assert after.lease_until is not None
+    assert after.lease_until > before
+
+
+def test_the_environment_of_a_child_carries_no_address_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GROVEKEEPER_DATABASE_URL", "GROVEKEEPER_ADMIN_KEY", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "secret")
+    kept = supervise._scrubbed(os.environ)
+    assert "secret" not in kept.values()
+    assert kept["PATH"] == os.environ["PATH"]
