@@ -1,0 +1,126 @@
+"""Random trees: their law, their masks, and that they are drawn from the schema alone."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from app.forests.boosting.trees import joined, no_trees, random_trees
+from app.forests.encoding import Encoding
+from app.forests.randomness import SystemRandomness
+from app.forests.schema import Schema
+from tests.privacy.enumeration import EnumeratingRandomness, output_law
+from tests.privacy.laws import assert_law
+
+
+def encoding_of(*features: dict) -> Encoding:
+    named = [{"name": f"f{index}", **feature} for index, feature in enumerate(features)]
+    schema = Schema.from_json({"features": named, "label": {"name": "k", "classes": ["a", "b"]}})
+    return Encoding.of(schema, 32)
+
+
+def number(n_values: int, *, missing: bool = False) -> dict:
+    return {"type": "integer", "lower": 0, "upper": n_values - 1, "missing": missing}
+
+
+def categories(n_values: int, *, ordered: bool = False) -> dict:
+    return {"type": "categorical", "categories": [str(v) for v in range(n_values)], "ordered": ordered}
+
+
+def codes_right(mask: np.ndarray) -> set[int]:
+    return {code for code in range(256) if int(mask[code // 64]) >> code % 64 & 1}
+
+
+def test_one_split_has_the_uniform_law_over_features_then_thresholds() -> None:
+    """Four features or fewer: all are drawn from. Numbers are cut between neighbours, nothing else."""
+    encoding = encoding_of(number(2), number(4))
+
+    def run(randomness: EnumeratingRandomness) -> tuple:
+        trees = random_trees(encoding, n_trees=1, depth=1, randomness=randomness)
+        return int(trees.feature[0, 0]), frozenset(codes_right(trees.right[0, 0]))
+
+    expected = {(0, frozenset({1})): 1 / 2, (1, frozenset({1, 2, 3})): 1 / 6, (1, frozenset({2, 3})): 1 / 6}
+    expected[1, frozenset({3})] = 1 / 6
+    assert output_law(run) == pytest.approx(expected)
+
+
+def test_unordered_categories_are_cut_in_every_order_alike() -> None:
+    """Three codes (two categories and OTHER): a uniform set of one or two of them goes right."""
+    encoding = encoding_of(categories(2))
+
+    def run(randomness: EnumeratingRandomness) -> frozenset:
+        return frozenset(codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=randomness).right[0, 0]))
+
+    law = output_law(run)
+    subsets = [frozenset(own) for size in (1, 2) for own in itertools.combinations(range(3), size)]
+    assert law == pytest.approx(dict.fromkeys(subsets, 1 / 6))
+
+
+def test_ordered_categories_and_missing_values_keep_their_order() -> None:
+    for feature, n_codes in ((categories(3, ordered=True), 4), (number(3, missing=True), 4)):
+        encoding = encoding_of(feature)
+        seen = {
+            frozenset(
+                codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0])
+            )
+            for _ in range(60)
+        }
+        assert seen == {frozenset(range(cut, n_codes)) for cut in range(1, n_codes)}
+
+
+def test_a_tree_draws_half_of_the_features_uniformly() -> None:
+    encoding = encoding_of(*[number(2)] * 8)
+    randomness = SystemRandomness()
+    trees = random_trees(encoding, n_trees=3_000, depth=4, randomness=randomness)
+    used = [frozenset(own) for own in trees.feature.tolist()]
+    assert all(len(own) == 4 for own in used)  # four binary features fill four levels exactly
+    subsets = [frozenset(own) for own in itertools.combinations(range(8), 4)]
+    index = {own: place for place, own in enumerate(subsets)}
+    assert_law(Counter(index[own] for own in used), dict.fromkeys(range(70), 1 / 70))
+
+
+def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -> None:
+    encoding = encoding_of(number(3))
+    trees = random_trees(encoding, n_trees=50, depth=4, randomness=SystemRandomness())
+    for tree in range(50):
+        boxes = {0: {0, 1, 2}}
+        for node in range(15):
+            box = boxes[node]
+            right = box & codes_right(trees.right[tree, node])
+            if len(box) > 1:
+                assert right
+                assert box - right
+            else:
+                assert not trees.right[tree, node].any()
+            boxes[2 * node + 1], boxes[2 * node + 2] = box - right, right
+        assert sorted(len(boxes[leaf]) for leaf in range(15, 31)) == [0] * 13 + [1] * 3
+
+
+def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
+    encoding = encoding_of(categories(255))
+    assert int(encoding.n_codes[0]) == 256
+    trees = random_trees(encoding, n_trees=200, depth=1, randomness=SystemRandomness())
+    sides = np.array([[code in codes_right(mask[0]) for code in range(256)] for mask in trees.right])
+    assert len(np.unique(sides.T, axis=0)) == 256
+    assert 60 < sides.sum(axis=1).mean() < 196
+
+
+def test_features_without_a_split_are_never_asked() -> None:
+    encoding = encoding_of(number(1), number(1), number(2))
+    trees = random_trees(encoding, n_trees=20, depth=2, randomness=SystemRandomness())
+    assert set(trees.feature[:, 0].tolist()) == {2}
+    nothing = random_trees(encoding_of(number(1)), n_trees=2, depth=2, randomness=SystemRandomness())
+    assert not nothing.right.any()
+
+
+def test_trees_can_be_joined_and_be_none() -> None:
+    encoding = encoding_of(number(5))
+    one, two = (random_trees(encoding, n_trees=n, depth=2, randomness=SystemRandomness()) for n in (1, 3))
+    both = joined([one, two])
+    assert both.feature.shape == (4, 3)
+    assert both.depth == 2
+    assert both.n_leaves == 4
+    assert np.array_equal(both.right[1:], two.right)
+    assert no_trees(3).n_leaves == 1
+    assert no_trees(3).depth == 0
