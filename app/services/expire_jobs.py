@@ -56,7 +56,7 @@ def tidy_jobs(installation: Installation) -> None:
     folder = installation.home / "jobs"
     if not folder.is_dir():
         return
-    for job_folder in folder.iterdir():
+    for job_folder in filter(Path.is_dir, folder.iterdir()):
         with installation.database.read() as session:
             if queue.is_unfinished(session, job_folder.name):
                 continue
@@ -84,7 +84,8 @@ def tidy_rows(installation: Installation, *, stale_before: datetime | None = Non
             row_files.erase_dataset(installation.home, folder.name)
         for file in folder.glob("*.parquet"):
             if file.stem not in epochs and _is_older(file, stale_before):
-                row_files.erase_epoch(installation.home, folder.name, file.stem)
+                with suppress(ValueError):  # the name is not one of ours
+                    row_files.erase_epoch(installation.home, folder.name, file.stem)
     row_files.erase_unfinished(installation.home, before=stale_before)
     for spooled in installation.spool_folder.glob("*"):
         if _is_older(spooled, stale_before):

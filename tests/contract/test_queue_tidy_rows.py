@@ -1,0 +1,109 @@
+"""What the sweeper erases of rows and uploads, and what it must not touch."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import DatasetDeleted
+from app.datasets import ingest, row_files
+from app.services import upload_rows
+from app.services.delete_dataset import delete_dataset
+from app.services.expire_jobs import STALE_UPLOAD, tidy_jobs, tidy_rows
+from tests.support.crash_scene import OWNER, Scene, opened
+
+LONG_AGO = STALE_UPLOAD + timedelta(hours=1)
+JUST_NOW = STALE_UPLOAD - timedelta(hours=1)
+
+
+@pytest.fixture
+def scene(sqlite_database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(sqlite_database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _aged(path: Path, age: timedelta) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    at = (datetime.now(UTC) - age).timestamp()
+    os.utime(path, (at, at))
+    return path
+
+
+def _rows(scene: Scene) -> list[Path]:
+    return list((scene.installation.home / "rows" / scene.dataset_id).iterdir())
+
+
+def test_rows_of_a_living_dataset_stay_however_old(scene: Scene) -> None:
+    (epoch,) = _rows(scene)
+    _aged(epoch, LONG_AGO)
+    tidy_rows(scene.installation)
+    assert _rows(scene) == [epoch]
+
+
+@pytest.mark.parametrize(
+    "name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part", "spool/body"]
+)
+def test_what_a_cut_off_upload_left_goes_once_no_upload_can_be_that_old(scene: Scene, name: str) -> None:
+    left = scene.installation.home / name.format(dataset=scene.dataset_id)
+    (epoch,) = _rows(scene)
+    _aged(left, JUST_NOW)
+    tidy_rows(scene.installation)
+    assert left.exists()
+    _aged(left, LONG_AGO)
+    tidy_rows(scene.installation)
+    assert not left.exists()
+    assert epoch.exists()
+
+
+def test_rows_of_a_deleted_dataset_go_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt  # the process ends between the commit and the erasure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(row_files, "erase_dataset", cut)
+        with pytest.raises(KeyboardInterrupt):
+            delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    assert len(_rows(scene)) == 1
+    tidy_rows(scene.installation)
+    assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
+
+
+def test_a_body_that_goes_while_it_is_looked_at_stops_nobody(scene: Scene) -> None:
+    vanished = scene.installation.spool_folder / "vanished"
+    vanished.symlink_to(scene.installation.spool_folder / "nowhere")
+    stale = _aged(scene.installation.spool_folder / "stale", LONG_AGO)
+    tidy_rows(scene.installation)
+    assert not stale.exists()
+
+
+def test_files_of_other_people_are_left_alone(scene: Scene) -> None:
+    home = scene.installation.home
+    names = ("rows/note.parquet", "rows/{dataset}/a copy.parquet", "rows/My Rows/ep_a.parquet", "jobs/.listing")
+    theirs = [_aged(home / name.format(dataset=scene.dataset_id), LONG_AGO) for name in names]
+    tidy_rows(scene.installation)
+    tidy_jobs(scene.installation)
+    assert all(path.exists() for path in theirs)
+
+
+def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest_csv = ingest.ingest_csv
+
+    def delete_after(*arguments: object, **named: object) -> ingest.IngestReport:
+        report = ingest_csv(*arguments, **named)  # type: ignore[arg-type]
+        delete_dataset(scene.installation, OWNER, scene.dataset_id)
+        row_files.epoch_file(scene.installation.home, scene.dataset_id, "ep_other").parent.mkdir()
+        Path(str(arguments[1])).write_bytes(b"rows")  # on a slower disk the file would appear only now
+        return report
+
+    monkeypatch.setattr(ingest, "ingest_csv", delete_after)
+    body = scene.installation.spool_folder / "body"
+    body.write_bytes(b"age,income\n40,low\n")
+    spooled = upload_rows.SpooledBody(body, is_gzip=False)
+    with pytest.raises(DatasetDeleted):
+        upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
+    assert _rows(scene) == []
