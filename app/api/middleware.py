@@ -52,7 +52,7 @@ class EveryRequest:
             await self._admit(scope)
             await self._app(scope, _counted(receive, _limit(scope["path"])), answered)
         except GrovekeeperError as error:
-            await problems.response_to(error)(scope, receive, answered)
+            await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
             pass  # nobody is left to answer; whatever was spooled went with the exception
         except Exception:

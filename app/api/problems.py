@@ -98,6 +98,14 @@ def response_to(error: GrovekeeperError) -> Response:
     return _response(body, row.status, headers)
 
 
+def answer_to(error: GrovekeeperError, request_id: str) -> Response:
+    """The same; a named error without a row of the table is logged under the request's id, and becomes a 500."""
+    if problem_of(error)[1] is not INTERNAL:
+        return response_to(error)
+    _log.error("a named error has no problem type", exc_info=error, extra={"request_id": request_id})
+    return internal_error(request_id)
+
+
 def internal_error(request_id: str) -> Response:
     """The answer to whatever nobody foresaw: a request id and nothing else."""
     body = {
@@ -113,11 +121,7 @@ def internal_error(request_id: str) -> Response:
 async def on_named_error(request: Request, error: Exception) -> Response:
     """FastAPI handler of every :class:`GrovekeeperError`."""
     assert isinstance(error, GrovekeeperError)
-    _, row = problem_of(error)
-    if row is INTERNAL:
-        _log.error("a named error has no problem type", exc_info=error)
-        return internal_error(str(request.scope.get("state", {}).get("request_id", "")))
-    return response_to(error)
+    return answer_to(error, request.state.request_id)
 
 
 async def on_validation_error(_: Request, error: Exception) -> Response:

@@ -1,0 +1,197 @@
+"""Every named error becomes one problem of one form; nothing else leaves the service."""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient, Response
+from starlette.exceptions import HTTPException
+
+from app.api import problems
+from app.api.main import create_app
+from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
+from app.core import errors
+from app.core.errors import ColumnProblem, FieldProblem, GrovekeeperError
+from app.core.settings import Settings
+from app.db import migrate
+from app.services.keys import create_admin
+
+INSIDE = {errors.LeaseLost, errors.ReservationSettled, errors.InstallationError}
+"""Facts that no caller is told: they end in a worker or on an operator's terminal."""
+SECRET = "canary-9c1e"
+
+EXAMPLES: list[GrovekeeperError] = [
+    errors.MalformedRequest("the body is not JSON"),
+    errors.IdempotencyKeyMissing(),
+    errors.Unauthenticated(),
+    errors.RoleMissing(["analyst"]),
+    errors.NotFound("dataset"),
+    errors.MethodNotAllowed(),
+    errors.BudgetExceeded(
+        dataset="ds_x",
+        dataset_name="census",
+        accountant="pure",
+        unit="epsilon",
+        cap="3",
+        charged="1.8",
+        reserved="0.5",
+        remaining="0.7",
+        requested="2",
+        tightest_cell={"region": "EU"},
+        largest_that_fits="0.7",
+    ),
+    errors.NoRowsYet(),
+    errors.NameTaken(),
+    errors.DatasetDeleted(),
+    errors.JobFinished(),
+    errors.IdempotencyInFlight(),
+    errors.AccountantMismatch("pure", ["zcdp"]),
+    errors.TooLarge("the body", 10),
+    errors.UnsupportedMediaType(["text/csv"]),
+    errors.InvalidRequest([FieldProblem("/epsilon", "not-positive")]),
+    errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
+    errors.IdempotencyKeyReused(),
+    errors.NotSupported("visibility public"),
+    errors.TooManyRequests(7),
+    errors.Unavailable("the database is busy", 3),
+]
+MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
+    errors.InvalidRequest: {"errors": [{"at": "/epsilon", "problem": "not-positive"}]},
+    errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
+    errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
+    errors.TooLarge: {"limit": 10},
+    errors.NotSupported: {"what": "visibility public"},
+    errors.BudgetExceeded: {
+        "dataset": "ds_x",
+        "dataset_name": "census",
+        "accountant": "pure",
+        "unit": "epsilon",
+        "cap": "3",
+        "charged": "1.8",
+        "reserved": "0.5",
+        "remaining": "0.7",
+        "requested": "2",
+        "tightest_cell": {"region": "EU"},
+        "largest_that_fits": "0.7",
+    },
+}
+HEADERS = {
+    errors.Unauthenticated: {"WWW-Authenticate": "Bearer"},
+    errors.TooManyRequests: {"Retry-After": "7"},
+    errors.Unavailable: {"Retry-After": "3"},
+}
+
+
+def test_every_named_error_has_a_problem_or_stays_inside() -> None:
+    named = {
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, GrovekeeperError) and kind is not GrovekeeperError
+    }
+    assert named - INSIDE == set(PROBLEMS) == {type(error) for error in EXAMPLES}
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_is_one_problem(error: GrovekeeperError) -> None:
+    row = PROBLEMS[type(error)]
+    answer = problems.response_to(error)
+    assert (answer.status_code, answer.media_type) == (row.status, "application/problem+json")
+    members = {"type": row.slug, "title": row.title, "status": row.status, "detail": str(error)}
+    assert json.loads(bytes(answer.body)) == members | MEMBERS.get(type(error), {})
+    headers = {name: answer.headers.get(name) for name in ("WWW-Authenticate", "Retry-After") if name in answer.headers}
+    assert headers == HEADERS.get(type(error), {})
+
+
+def test_a_refusal_says_in_a_sentence_what_is_left_and_where() -> None:
+    (refusal,) = (error for error in EXAMPLES if isinstance(error, errors.BudgetExceeded))
+    assert str(refusal) == "2 ε asked, 0.7 ε left for cell region=EU of dataset census"
+
+
+@pytest.fixture
+def app(sqlite_database_url: str, tmp_path: Path) -> Iterator[FastAPI]:
+    made = create_app(Settings(home=tmp_path / "home", database_url=sqlite_database_url))
+    yield made
+    made.state.installation.close()
+
+
+@pytest.fixture
+def key(app: FastAPI) -> str:
+    return create_admin(app.state.installation.database, "test").text
+
+
+def _get(app: FastAPI, path: str, key: str | None) -> Response:
+    async def ask() -> Response:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+            return await client.get(path, headers=headers)
+
+    return asyncio.run(ask())
+
+
+class _Unforeseen(GrovekeeperError):
+    def __str__(self) -> str:
+        return SECRET
+
+
+def _raises(app: FastAPI, error: Exception) -> None:
+    def break_down() -> None:
+        raise error
+
+    app.add_api_route("/broken", break_down)
+
+
+@pytest.mark.parametrize("error", [RuntimeError(SECRET), _Unforeseen(), errors.LeaseLost(), KeyError(SECRET)])
+def test_what_nobody_foresaw_is_a_request_id_and_nothing_else(
+    app: FastAPI, key: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    _raises(app, error)
+    answer = _get(app, "/broken", key)
+    assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
+    assert answer.json() == {
+        "type": INTERNAL.slug,
+        "title": INTERNAL.title,
+        "status": 500,
+        "detail": "an internal error; quote the request id",
+        "request_id": answer.headers["X-Request-Id"],
+    }
+    logged = [record for record in caplog.records if record.exc_info]
+    assert [vars(record).get("request_id") for record in logged] == [answer.headers["X-Request-Id"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "slug"), [(400, "malformed-request"), (404, "not-found"), (418, "malformed-request")]
+)
+def test_what_the_framework_refuses_has_the_same_form(app: FastAPI, key: str, status: int, slug: str) -> None:
+    _raises(app, HTTPException(status, detail=SECRET))
+    answer = _get(app, "/broken", key)
+    assert (answer.headers["content-type"], answer.json()["type"]) == (MEDIA_TYPE, slug)
+    assert answer.json()["status"] == answer.status_code
+    assert SECRET not in answer.text
+
+
+def test_a_cause_that_has_a_name_keeps_it(app: FastAPI, key: str) -> None:
+    error = HTTPException(400)
+    error.__cause__ = errors.TooLarge("the body", 5)
+    _raises(app, error)
+    assert _get(app, "/broken", key).json()["limit"] == 5
+
+
+def test_a_database_that_was_not_upgraded_is_unavailable(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'empty.sqlite3'}"
+    app = create_app(Settings(home=tmp_path / "home", database_url=url))
+    try:
+        for path in ("/readyz", "/ledger", "/nothing"):
+            answer = _get(app, path, None)
+            assert (answer.status_code, answer.json()["type"]) == (503, "unavailable")
+            assert answer.headers["Retry-After"] == "1"
+        assert _get(app, "/healthz", None).json() == {"status": "ok"}
+        migrate.upgrade(url)
+        assert _get(app, "/readyz", None).status_code == 200
+        assert _get(app, "/ledger", None).status_code == 401, "and without a restart"
+    finally:
+        app.state.installation.close()
