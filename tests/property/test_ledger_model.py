@@ -18,9 +18,9 @@ import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.core import amounts
 from app.core.errors import BudgetExceeded, ReservationSettled
 from app.ledger import service as ledger
+from app.privacy.accountants import pure
 from app.privacy.composition import Scope
 from app.services.installation import Installation
 from app.verifier.replay import Summary, verify
@@ -159,7 +159,7 @@ def _take(step: Reserve, model: Model, account: Account) -> None:
     refused = account.reserve(amount, scope)
     assert model.reserve(amount, cells) is (refused is None)
     if refused is not None:
-        assert amounts.nano_up(Fraction(refused.largest_that_fits)) == fits
+        assert pure.price(Fraction(refused.largest_that_fits)) == fits
         assert Fraction(refused.requested) == Fraction(amount, 10**9)
         assert Fraction(refused.cap) == Fraction(refused.charged) + Fraction(refused.reserved) + Fraction(fits, 10**9)
         if step.cells is not None:
@@ -180,7 +180,7 @@ def _run(installation: Installation, program: Program) -> None:
         assert max(charged + reserved for charged, reserved in balances) <= program.cap
     summary = account.check_history(model.n_cells)
     assert summary.cap == program.cap
-    assert (summary.tightest.load) == max(sum(pair) for pair in model.balances())
+    assert summary.tightest.load == max(sum(pair) for pair in model.balances())
 
 
 def _settings(n_examples: int) -> settings:
