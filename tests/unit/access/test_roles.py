@@ -1,0 +1,52 @@
+"""The whole policy: what a key may do globally and on a dataset."""
+
+import pytest
+
+from app.access import roles
+from app.access.roles import Principal, Role
+from app.core.errors import RoleMissing
+
+ACTS: dict[Role | None, set[Role]] = {
+    None: set(),
+    Role.PREDICTOR: {Role.PREDICTOR},
+    Role.ANALYST: {Role.ANALYST, Role.PREDICTOR},
+    Role.OWNER: {Role.OWNER, Role.ANALYST, Role.PREDICTOR},
+    Role.AUDITOR: {Role.AUDITOR},
+}
+
+
+@pytest.mark.parametrize("granted", ACTS)
+def test_a_grant_includes_what_stands_below_it_and_nothing_else(granted: Role | None) -> None:
+    assert Principal("key_a").acts_as(granted) == ACTS[granted]
+
+
+@pytest.mark.parametrize("held", [Role.OWNER, Role.ANALYST, Role.PREDICTOR])
+def test_a_global_role_gives_nothing_on_a_dataset(held: Role) -> None:
+    assert Principal("key_a", frozenset({held})).acts_as(None) == set()
+
+
+def test_auditor_and_admin_reach_every_dataset() -> None:
+    assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(None) == {Role.AUDITOR}
+    assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(Role.PREDICTOR) == {Role.AUDITOR, Role.PREDICTOR}
+    assert Principal("key_a", frozenset({Role.ADMIN})).acts_as(None) == set(Role)
+
+
+@pytest.mark.parametrize("held", Role)
+def test_a_global_act_needs_its_role_or_admin(held: Role) -> None:
+    principal = Principal("key_a", frozenset({held}))
+    if held in (Role.OWNER, Role.ADMIN):
+        principal.require(Role.OWNER)
+    else:
+        with pytest.raises(RoleMissing) as caught:
+            principal.require(Role.OWNER)
+        assert caught.value.needed == ["owner"]
+
+
+def test_no_act_on_a_dataset_is_open_to_every_grant_but_looking() -> None:
+    grants = {Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR}
+    assert grants == roles.SEE_DATASET
+    for needed in (
+        roles.MANAGE_DATASET, roles.TRAIN, roles.SEE_MODEL, roles.TAKE_MODEL, roles.PREDICT, roles.SEE_BALANCE,
+        roles.SEE_LEDGER,
+    ):  # fmt: skip
+        assert needed < grants

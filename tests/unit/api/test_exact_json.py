@@ -1,0 +1,102 @@
+"""Bodies are read exactly, and two bodies are told apart by what they say, not by how they spell it."""
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.exact_json import digest, loads
+from app.core import limits
+from app.core.errors import MalformedRequest
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def test_a_number_keeps_its_own_characters() -> None:
+    assert loads(b"[0.1, 1e2, 3, 0.30000000000000000000001]") == [
+        Decimal("0.1"),
+        Decimal("1e2"),
+        3,
+        Decimal("0.30000000000000000000001"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b" ", b"{", b"{}{}", b"nul", b"NaN", b"[Infinity]", b"[-Infinity]", b'{"a":1,"a":1}',
+        b'[{"b":{"a":1,"a":2}}]',
+        b"\xff", b'"\xff"', b'\xef\xbb\xbf{}', b"1e9999999999999999999", b"1" * 5_000, b"0." + b"1" * 500, b"01",
+        b"1_0",
+        b"+1", b"'a'", b"[1,]", b"\x00", b'"\x01"', '{"a": 1}'.encode("utf-16"), b"[" * 10**6,
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_malformed_and_not_quoted(body: bytes) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        loads(body)
+    assert str(caught.value) == "the body is not JSON"
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_nesting_has_a_public_limit(opening: bytes, closing: bytes) -> None:
+    deepest = limits.MAX_JSON_DEPTH
+    assert loads(opening * deepest + b"1" + closing * deepest)
+    with pytest.raises(MalformedRequest, match="nested too deeply"):
+        loads(opening * (deepest + 1) + b"1" + closing * (deepest + 1))
+
+
+@given(_values)
+def test_a_body_has_one_digest_however_it_is_spelled(value: object) -> None:
+    compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    spacious = json.dumps(value, indent=3, sort_keys=True, ensure_ascii=True).encode()
+    assert digest(loads(compact)) == digest(loads(spacious))
+
+
+@given(_values, _values)
+def test_two_bodies_have_one_digest_only_if_they_are_equal(first: object, second: object) -> None:
+    same = _plain(first) == _plain(second)
+    assert (digest(loads(json.dumps(first).encode())) == digest(loads(json.dumps(second).encode()))) == same
+
+
+def _plain(value: object) -> object:
+    """A value whose equality is that of JSON: numbers by worth, never equal to a boolean."""
+    if isinstance(value, bool | None | str):
+        return repr(value)
+    if isinstance(value, int | float):
+        return Fraction(str(value))
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    assert isinstance(value, dict)
+    return {key: _plain(item) for key, item in value.items()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"1", b"1.0"), (b"100", b"1e2"), (b"0", b"-0.000"), (b"0", b"0e7"), (b"1e9999999", b"10e9999998"),
+        (b"120", b"1.20E+2"), (b"-5", b"-5.0"),
+    ],
+)  # fmt: skip
+def test_equal_numbers_have_one_digest(first: bytes, second: bytes) -> None:
+    assert digest(loads(first)) == digest(loads(second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"1", b"true"), (b"1", b'"1"'), (b"null", b'"null"'), (b"[]", b"{}"), (b"1", b"-1"), (b"[1]", b"[[1]]"),
+        (b"1000000000000000000000000000001", b"1000000000000000000000000000002"),
+        (b"0.1000000000000000000000000000001", b"0.1000000000000000000000000000002"),
+        (b'{"$number":"1e0"}', b"1"), (b'{"$object":{"a":1}}', b'{"a":1}'), (b"1e9999999", b"1e9999998"),
+    ],
+)  # fmt: skip
+def test_different_values_have_different_digests(first: bytes, second: bytes) -> None:
+    assert digest(loads(first)) != digest(loads(second))

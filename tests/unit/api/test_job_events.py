@@ -1,0 +1,102 @@
+"""One poller per process, however many clients follow, and it outlives a database that is away for a moment."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.api import job_events
+from app.api.job_events import JobEvents
+from app.core.errors import Unavailable
+from app.wire.training import JobOut, PriceOut
+
+HERE: Any = object()
+
+
+def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
+    return JobOut(
+        id=job_id, dataset="ds_a", dataset_name="census", algorithm="mrf", name=None, state=state, reason=None,
+        progress=trees_done / 2, trees_done=trees_done, n_trees=2, model_id=None, reservation_id="rs_a",
+        price=PriceOut(accountant="pure", unit="epsilon", amount="1", epsilon="1", delta=None),
+        submitted_at="2026-11-20T09:00:00.000000Z",
+    )  # fmt: skip
+
+
+class _Script:
+    """Stands in for the database: each look gives the next list of jobs, or the next error."""
+
+    def __init__(self, *looks: "list[JobOut] | Exception") -> None:
+        self.looks = list(looks)
+        self.asked: list[list[str]] = []
+
+    def __call__(self, here: object, job_ids: Sequence[str]) -> list[JobOut]:
+        self.asked.append(sorted(job_ids))
+        look = self.looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_events, "POLL_INTERVAL_S", 0.001)
+
+
+def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -> list[list[JobOut]]:
+    monkeypatch.setattr(job_events.jobs, "look_at", script)
+
+    async def all_of_them() -> list[list[JobOut]]:
+        events = JobEvents()
+
+        async def one(first: JobOut) -> list[JobOut]:
+            return [job async for job in events.follow(HERE, first)]
+
+        async with asyncio.timeout(10):
+            return list(await asyncio.gather(*map(one, firsts)))
+
+    return asyncio.run(all_of_them())
+
+
+def test_changes_are_told_once_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
+    script = _Script([queued], [half], [half], [done])
+    assert _follow(monkeypatch, script, queued) == [[queued, half, done]]
+    assert script.looks == []
+
+
+def test_a_job_that_has_ended_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = _job("failed")
+    script = _Script()
+    assert _follow(monkeypatch, script, failed) == [[failed]]
+    assert script.asked == []
+
+
+def test_many_followers_share_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = _job("queued"), _job("queued", job_id="jb_b")
+    ends = [_job("cancelled"), _job("failed", job_id="jb_b")]
+    script = _Script([first, other], ends)
+    told = _follow(monkeypatch, script, first, first, other, first)
+    assert told == [[first, ends[0]], [first, ends[0]], [other, ends[1]], [first, ends[0]]]
+    assert script.asked == [["jb_a", "jb_b"]] * 2
+
+
+def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued, done = _job("queued"), _job("succeeded", 2)
+    script = _Script(Unavailable(), [queued], Unavailable(), [done])
+    assert _follow(monkeypatch, script, queued) == [[queued, done]]
+
+
+def test_who_stops_following_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_events.jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
+
+    async def leave_early() -> tuple[JobOut, dict[str, Any]]:
+        events = JobEvents()
+        stream = events.follow(HERE, _job("queued"))
+        await anext(stream)
+        second = await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        return second, dict(events._followers)
+
+    second, left = asyncio.run(leave_early())
+    assert (second.trees_done, left) == (1, {})

@@ -1,0 +1,54 @@
+"""Every wire model keeps the two promises: requests are closed and strict, answers say everything."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import app.wire
+from app.wire.base import Answer, Problem, Request
+from app.wire.datasets import DatasetIn
+from app.wire.training import TrainIn
+
+MODELS = {
+    f"{module.name}.{name}": model
+    for module in pkgutil.iter_modules(app.wire.__path__, "app.wire.")
+    for name, model in inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+    if issubclass(model, Request | Answer) and model.__module__ == module.name and model not in (Request, Answer)
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_request_is_strict_and_an_answer_has_no_default(name: str) -> None:
+    model = MODELS[name]
+    assert model.__doc__ or issubclass(model, Answer | Request)
+    assert model.model_config["extra"] == "forbid"
+    assert model.model_config["frozen"] is True
+    if issubclass(model, Request):
+        assert model.model_config["strict"] is True
+    else:
+        assert [field for field, facts in model.model_fields.items() if not facts.is_required()] == []
+
+
+def test_what_may_be_left_out_of_a_declaration_has_the_published_default() -> None:
+    schema = {
+        "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1}],
+        "label": {"name": "y", "classes": ["a", "b"]},
+    }
+    declared = DatasetIn.model_validate({"name": "n", "schema": schema})
+    assert declared.privacy_unit.model_dump() == {"column": None, "max_rows": 1}
+    assert (declared.protects, declared.partitions, declared.public_size) == ("row", [], None)
+    assert (declared.visibility, declared.population) == ("private", None)
+    (feature,) = declared.schema_.features
+    assert (feature.missing, feature.ordered, feature.bounds, feature.categories) == (False, False, None, None)
+
+
+def test_what_may_be_left_out_of_a_training_request_has_the_published_default() -> None:
+    asked = TrainIn.model_validate({"dataset": "n", "algorithm": "mrf", "epsilon": "1"})
+    assert (asked.delta, asked.parameters, asked.scope, asked.name) == (None, {}, {}, None)
+
+
+def test_a_problem_keeps_members_of_its_type() -> None:
+    problem = Problem.model_validate({"type": "t", "title": "T", "status": 409, "detail": "d", "cap": "3"})
+    assert problem.model_dump()["cap"] == "3"
