@@ -44,7 +44,7 @@ class ModelList(Answer):
 
 
 class PredictIn(Request):
-    """Documentation of the predict body; the route decodes the raw bytes itself (see ``api.routes.predict``)."""
+    """Documentation of the predict body; the route decodes the raw bytes itself (see ``services.predict``)."""
 
     rows: list[dict[str, Any]] | None = None
     columns: dict[str, list[Any]] | None = None
