@@ -8,6 +8,9 @@ with the next job.
 ``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is what such a worker starts in place
 of ``app.worker.child``.
 
+``python -m tests.support.crash request <point> <database> <home> <dataset>`` is a process that serves one request, or
+sweeps once, and is killed at its point.
+
 The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a child was started, and
 ``read <job> <kinds of the job's entries that the database showed at that moment>`` before private rows are opened.
 """
@@ -45,6 +48,9 @@ ABANDONED = "abandoned"
 
 SLOW = "slow"
 """The child opens the rows and then takes a minute."""
+
+REQUEST_POINTS = ("reserved", "enqueued", "accepted", "rows-written", "epoch-added", "expired-not-committed")
+"""Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
 
 _SLOW_S = 60.0
 
@@ -181,6 +187,38 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     child.main(supervisor)
 
 
+def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> None:
+    """One use case, killed on its way."""
+    from datetime import UTC, datetime, timedelta
+
+    from app.datasets import catalog, ingest
+    from app.jobs import queue
+    from app.ledger import service as ledger
+    from app.services.expire_jobs import expire_jobs
+    from tests.support.crash_scene import Scene, open_installation
+
+    def kill(_: object = None) -> None:
+        kill_myself()
+
+    scene = Scene(open_installation(database_url, home), dataset_id)
+
+    def sweep() -> None:
+        expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2))
+
+    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "reserved": (lambda: after(ledger, "reserve", kill), lambda: scene.submit(key=point)),
+        "enqueued": (lambda: after(queue, "enqueue", kill), lambda: scene.submit(key=point)),
+        "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
+        "rows-written": (lambda: after(ingest, "ingest_csv", kill), scene.upload),
+        "epoch-added": (lambda: after(catalog, "add_epoch", kill), scene.upload),
+        "expired-not-committed": (lambda: after(ledger, "expire", kill), sweep),
+    }
+    assert tuple(places) == REQUEST_POINTS
+    place, run = places[point]
+    place()
+    run()
+
+
 def _visible(database_url: str, job_id: str) -> str:
     """The kinds of the job's entries that are committed now, as anybody sees them."""
     from app.db.unit_of_work import Database
@@ -205,7 +243,12 @@ def note(journal: Path, line: str) -> None:
 
 
 if __name__ == "__main__":
-    role, point, journal, *rest = sys.argv[1:]
-    if role == "worker":
-        sys.exit(run_worker(point, Path(journal)))
-    run_child(point, Path(journal), rest[0], int(rest[1]))
+    match sys.argv[1:]:
+        case ["worker", point, journal]:
+            sys.exit(run_worker(point, Path(journal)))
+        case ["child", point, journal, database_url, supervisor]:
+            run_child(point, Path(journal), database_url, int(supervisor))
+        case ["request", point, database_url, home, dataset_id]:
+            run_request(point, database_url, Path(home), dataset_id)
+        case _:
+            sys.exit("worker, child or request, and what each one takes")

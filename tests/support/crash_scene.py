@@ -52,6 +52,14 @@ class Scene:
     installation: Installation
     dataset_id: str
 
+    def upload(self) -> None:
+        """Forty rows, as an epoch of their own."""
+        self.installation.spool_folder.mkdir(exist_ok=True)
+        spooled = self.installation.spool_folder / "rows.csv"
+        spooled.write_bytes(_ROWS)
+        upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(spooled, is_gzip=False), request=None)
+        spooled.unlink()
+
     def submit(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> Answer:
         """Asks for a tiny forest. Raises what the service raises."""
         wanted = TrainIn(
@@ -111,7 +119,9 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
     """A scene on a migrated, empty database."""
     installation = open_installation(url, home, lease_ttl_s=lease_ttl_s)
     try:
-        yield Scene(installation, _declare(installation, epsilon))
+        scene = Scene(installation, _declare(installation, epsilon))
+        scene.upload()
+        yield scene
     finally:
         installation.close()
 
@@ -202,10 +212,4 @@ def _declare(installation: Installation, epsilon: str) -> str:
         }
     )
     answer = register_dataset(installation, OWNER, declaration, request=None)
-    dataset_id = str(json.loads(answer.body)["id"])
-    installation.spool_folder.mkdir(exist_ok=True)
-    spooled = installation.spool_folder / "rows.csv"
-    spooled.write_bytes(_ROWS)
-    upload_rows(installation, OWNER, dataset_id, SpooledBody(spooled, is_gzip=False), request=None)
-    spooled.unlink()
-    return dataset_id
+    return str(json.loads(answer.body)["id"])

@@ -1,0 +1,83 @@
+"""kill -9 of a process that serves a request or sweeps: either all of it happened, or nothing."""
+
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.datasets import catalog
+from app.jobs import queue
+from app.services.expire_jobs import expire_jobs, tidy_rows
+from tests.crash.conftest import Launcher
+from tests.support.crash_scene import Scene
+
+_ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def scene(own_launcher: Launcher) -> Scene:
+    return own_launcher.scene
+
+
+def _kill_at(point: str, scene: Scene) -> None:
+    settings = scene.installation.settings
+    where = [settings.database_url, str(settings.home), scene.dataset_id]
+    command = [sys.executable, "-m", "tests.support.crash", "request", point, *where]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
+
+
+def _jobs(scene: Scene) -> list[str]:
+    with scene.installation.database.read() as session:
+        return [row.id for row in queue.jobs(session, dataset_ids=None, before=None, limit=9)]
+
+
+def _epochs(scene: Scene) -> list[str]:
+    with scene.installation.database.read() as session:
+        return [epoch.id for epoch in catalog.epochs(session, scene.dataset_id)]
+
+
+def _row_files(scene: Scene) -> set[str]:
+    return {path.stem for path in (scene.installation.home / "rows" / scene.dataset_id).iterdir()}
+
+
+@pytest.mark.parametrize("point", ["reserved", "enqueued"])
+def test_a_submission_that_did_not_commit_left_nothing_and_its_key_is_free(scene: Scene, point: str) -> None:
+    _kill_at(point, scene)
+    assert _jobs(scene) == []
+    assert scene.verified().kinds == {"open": 1}
+    job_id = scene.submit_job(key=point, epsilon="3")
+    assert _jobs(scene) == [job_id]
+    assert scene.verified().kinds == {"open": 1, "reserve": 1}
+
+
+def test_a_submission_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
+    _kill_at("accepted", scene)
+    (job_id,) = _jobs(scene)
+    assert scene.submit_job(key="accepted") == job_id
+    assert _jobs(scene) == [job_id]
+    assert scene.verified().kinds == {"open": 1, "reserve": 1}
+
+
+@pytest.mark.parametrize("point", ["rows-written", "epoch-added"])
+def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(scene: Scene, point: str) -> None:
+    epochs = _epochs(scene)
+    _kill_at(point, scene)
+    assert _epochs(scene) == epochs
+    assert len(_row_files(scene)) == 2
+    job = scene.job(scene.submit_job(key="k"))
+    assert job.task["epochs"] == epochs, "a job reads committed epochs only"
+    tidy_rows(scene.installation, stale_before=datetime.now(UTC) + timedelta(hours=1))
+    assert _row_files(scene) == set(epochs)
+
+
+def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k")
+    _kill_at("expired-not-committed", scene)
+    assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("queued", ["reserve"])
+    assert expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2)) == 1
+    assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("failed", ["reserve", "expire"])
+    assert scene.verified().tightest.load == 0
