@@ -21,14 +21,15 @@ COLUMNS = {"columns": {"age": [20, 90], "height": [1.5, None], "sex": ["Female",
 
 
 def test_a_declaration_is_answered_with_its_public_facts_and_a_fresh_account(server: Server) -> None:
-    dataset = server.declared(public_size=30_123, partitions=[{"name": "shard", "kind": "hash", "cells": 4}])
+    partitions = [{"name": "shard", "kind": "hash", "cells": 4}]
+    dataset = server.declared(public_size=30_123, partitions=partitions, population="citizens")
     assert dataset["account"] == {
         "accountant": "pure", "unit": "epsilon", "cap": "100", "charged": "0", "reserved": "0", "remaining": "100",
     }  # fmt: skip
     assert dataset["public_size"] == 30_000, "two significant digits: never a count"
-    assert dataset["partitions"] == [{"name": "shard", "kind": "hash", "cells": 4}]
+    assert dataset["partitions"] == partitions
     assert (dataset["adjacency"], dataset["visibility"], dataset["protects"]) == ("add_remove", "private", "row")
-    assert (dataset["epochs"], dataset["deleted_at"], dataset["population"]) == ([], None, None)
+    assert (dataset["epochs"], dataset["deleted_at"], dataset["population"]) == ([], None, "citizens")
     by_name = server.admin.http.get(f"/datasets/{dataset['name']}")
     assert by_name.json() == dataset == server.admin.http.get(f"/datasets/{dataset['id']}").json()
 

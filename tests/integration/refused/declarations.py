@@ -25,6 +25,11 @@ def declarations() -> Iterator[Refused]:
         ("/budget", CANARY, "/budget", "not-an-object"),
         ("/budget/accountant", CANARY, "/budget/accountant", "unknown-choice"),
         ("/budget/delta", "1e-6", "/budget", "delta-not-for-pure"),
+        ("/budget", {"accountant": "zcdp", "epsilon": "1"}, "/budget", "delta-required"),
+        ("/budget", {"accountant": "gdp", "epsilon": "1", "delta": "1"}, "/budget", "delta-not-below-one"),
+        ("/budget", {"accountant": "gdp", "epsilon": "1", "delta": "0"}, "/budget/delta", "not-positive"),
+        ("/budget", {"accountant": "gdp", "epsilon": "1000001", "delta": "1e-6"}, "/budget/epsilon", "too-large"),
+        ("/budget", {"accountant": "zcdp", "epsilon": "1e-9", "delta": "1e-18"}, "/budget/epsilon", "too-small"),
         ("/budget/epsilon", "1000000001", "/budget/epsilon", "too-large"),
         ("/budget/epsilon", "1e-10", "/budget/epsilon", "too-small"),
         ("/budget/epsilon", MISSING, "/budget/epsilon", "required"),
@@ -97,7 +102,7 @@ def declarations() -> Iterator[Refused]:
         )
     later: list[tuple[str, object]] = [
         ("/visibility", "public"), ("/protects", "label"), ("/privacy_unit/column", CANARY),
-        ("/partitions/0/kind", "epoch"), ("/budget", {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6"}),
+        ("/partitions/0/kind", "epoch"),
         ("/partitions", full["partitions"] + [{"name": "other", "kind": "hash", "cells": 2}]),
     ]  # fmt: skip
     for pointer, value in later:
