@@ -7,14 +7,13 @@ from app.core.errors import InvalidRequest
 from app.forests.families.family import Family
 from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
+from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
 from app.forests.mechanisms.rdt import RandomDecisionTrees
 from app.forests.mechanisms.rpf import ReweightedForest
 
-REGIME = "pure"
-"""Every algorithm here is ε-DP with δ = 0."""
-
 _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     ReweightedForest(),
+    NoiseMatchedBoosting(),
     MultinomialForest(),
     RandomDecisionTrees("rdt-mv", "Random decision trees, majority vote", ("mv", "ta", "pa")),
     RandomDecisionTrees("rdt-ta", "Random decision trees, threshold averaging", ("ta", "mv", "pa")),
@@ -58,8 +57,8 @@ def algorithms() -> list[dict[str, object]]:
         {
             "slug": each.slug,
             "title": each.title,
-            "regime": REGIME,
-            "accountants": ["pure"],
+            "regime": each.accountants[0],
+            "accountants": list(each.accountants),
             "source": each.source,
             "read_outs": list(each.read_outs),
             "parameters": [parameter.describe() for parameter in each.parameters],

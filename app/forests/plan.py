@@ -1,17 +1,18 @@
 """Price before data: what a job will do, decided from the request and the public schema alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from app.core.errors import GrovekeeperError
+from app.core.errors import AccountantMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
 from app.forests.mechanisms.parameters import Value, read_all
 from app.forests.schema import Schema
-from app.privacy import events
+from app.privacy import accountants, events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget, fitted
 from app.privacy.events import Event
 
 ASSUMED_SIZE = 3_000
@@ -29,19 +30,23 @@ class PlanInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What an analyst asks for; pure ε under add/remove.
+    """What an analyst asks for, in the terms of the account that pays.
 
     Attributes:
         algorithm: slug of the catalogue.
         parameters: values by name; what is absent is chosen by public rules.
-        epsilon: what the job may cost one row, above zero.
+        epsilon: what the job may cost one row under add/remove, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
+        accountant: name of the account's accountant.
+        delta: the other half of what the job may cost, on accounts that have one.
     """
 
     algorithm: str
     parameters: Mapping[str, object]
     epsilon: Fraction
     public_size: int | None
+    accountant: str = pure.NAME
+    delta: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,12 @@ class Plan:
     Attributes:
         algorithm: slug.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        epsilon: the requested price; the event's own loss is at most this.
+        epsilon: the requested price; on a ``pure`` account the event's own loss is at most this.
         n_trees: trees to grow; the unit of progress.
         event: what is released with which noise; scales are multiples of 2^-32, rounded down.
         warnings: sentences for the analyst.
+        accountant: in whose unit the event was priced.
+        delta: of the request; the event costs at most what (ε, δ) is in that unit.
     """
 
     algorithm: str
@@ -63,9 +70,12 @@ class Plan:
     n_trees: int
     event: Event
     warnings: tuple[str, ...]
+    accountant: str = pure.NAME
+    delta: Fraction | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Exact: budgets as fraction text in lowest terms."""
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ."""
+        account = {} if self.delta is None else {"accountant": self.accountant, "delta": str(self.delta)}
         return {
             "algorithm": self.algorithm,
             "parameters": dict(self.parameters),
@@ -73,6 +83,7 @@ class Plan:
             "n_trees": self.n_trees,
             "event": self.event.to_json(),
             "warnings": list(self.warnings),
+            **account,
         }
 
     @classmethod
@@ -94,17 +105,59 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     Raises:
         InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
         NotSupported: a documented choice that is not built yet.
+        AccountantMismatch: the algorithm has no bound in the account's unit.
     """
-    mechanism = catalogue.mechanism(request.algorithm)
+    budget = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta)
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
-    facts = PublicFacts(schema, request.epsilon, size)
+    facts = PublicFacts(schema, request.epsilon, size, budget)
+    mechanism = catalogue.mechanism(request.algorithm)
+    if request.accountant not in mechanism.accountants:
+        raise AccountantMismatch(request.accountant, mechanism.accountants)
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, request.parameters), facts)
-    event = mechanism.event(settled, facts)
-    assert pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE) <= request.epsilon
+    event = _event(mechanism, settled, facts)
     if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
         warnings = (_NO_SIZE, *warnings)
     parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
-    return Plan(request.algorithm, parameters, request.epsilon, int(settled["n_estimators"]), event, warnings)
+    made = Plan(
+        mechanism.slug,
+        parameters,
+        request.epsilon,
+        int(settled["n_estimators"]),
+        event,
+        warnings,
+        request.accountant,
+        request.delta,
+    )
+    assert _is_paid_for(made)
+    return made
+
+
+def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> Budget:
+    """What (ε, δ) is in the unit of an account, rounded as its price is.
+
+    Raises:
+        InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step.
+    """
+    unit = accountants.by_name(accountant)
+    if unit.TAKES_DELTA is (delta is None):
+        raise InvalidRequest.at("/delta", "missing" if delta is None else f"not-for-{accountant}")
+    if delta is not None and not 0 < delta < 1:
+        raise InvalidRequest.at("/delta", "out-of-range")
+    amount = unit.price(epsilon, delta)
+    if amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return Budget(accountant, amount, Adjacency.ADD_REMOVE_ONE)
+
+
+def _event(mechanism: Mechanism, settled: Mapping[str, Value], facts: PublicFacts) -> Event:
+    """The mechanism's event; one that is written in ε is fitted to accounts of another unit."""
+    if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
+        return mechanism.event(settled, facts)
+    return fitted(
+        facts.budget,
+        lambda strength: mechanism.event(settled, replace(facts, epsilon=strength)),
+        start=facts.epsilon,
+    )
 
 
 def _read(value: object) -> Plan:
@@ -116,8 +169,8 @@ def _read(value: object) -> Plan:
             "n_trees": int(n_trees),
             "event": event,
             "warnings": [*warnings],
-            **rest,
-        } if not rest and all(isinstance(warning, str) for warning in warnings):
+            **account,
+        } if set(account) in (set(), {"accountant", "delta"}) and all(isinstance(warning, str) for warning in warnings):
             read = Plan(
                 algorithm,
                 read_all(catalogue.mechanism(algorithm).parameters, asked),
@@ -125,6 +178,8 @@ def _read(value: object) -> Plan:
                 n_trees,
                 events.from_json(event),
                 tuple(warnings),
+                str(account.get("accountant", pure.NAME)),
+                Fraction(str(account["delta"])) if account else None,
             )
             if read.to_json() == value and _is_consistent(read):
                 return read
@@ -137,5 +192,12 @@ def _is_consistent(read: Plan) -> bool:
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
         and "max_depth" in read.parameters
-        and pure.loss(read.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= read.epsilon
+        and _is_paid_for(read)
     )
+
+
+def _is_paid_for(made: Plan) -> bool:
+    """Whether the event costs no more than the request's (ε, δ)."""
+    if made.delta is None:
+        return pure.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= made.epsilon
+    return budget_of(made.epsilon, accountant=made.accountant, delta=made.delta).covers(made.event)

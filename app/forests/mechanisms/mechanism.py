@@ -17,6 +17,7 @@ from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
+from app.privacy.calibration import Budget
 from app.privacy.events import Event, quantised
 
 if TYPE_CHECKING:
@@ -37,13 +38,16 @@ class PublicFacts:
 
     Attributes:
         schema: the declaration.
-        epsilon: what one tree ensemble may cost under add/remove.
+        epsilon: what one tree ensemble may cost under add/remove; on accounts with a δ, the ε of the request, or a
+            strength that is looked for (see ``app.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
+        budget: what the job may cost in the unit of its account.
     """
 
     schema: Schema
     epsilon: Fraction
     size: int
+    budget: Budget
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,11 @@ class Mechanism(Protocol):
         ...
 
     @property
+    def accountants(self) -> tuple[str, ...]:
+        """Names of the accounts that can pay for it. With ``pure`` among them, :meth:`event` is written in ε."""
+        ...
+
+    @property
     def family(self) -> Family:
         """How its released arrays are stored and read."""
         ...
@@ -98,7 +107,7 @@ class Mechanism(Protocol):
         ...
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """What growing will do, as an event whose pure loss is at most ``facts.epsilon``."""
+        """What growing will do, as an event within ``facts.epsilon``, or within ``facts.budget`` where δ is needed."""
         ...
 
     def check(self, event: Event, parameters: Parameters) -> None:

@@ -23,6 +23,7 @@ from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import boxes, common, shapes, utilities
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential
 
@@ -92,6 +93,7 @@ class MultinomialForest:
     slug: str = "mrf"
     title: str = "Multinomial random forest, repaired"
     source: str = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
+    accountants: tuple[str, ...] = accountants.NAMES
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (

@@ -21,6 +21,7 @@ from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import boxes, common, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential
 
@@ -50,6 +51,7 @@ class RandomDecisionTrees:
     read_outs: tuple[str, ...]
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     source: str = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
+    accountants: tuple[str, ...] = accountants.NAMES
     parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

@@ -25,6 +25,7 @@ from app.forests.mechanisms.rpf_event import L1_SENSITIVITY, RANGE_SENSITIVITY, 
 from app.forests.mechanisms.rpf_tree import ReweightedTree
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
+from app.privacy import accountants
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class ReweightedForest:
     slug: str = "rpf"
     title: str = "Reweighted ℓ4 permute-and-flip forest"
     source: str = "Grovekeeper; docs/proofs/rpf.md"
+    accountants: tuple[str, ...] = accountants.NAMES
     read_outs: tuple[str, ...] = ("log",)
     family: Family = ReweightedFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)

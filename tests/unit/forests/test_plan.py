@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.core.errors import InvalidRequest, NotSupported
+from app.core.errors import AccountantMismatch, InvalidRequest, NotSupported
 from app.forests import catalogue
 from app.forests.mechanisms import shapes
-from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
+from app.forests.plan import Plan, PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.schema import Schema
 
 
@@ -25,7 +25,15 @@ def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
 
 
 def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 10_000, **parameters: object) -> Plan:
-    return plan(PlanRequest(slug, parameters, Fraction(1), size), schema or wide())
+    return plan(request(slug, parameters, Fraction(1), size), schema or wide())
+
+
+def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None) -> PlanRequest:
+    """On the first kind of account that the algorithm is for."""
+    accountant = catalogue.mechanism(slug).accountants[0]
+    return PlanRequest(
+        slug, parameters, epsilon, size, accountant, None if accountant == "pure" else Fraction(1, 10**6)
+    )
 
 
 def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
@@ -179,9 +187,46 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
 def test_plan_survives_json(slug: str, assignment: str) -> None:
     known = {parameter.name for parameter in catalogue.mechanism(slug).parameters}
     asked = {"assignment": assignment} if "assignment" in known else {}
-    settled = plan(PlanRequest(slug, asked, Fraction(1, 3), None), wide())
+    settled = plan(request(slug, asked, Fraction(1, 3), None), wide())
 
     assert Plan.from_json(settled.to_json()) == settled
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
+    delta = Fraction(1, 10**6)
+    settled = plan(PlanRequest(slug, {}, Fraction(1), 10_000, accountant, delta), wide())
+    budget = budget_of(Fraction(1), accountant=accountant, delta=delta)
+
+    assert budget.covers(settled.event)
+    assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
+    assert Plan.from_json(settled.to_json()) == settled
+    cheaper = {**settled.to_json(), "epsilon": "9/10"}
+    with pytest.raises(PlanInvalid):
+        Plan.from_json(cheaper)
+
+
+@pytest.mark.parametrize(
+    ("accountant", "delta", "problem"),
+    [
+        ("pure", Fraction(1, 10), ("/delta", "not-for-pure")),
+        ("gdp", None, ("/delta", "missing")),
+        ("zcdp", Fraction(0), ("/delta", "out-of-range")),
+        ("gdp", Fraction(1), ("/delta", "out-of-range")),
+    ],
+)
+def test_a_delta_belongs_to_accounts_that_have_one(
+    accountant: str, delta: Fraction | None, problem: tuple[str, str]
+) -> None:
+    asked = PlanRequest("mrf", {}, Fraction(1), None, accountant, delta)
+    assert problems(lambda: plan(asked, wide())) == [problem]
+
+
+def test_an_algorithm_without_a_bound_in_the_unit_is_refused_by_name() -> None:
+    with pytest.raises(AccountantMismatch) as refused:
+        plan(PlanRequest("nbrt", {}, Fraction(1), None), wide())
+    assert refused.value.accepted_by == ("gdp", "zcdp")
 
 
 def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
@@ -229,9 +274,14 @@ def test_true_is_not_a_number_of_trees() -> None:
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}
 
-    assert list(described) == ["rpf", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
-    assert all(each["regime"] == "pure" and each["source"] and each["title"] for each in described.values())
-    assert [described[slug]["read_outs"][0] for slug in described] == ["log", "log", "mv", "ta", "pa"]
+    assert list(described) == ["rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
+    assert all(each["source"] and each["title"] for each in described.values())
+    assert [each["regime"] for each in described.values()] == ["pure", "gdp", *["pure"] * 4]
+    assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
+    assert all(
+        set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
+    )
+    assert [described[slug]["read_outs"][0] for slug in described] == ["log", "calibrated", "log", "mv", "ta", "pa"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",

@@ -1,0 +1,181 @@
+"""Noise-matched boosting of random trees: many small steps, each on a fraction of the budget. For (ε, δ).
+
+The trees are drawn without a look at the rows; what they release is, per leaf, a sum of clipped gradients and a count.
+The proof stands in docs/proofs/nbrt.md, that of its bins in docs/proofs/bins.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.core import amounts
+from app.core.errors import InvalidRequest
+from app.forests import grid, quantile_bins
+from app.forests.boosting.boost import boost
+from app.forests.boosting.event import LARGEST_START, Parts, noise
+from app.forests.boosting.family import CALIBRATED, LOGISTIC, BoostedFamily
+from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
+from app.forests.families.family import Family
+from app.forests.mechanisms import common, shapes
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts
+from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.accountants import gdp, zcdp
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget, fitted
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.forest import Forest
+    from app.forests.plan import Plan
+    from app.forests.randomness import Randomness
+
+START_SHARE = Fraction(3, 100)
+"""Share of μ² (after the bins) that the class counts get."""
+
+_MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
+
+_N_ESTIMATORS = Parameter(
+    "n_estimators",
+    "integer",
+    "Number of trees. The noise of all trees together does not depend on it: as many as one can afford to run.",
+    default=400,
+    minimum=common.N_ESTIMATORS.minimum,
+    maximum=common.N_ESTIMATORS.maximum,
+)
+_BINS_SHARE = Parameter(
+    "bins_share",
+    "number",
+    "Share of the budget for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
+    default="0.068",
+    minimum=Fraction(1, 100),
+    maximum=Fraction(1, 2),
+)
+
+
+@dataclass(frozen=True)
+class NoiseMatchedBoosting:
+    """Random trees, boosted with gradients that are clipped far below their worst case.
+
+    Privacy:
+        Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
+        amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
+        a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
+        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts it adds one integer.
+        Its contribution is a bit-exact function of the row and of what was released before (lemma L6), so trees
+        compose adaptively (Theorem L (b) and (c)). Bins of numbers are chosen before by the exponential mechanism
+        (Theorem 1 of docs/proofs/bins.md). Scores are post-processing (lemma L7). *Not covered:* running time.
+
+    Source:
+        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
+        privacy: Dong, Roth and Su 2022.
+    """
+
+    slug: str = "nbrt"
+    title: str = "Noise-matched boosting of random trees"
+    source: str = "Grovekeeper; docs/proofs/nbrt.md"
+    accountants: tuple[str, ...] = (gdp.NAME, zcdp.NAME)
+    read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
+    family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
+    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE)
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the depth from the public size and the budget."""
+        settled = dict(asked)
+        rule = default_depth(facts.size * math.sqrt(mu_squared(facts.budget)))
+        encoding = quantile_bins.widest_encoding(facts.schema)
+        return settled, shapes.settle_depth(settled, rule, encoding, tables=False)
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """Private bins, if any; class counts; then T trees, one after another.
+
+        Trees without splits would add the same to every row: at depth 0 the class counts get everything.
+        """
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        left, bins = mu_squared(facts.budget), tuple[Part, ...]()
+        if depth > 0 and quantile_bins.private_features(facts.schema):
+            chosen = _bins_event(facts, amounts.parse(parameters["bins_share"]))
+            bins = (Part(1, chosen),)
+            left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
+        n_classes = facts.schema.n_classes
+        n_scores = 1 if n_classes == 2 else n_classes
+        for_start = START_SHARE * left if depth > 0 else left
+        start = noise(isqrt(min(int(for_start * VARIANCE), LARGEST_START)) ** 2, coordinates=n_classes)
+        if depth == 0:
+            return Sequential((Part(1, start),))
+        per_tree = min(int((left - for_start) * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
+        tree = noise(per_tree, coordinates=(n_scores + 1) << depth)
+        return Sequential((*bins, Part(1, start), Part(n_trees, tree)))
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """Whether growth can take its scales out of the event."""
+        parts = Parts.of(event)
+        if (parts.tree > 0) != (int(parameters["max_depth"]) > 0) or parts.tree > LARGEST_SQUARED_LENGTH:
+            raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+    def grow_forest(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Releases bins and class counts, then trees, four at a time. One call is one release."""
+        from app.forests.boosting.rows import LocalBoostedRows
+        from app.forests.forest import Forest
+
+        parts = Parts.of(plan.event)
+        cuts = quantile_bins.no_cuts(schema)
+        if parts.bins is not None:
+            cuts = quantile_bins.release(
+                schema,
+                parts.bins,
+                cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
+                randomness=randomness,
+            )
+        encoding = quantile_bins.encoding(schema, cuts)
+        codes = np.ascontiguousarray(encoding.encode(rows.features).T)
+        boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
+        start, trees, scores = boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done)
+        return Forest(
+            plan, {"cuts": cuts, "start": start, "feature": trees.feature, "right": trees.right, "scores": scores}
+        )
+
+
+def mu_squared(budget: Budget) -> Fraction:
+    """The squared ratio of L2 sensitivity to deviation that normal noise may have in all: μ² of a ``gdp`` account.
+
+    Raises:
+        NoBoundHere: the account's unit does not take normal noise.
+    """
+    return budget.limit / _loss_of_unit(budget)
+
+
+def _loss_of_unit(budget: Budget) -> Fraction:
+    return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+
+
+def _bins_event(facts: PublicFacts, share: Fraction) -> Event:
+    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
+    if own.amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return fitted(
+        own,
+        lambda epsilon: quantile_bins.event(facts.schema, epsilon, selection=ExponentialMechanism),
+        start=Fraction(1),
+    )
+
+
+def default_depth(strength: float) -> int:
+    """Depth by a public rule: every level doubles the leaves that share the rows times μ."""
+    return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
