@@ -67,6 +67,12 @@ class EnumeratingRandomness:
         assert len(utilities) > 0
         return self._walk.branch(permute_and_flip_law(utilities.tolist(), inverse_scale))
 
+    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        assert utilities.dtype == np.int64
+        best = int(utilities.max())
+        weights = [math.exp(-float(inverse_scale * (best - utility))) for utility in utilities.tolist()]
+        return self._walk.branch([weight / sum(weights) for weight in weights])
+
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_ClampedNoise":
         return _ClampedNoise(self._walk, shape, float(inverse_scale), self._window)
 

@@ -1,0 +1,284 @@
+"""T1 and T2 on the reweighted forest: the exact law of ``grow`` over every small dataset, and of mutants of it.
+
+Noisy weights are looked at through a threshold: at least one unit, or not (post-processing, lemma L7). Where later
+trees must hear what earlier ones said, the two outcomes stand for no row and for sixteen rows.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.forests import quantile_bins, reweighted
+from app.forests.grow import grow
+from app.forests.kernels import fourth_roots, reweighting
+from app.forests.mechanisms import rpf_event, rpf_tree
+from app.forests.mechanisms.rpf_event import PathScales, events_of
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+
+Rows = tuple[tuple[int, int], ...]
+"""(value, class) of each record."""
+
+EMPTY: Rows = ()
+SIXTEEN_ROWS = 16 * 256
+
+
+class CoarseRandomness:
+    """Enumerates; noisy weights become 0 or a whole number of rows."""
+
+    def __init__(self, inner: EnumeratingRandomness, units: int) -> None:
+        self._inner, self._units = inner, units
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_Coarse":
+        return _Coarse(self._inner.discrete_laplace(shape, inverse_scale=inverse_scale), self._units)
+
+
+class _Coarse:
+    __array_ufunc__ = None
+
+    def __init__(self, inner: object, units: int) -> None:
+        self._inner, self._units = inner, units
+
+    def __radd__(self, exact: np.ndarray) -> np.ndarray:
+        return self._units * (exact + self._inner)
+
+
+def schema(n_values: int) -> Schema:
+    return Schema.from_json(
+        {
+            "features": [{"name": "size", "type": "integer", "lower": 0, "upper": n_values - 1}],
+            "label": {"name": "kind", "classes": ["no", "yes"]},
+        }
+    )
+
+
+def rows_of(records: Rows) -> SanitisedRows:
+    values = np.array([value for value, _ in records], dtype=np.float64)
+    y = np.array([kind for _, kind in records], dtype=np.int32)
+    return SanitisedRows(SanitisedColumns((values,), len(records)), y, np.zeros((len(records), 16), dtype=np.uint8))
+
+
+class Case:
+    """One plan and the datasets of at most ``n_rows`` records over its schema."""
+
+    def __init__(
+        self,
+        n_values: int,
+        epsilon: str,
+        *,
+        n_rows: int,
+        window: tuple[int, int] = (0, 1),
+        units: int = 1,
+        **asked: object,
+    ) -> None:
+        self._schema, self._n_values, self._n_rows = schema(n_values), n_values, n_rows
+        self._window, self._units = window, units
+        self._known: dict[Rows, dict[Hashable, float]] = {}
+        request = PlanRequest("rpf", {"n_estimators": 1, **asked}, Fraction(epsilon), 1_000)
+        self.plan: Plan = plan(request, self._schema)
+
+    @property
+    def claim(self) -> float:
+        return float(pure.loss(self.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
+
+    def law(self, records: Rows) -> dict[Hashable, float]:
+        if records not in self._known:
+            rows = rows_of(records)
+
+            def run(randomness: EnumeratingRandomness) -> Hashable:
+                coarse = CoarseRandomness(randomness, self._units)
+                forest = grow(self.plan, self._schema, rows, coarse, on_tree_done=lambda: None)  # type: ignore[arg-type]
+                return tuple((name, array.shape, array.tobytes()) for name, array in sorted(forest.arrays.items()))
+
+            self._known[records] = output_law(run, window=self._window)
+        return self._known[records]
+
+    def datasets(self) -> Iterator[Rows]:
+        records = list(itertools.product(range(self._n_values), range(2)))
+        for size in range(self._n_rows + 1):
+            yield from itertools.combinations_with_replacement(records, size)
+
+    def worst(self) -> float:
+        pairs = ((rows, rows[:i] + rows[i + 1 :]) for rows in self.datasets() for i in range(len(rows)))
+        return max(loss(self.law(one), self.law(other)) for one, other in pairs)
+
+
+def one_leaf() -> Case:
+    return Case(2, "1", n_rows=3, max_depth=0)
+
+
+def stops() -> Case:
+    """Two levels over three values: at level 1 one child has a split left and may stop, the other is a leaf at once."""
+    return Case(3, "1", n_rows=2, max_depth=2)
+
+
+def choices_only() -> Case:
+    """Four values, three levels of choices with stops; leaf weights are not looked at."""
+    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99")
+
+
+def reweighted_trees() -> Case:
+    """The second tree sees rows weighted by what the first one released."""
+    return Case(2, "12", n_rows=2, units=SIXTEEN_ROWS, n_estimators=2, max_depth=1, structure_share="0.01")
+
+
+# (case, share of the claim that must be reached)
+CASES = [
+    pytest.param(one_leaf, 1.0, id="one-leaf"),
+    pytest.param(stops, 0.6, id="stops"),
+    pytest.param(choices_only, 0.5, id="choices-only"),
+    pytest.param(reweighted_trees, 0.7, id="reweighted-trees"),
+]
+
+
+@pytest.mark.parametrize(("case", "reached"), CASES)
+def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached: float) -> None:
+    found = case()
+    worst = found.worst()
+
+    assert found.claim <= found.plan.epsilon
+    assert reached * found.claim - TOLERANCE <= worst <= found.claim + TOLERANCE
+
+
+@pytest.mark.parametrize("case", [stops, choices_only])
+def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
+    found = case()
+    support = found.law(EMPTY).keys()
+
+    assert len(support) > 4
+    assert all(found.law(rows).keys() == support for rows in found.datasets())
+
+
+def test_private_bins_and_trees_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
+        monkeypatch.setattr(quantile_bins, name, value)
+    found = Case(3, "1", n_rows=3, max_depth=1, bins_share="0.5")
+
+    assert events_of(found.plan.event)[0] is not None
+    assert 0.6 < found.worst() <= 1.0 + TOLERANCE
+
+
+def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the case above would prove nothing about weights."""
+    seen: set[int] = set()
+    honest = reweighting.weights
+
+    def remembering(*arguments: object, **named: object) -> np.ndarray:
+        found = honest(*arguments, **named)  # type: ignore[arg-type]
+        seen.update(found.tolist())
+        return found
+
+    monkeypatch.setattr(reweighting, "weights", remembering)
+    reweighted_trees().law(((0, 0), (1, 1)))
+
+    assert min(seen) < 128
+    assert 256 in seen
+
+
+def double_utility(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = rpf_tree.split_utilities
+    monkeypatch.setattr(rpf_tree, "split_utilities", lambda *a: tuple(2 * found for found in honest(*a)))
+
+
+def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = rpf_tree.split_utilities
+    monkeypatch.setattr(rpf_tree, "split_utilities", lambda *a: tuple(-(-found // 500) * 500 for found in honest(*a)))
+
+
+def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leaf that stopped at level k takes ε_k once more."""
+
+    def leaves(scales: PathScales) -> tuple[Fraction, ...]:
+        return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
+
+    honest = rpf_tree._noisy_weights
+    monkeypatch.setattr(
+        rpf_tree,
+        "_noisy_weights",
+        lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
+    )
+
+
+def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = rpf_tree.split_utilities
+
+    def stopping(rows: object, *rest: object) -> tuple[np.ndarray, np.ndarray]:
+        splitting, stop = honest(rows, *rest)  # type: ignore[arg-type]
+        return splitting, stop + 20_000 * (stop <= 256)
+
+    monkeypatch.setattr(rpf_tree, "split_utilities", stopping)
+
+
+def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boosting as usual: a doubtful row may count more than once."""
+    honest = reweighted.LocalReweightedRows.leaf_histogram
+    monkeypatch.setattr(reweighted.LocalReweightedRows, "leaf_histogram", lambda self: 2 * honest(self))
+
+
+@pytest.mark.parametrize(
+    ("case", "mutate", "factor"),
+    [
+        (choices_only, double_utility, 1.2),
+        (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
+        (stops, leaf_paid_from_a_spent_level, 1.05),
+        (one_leaf, weight_of_two_rows, 1.9),
+        (reweighted_trees, weight_of_two_rows, 1.2),
+        (choices_only, stop_at_an_exact_count, 2.0),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_each_flaw_put_back_is_seen(
+    monkeypatch: pytest.MonkeyPatch, case: Callable[[], Case], mutate: Callable[..., None], factor: float
+) -> None:
+    mutate(monkeypatch)
+    found = case()
+
+    assert found.worst() > factor * found.claim
+
+
+def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan itself sees that its event costs more than was asked."""
+    honest = PathScales.event
+
+    def twice(self: PathScales, **named: int) -> object:
+        return honest(PathScales(self.levels, 2 * self.last), **named)
+
+    monkeypatch.setattr(rpf_event.PathScales, "event", twice)
+    with pytest.raises(AssertionError):
+        one_leaf()
+
+
+def test_wrapped_sums_of_fourth_powers_have_no_bound() -> None:
+    """(256 · 216)⁴ passes 2⁶³: 64-bit sums would let one row move a utility by thousands of rows."""
+
+    def wrapping(weights: np.ndarray) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.sqrt(float((weights.astype(np.uint64) ** np.uint64(4)).sum()))))
+
+    before, after = np.array([255 * 256, 10]), np.array([256 * 256, 10])
+    assert abs(wrapping(after) - wrapping(before)) > 100 * 256
+    assert int(fourth_roots.norms(after) - fourth_roots.norms(before)) == 256
+
+
+def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
+        monkeypatch.setattr(quantile_bins, name, value)
+
+    def first_value_present(counts: np.ndarray, select: object) -> list[int]:
+        present = np.flatnonzero(counts[1:])
+        return [int(present[0]) + 1] if len(present) else [1]
+
+    monkeypatch.setattr(quantile_bins, "_cuts_of", first_value_present)
+
+    assert Case(3, "1", n_rows=1, max_depth=1).worst() == math.inf

@@ -1,0 +1,103 @@
+"""T12 and T13 on the reweighted forest: any rows give a model of the planned shape, with the stated noise."""
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.forests import codec, predict
+from app.forests.grow import grow
+from app.forests.leaf_scores import UNREACHED
+from app.forests.mechanisms.rpf_event import events_of
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from tests.privacy.laws import assert_law, discrete_laplace_law
+from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
+
+PLANS = [
+    {"n_estimators": 3, "max_depth": 3},
+    {"n_estimators": 1, "max_depth": 6},
+    {"n_estimators": 2, "max_depth": 0},
+]
+
+
+def planned(asked: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA) -> Plan:
+    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
+
+
+@pytest.mark.parametrize("asked", PLANS)
+@given(records=st.lists(RECORD, max_size=20))
+@settings(max_examples=12, deadline=None)
+def test_any_rows_give_a_model_of_the_planned_shape(asked: dict, records: list[tuple]) -> None:
+    settled = planned(asked)
+    ids = np.zeros((len(records), 16), dtype=np.uint8)
+    forest = grown(settled, rows_from(records, ids))
+    data = codec.dumps(forest, {"schema": SCHEMA.to_json()})
+    artifact = codec.loads(data)
+    found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
+
+    assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
+    assert codec.dumps(artifact.forest, artifact.metadata) == data
+    assert found.shape == (len(records), 3)
+    assert np.all(np.isfinite(found))
+    assert np.allclose(found.sum(axis=1), 1.0)
+
+
+def test_one_class_only_is_learnt() -> None:
+    records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 2_000
+    forest = grown(planned({}, size=2_000), rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)))
+    found = predict.probabilities(
+        forest, SCHEMA, rows_from(records[:1], np.zeros((1, 16), np.uint8)).features, read_out=None
+    )
+
+    assert found[0].argmax() == 1
+
+
+def test_schema_without_any_split_is_one_leaf() -> None:
+    schema = Schema.from_json(
+        {
+            "features": [{"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}],
+            "label": {"name": "kind", "classes": ["a", "b"]},
+        }
+    )
+    settled = planned({}, schema=schema)
+
+    assert settled.parameters["max_depth"] == 0
+    assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)
+
+
+def test_hopeless_budget_gives_the_noisy_prior_and_says_so() -> None:
+    settled = planned({}, epsilon="0.01")
+
+    assert (settled.n_trees, settled.parameters["max_depth"]) == (1, 0)
+    assert len(settled.warnings) == 1
+    assert "the same for every row" in settled.warnings[0]
+    assert planned({}, epsilon="0.02").parameters["max_depth"] > 0
+    assert planned({"max_depth": 2}, epsilon="0.01").parameters["max_depth"] == 2
+
+
+def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise() -> None:
+    """All depths at which a path can end are met, each with its own law; all else is zero."""
+    features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
+    schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b"]}})
+    asked = {"n_estimators": 150, "max_depth": 3, "structure_share": "0.6"}
+    settled = planned(asked, epsilon="60000", schema=schema)
+    nobody = SanitisedRows(
+        SanitisedColumns((np.empty(0), np.empty(0)), 0), np.empty(0, np.int32), np.empty((0, 16), np.uint8)
+    )
+    forest = grow(settled, schema, nobody, SystemRandomness(), on_tree_done=lambda: None)
+    _, scales = events_of(settled.event)
+    counts, selections = forest.arrays["counts"], forest.arrays["selections"]
+
+    assert not counts[selections == UNREACHED].any()
+    assert set(np.unique(selections).tolist()) == {2, 3, UNREACHED}
+    for spent in (2, 3):
+        observed = counts[selections == spent].ravel()
+        folded = Counter(int(np.clip(value, -3, 3)) for value in observed)
+        assert len(observed) > 100
+        assert_law(folded, discrete_laplace_law(float(scales.leaves[spent]), window=3))

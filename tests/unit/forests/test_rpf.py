@@ -1,0 +1,278 @@
+"""The reweighted forest outside of its randomness: rules, event, artifact, and what a reader makes of it."""
+
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import numpy as tensors
+
+from app.forests import catalogue, codec, leaf_scores, predict, quantile_bins
+from app.forests.codec import ArtifactInvalid
+from app.forests.families.reweighted import reached_leaves
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.leaf_scores import UNREACHED
+from app.forests.mechanisms import boxes, rpf
+from app.forests.mechanisms.rpf_event import PathScales, events_of
+from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+            {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
+            {"name": "age", "type": "integer", "lower": 0, "upper": 120},
+        ],
+        "label": {"name": "kind", "classes": ["a", "b", "c"]},
+    }
+)
+FREE = Schema.from_json({**SCHEMA.to_json(), "features": SCHEMA.to_json()["features"][1:]})  # type: ignore[index]
+METADATA = {"schema": SCHEMA.to_json()}
+
+
+def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **asked: object) -> Plan:
+    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
+
+
+def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:
+    """The class is told by height, and a little by colour."""
+    generator = np.random.default_rng(seed)
+    height, colour = generator.random(n_rows), generator.integers(0, 3, n_rows).astype(np.int32)
+    y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(np.int32)
+    height[::17] = np.nan
+    columns = SanitisedColumns((height, colour, generator.integers(0, 121, n_rows).astype(float)), n_rows)
+    return SanitisedRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))
+
+
+def grown(epsilon: str = "4", **asked: object) -> Forest:
+    return grow(planned(epsilon, **asked), SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
+
+
+@given(epsilon=st.fractions(Fraction(1, 100), Fraction(50)), size=st.integers(1, 10**12))
+@settings(max_examples=60, deadline=None)
+def test_rules_stay_inside_their_limits(epsilon: Fraction, size: int) -> None:
+    settled = plan(PlanRequest("rpf", {}, epsilon, size), SCHEMA)
+    depth = settled.parameters["max_depth"]
+
+    assert 1 <= settled.n_trees <= 16
+    assert depth == 0 if size * epsilon < rpf.HOPELESS else 2 <= int(depth) <= 8
+    assert settled.parameters["structure_share"] == ("0.7" if settled.n_trees == 1 else "0.6")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "size", "n_trees", "depth"), [("0.1", 7_500, 1, 5), ("1", 7_500, 3, 6), ("2", 20_000, 6, 7)]
+)
+def test_rules_give_the_published_shapes(epsilon: str, size: int, n_trees: int, depth: int) -> None:
+    digits = {**SCHEMA.to_json(), "label": {"name": "digit", "classes": [str(digit) for digit in range(10)]}}
+    settled = planned(epsilon, size, Schema.from_json(digits))
+
+    assert (settled.n_trees, settled.parameters["max_depth"]) == (n_trees, depth)
+
+
+@given(
+    levels=st.lists(st.integers(1, 2**40), max_size=6).map(tuple),
+    last=st.integers(1, 2**40),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_path_costs_exactly_the_same_and_the_event_reads_back(levels: tuple[int, ...], last: int) -> None:
+    scales = PathScales(tuple(Fraction(level, 2**32) for level in levels), Fraction(last, 2**32))
+    event = scales.event(max_candidates=9, n_classes=3)
+    total = 256 * (sum(scales.levels) + scales.last)
+
+    assert [256 * (sum(scales.levels[:spent]) + scales.leaves[spent]) for spent in range(len(levels) + 1)] == [
+        total
+    ] * (len(levels) + 1)
+    assert pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE) == total
+    assert PathScales.of(event) == scales
+
+
+def test_bins_are_paid_for_only_where_a_number_needs_them_and_a_tree_splits() -> None:
+    assert events_of(planned().event)[0] is not None
+    assert events_of(planned(schema=FREE).event)[0] is None
+    assert events_of(planned(max_depth=0).event)[0] is None
+    assert len(quantile_bins.private_features(FREE)) == 0
+
+
+def test_foreign_events_are_refused() -> None:
+    leaf = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 3)
+    for event in (Sequential(()), leaf, Sequential((Part(1, leaf), Part(1, leaf)))):
+        with pytest.raises(UnknownPrivacyEvent):
+            events_of(event)
+    stored = planned(max_depth=3, n_estimators=2)
+    other = planned(max_depth=2, n_estimators=2)
+    with pytest.raises(PlanInvalid):
+        Plan.from_json(replace(stored, event=other.event).to_json())
+    assert Plan.from_json(stored.to_json()) == stored
+
+
+def test_forest_learns_and_says_what_it_learnt() -> None:
+    forest, held_out = grown("40"), rows(seed=4)
+    found = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
+
+    assert np.mean(found.argmax(axis=1) == held_out.y) > 0.75
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert found.min() > 0
+
+
+def test_later_trees_correct_the_earlier_ones() -> None:
+    """With overwhelming ε, three reweighted trees of two levels tell more than one of them."""
+
+    def accuracy(n_trees: int) -> float:
+        forest = grown("4000", n_estimators=n_trees, max_depth=2)
+        held_out = rows(seed=4)
+        found = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
+        return float(np.mean(found.argmax(axis=1) == held_out.y))
+
+    assert accuracy(6) > accuracy(1) - 0.02
+
+
+def test_progress_is_told_once_per_tree() -> None:
+    done: list[None] = []
+    grow(planned(n_estimators=5), SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
+
+    assert len(done) == 5
+
+
+def test_artifact_comes_back_as_it_went_and_predicts_the_same() -> None:
+    forest = grown(n_estimators=3, max_depth=4)
+    data = codec.dumps(forest, METADATA)
+    artifact = codec.loads(data)
+
+    assert codec.dumps(artifact.forest, artifact.metadata) == data
+    assert set(artifact.forest.arrays) == {"feature", "threshold", "equals", "counts", "selections", "cuts"}
+    for name, array in forest.arrays.items():
+        assert np.array_equal(array, artifact.forest.arrays[name])
+    features = rows(seed=5).features
+    assert np.array_equal(
+        predict.probabilities(forest, SCHEMA, features, read_out=None),
+        predict.probabilities(artifact.forest, artifact.schema, features, read_out="log"),
+    )
+
+
+def test_number_of_bytes_does_not_depend_on_rows() -> None:
+    settled = planned(n_estimators=2)
+    sizes = {
+        len(codec.dumps(grow(settled, SCHEMA, rows(n), SystemRandomness(), on_tree_done=lambda: None), METADATA))
+        for n in (0, 1, 700)
+    }
+
+    assert len(sizes) == 1
+
+
+def grown_with_stop() -> Forest:
+    """Eight trees of three levels by noise alone: some node stops in every other forest or so."""
+    return next(
+        forest
+        for forest in (grown("0.001", n_estimators=8, max_depth=3) for _ in range(80))
+        if UNREACHED in forest.arrays["selections"]
+    )
+
+
+BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
+    "a cut beyond the grid": lambda a: a["cuts"].__setitem__((0, 0), 9_999),
+    "a cut twice": lambda a: a["cuts"].__setitem__((0, slice(0, 2)), 7),
+    "cuts of another type": lambda a: a.update(cuts=a["cuts"].astype(np.int32)),
+    "more selections than levels": lambda a: a["selections"].__setitem__(a["selections"] == 3, 4),
+    "no selection in a leaf": lambda a: a["selections"].__setitem__(a["selections"] == 3, 0),
+    "a leaf that no row reaches tells one": lambda a: a["selections"].__setitem__(a["selections"] == UNREACHED, 3),
+    "a reached leaf tells none": lambda a: a["selections"].__setitem__((0, 0), UNREACHED),
+    "a feature too large": lambda a: a["feature"].__setitem__((0, 0), 3),
+    "no cuts": lambda a: a.pop("cuts"),
+    "another array": lambda a: a.update(exact=np.zeros(1)),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())
+def test_artifact_that_cannot_have_been_released_is_refused(change: Callable[[dict[str, np.ndarray]], object]) -> None:
+    forest = grown_with_stop()
+    arrays = {name: array.copy() for name, array in forest.arrays.items()}
+    data = codec.dumps(forest, METADATA)
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    assert codec.loads(tensors.save(arrays, metadata=header)).plan == forest.plan
+
+    change(arrays)
+
+    with pytest.raises(ArtifactInvalid):
+        codec.loads(tensors.save(arrays, metadata=header))
+
+
+def test_rows_reach_exactly_the_leaves_that_tell_their_selections() -> None:
+    forest = grown_with_stop()
+    reached, n_splits = reached_leaves(forest)
+    selections = forest.arrays["selections"]
+
+    assert np.array_equal(reached, selections != UNREACHED)
+    assert np.all((selections - n_splits)[reached] <= 1)
+    passes = (forest.arrays["threshold"] == boxes.NO_SPLIT) & ~forest.arrays["equals"]
+    assert np.all(reached.sum(axis=1) <= (~passes).sum(axis=1) + 1)
+
+
+def test_reader_does_not_keep_its_forest() -> None:
+    forest = grown()
+    predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    trace = weakref.ref(forest)
+    del forest
+    gc.collect()
+
+    assert trace() is None
+
+
+SCALES = (Fraction(1, 2), Fraction(1, 64))
+
+
+def test_scores_shrink_toward_the_prior_by_the_noise_of_the_leaf() -> None:
+    counts = np.array([[25_600, 0], [0, 25_600]])
+    exact = leaf_scores.of_tree(counts, np.array([0, 0], dtype=np.uint8), SCALES, is_first=True)
+    noisy = leaf_scores.of_tree(counts, np.array([1, 1], dtype=np.uint8), SCALES, is_first=True)
+
+    assert exact[0, 0] > noisy[0, 0] > 0 > noisy[0, 1] > exact[0, 1]
+    assert np.all(exact.sum(axis=1) == 0)
+
+
+def test_scores_follow_the_formula() -> None:
+    counts, selections = np.array([[2_560, 512], [256, -300], [0, 0]]), np.array([0, 1, UNREACHED], dtype=np.uint8)
+    found = leaf_scores.of_tree(counts, selections, SCALES, is_first=False)
+    b = np.array([1 / 128, 1 / 4])
+    prior = np.array([11.0, 2 - 300 / 256]) + np.sqrt(2 * (b**2).sum())
+    prior /= prior.sum()
+    for leaf, evidence in enumerate([(10.0, 2.0), (1.0, 0.0)]):
+        a = 1 + 2.5 * np.sqrt(2) * b[leaf]
+        shares = (np.array(evidence) + a * prior) / (sum(evidence) + a)
+        g = np.log(shares) - np.log(prior)
+        assert found[leaf] == pytest.approx(0.8 * (g - g.mean()) * 2**16, abs=0.51)
+    assert not found[2].any()
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None:
+    extreme = st.sampled_from([-(2**62), -1, 0, 1, 256, 2**62])
+    counts = np.array(data.draw(st.lists(st.lists(extreme, min_size=2, max_size=2), min_size=2, max_size=2)))
+    found = leaf_scores.of_tree(counts, np.array([0, 1], dtype=np.uint8), SCALES, is_first=data.draw(st.booleans()))
+
+    assert np.all(np.abs(found) < 2**16 * 100)
+
+
+def test_catalogue_describes_it_first() -> None:
+    described = catalogue.algorithms()[0]
+
+    assert described["slug"] == "rpf"
+    assert [parameter["name"] for parameter in described["parameters"]] == [  # type: ignore[index, union-attr]
+        "n_estimators",
+        "max_depth",
+        "structure_share",
+        "bins_share",
+    ]
