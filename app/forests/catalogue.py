@@ -5,11 +5,15 @@ from types import MappingProxyType
 
 from app.core.errors import InvalidRequest
 from app.forests.families.family import Family
+from app.forests.mechanisms.auto import Auto
 from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
 from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
 from app.forests.mechanisms.rdt import RandomDecisionTrees
 from app.forests.mechanisms.rpf import ReweightedForest
+
+AUTO = Auto()
+"""Chooses one of the others when a job is planned; see ``app.forests.plan``."""
 
 _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     ReweightedForest(),
@@ -26,7 +30,7 @@ BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(
 
 
 def mechanism(slug: str) -> TreeMechanism | ForestMechanism:
-    """The mechanism of an algorithm.
+    """The mechanism of an algorithm that a plan can name.
 
     Raises:
         InvalidRequest: no algorithm has this slug.
@@ -63,5 +67,5 @@ def algorithms() -> list[dict[str, object]]:
             "read_outs": list(each.read_outs),
             "parameters": [parameter.describe() for parameter in each.parameters],
         }
-        for each in _MECHANISMS
+        for each in (AUTO, *_MECHANISMS)
     ]

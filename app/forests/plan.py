@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from app.core.errors import AccountantMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
+from app.forests.mechanisms.auto import Choice
 from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
 from app.forests.mechanisms.parameters import Value, read_all
 from app.forests.schema import Schema
@@ -33,7 +34,7 @@ class PlanRequest:
     """What an analyst asks for, in the terms of the account that pays.
 
     Attributes:
-        algorithm: slug of the catalogue.
+        algorithm: slug of the catalogue, or ``auto``.
         parameters: values by name; what is absent is chosen by public rules.
         epsilon: what the job may cost one row under add/remove, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
@@ -54,7 +55,7 @@ class Plan:
     """All of a job that is public before it runs. Growth and prediction take every number from here.
 
     Attributes:
-        algorithm: slug.
+        algorithm: slug; never ``auto``, but what that chose.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
         epsilon: the requested price; on a ``pure`` account the event's own loss is at most this.
         n_trees: trees to grow; the unit of progress.
@@ -110,11 +111,16 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     budget = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta)
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
     facts = PublicFacts(schema, request.epsilon, size, budget)
-    mechanism = catalogue.mechanism(request.algorithm)
+    choice = Choice(request.algorithm, request.parameters, ())
+    if request.algorithm == catalogue.AUTO.slug:
+        read_all(catalogue.AUTO.parameters, request.parameters)
+        choice = catalogue.AUTO.choose(facts)
+    mechanism = catalogue.mechanism(choice.slug)
     if request.accountant not in mechanism.accountants:
         raise AccountantMismatch(request.accountant, mechanism.accountants)
-    settled, warnings = mechanism.settle(read_all(mechanism.parameters, request.parameters), facts)
+    settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, settled, facts)
+    warnings = (*choice.warnings, *warnings)
     if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
         warnings = (_NO_SIZE, *warnings)
     parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}

@@ -274,14 +274,15 @@ def test_true_is_not_a_number_of_trees() -> None:
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}
 
-    assert list(described) == ["rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
+    assert list(described) == ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
     assert all(each["source"] and each["title"] for each in described.values())
-    assert [each["regime"] for each in described.values()] == ["pure", "gdp", *["pure"] * 4]
+    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 4]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
         set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
     )
-    assert [described[slug]["read_outs"][0] for slug in described] == ["log", "calibrated", "log", "mv", "ta", "pa"]
+    assert described["auto"]["read_outs"] == []
+    assert [each["read_outs"][0] for each in described.values() if each["read_outs"]] == ["log", "calibrated", "log", "mv", "ta", "pa"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",

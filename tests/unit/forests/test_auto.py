@@ -1,0 +1,60 @@
+"""``auto``: what it chooses, and that it chooses by public numbers alone."""
+
+from fractions import Fraction
+
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests.mechanisms import auto
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.schema import Schema
+
+DELTA = Fraction(1, 10**6)
+SCHEMA = Schema.from_json(
+    {
+        "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(4)],
+        "label": {"name": "y", "classes": ["a", "b", "c"]},
+    }
+)
+
+
+def planned(
+    algorithm: str, accountant: str, *, epsilon: str = "1", size: int | None = 5_000, **parameters: object
+) -> Plan:
+    delta = None if accountant == "pure" else DELTA
+    return plan(PlanRequest(algorithm, parameters, Fraction(epsilon), size, accountant, delta), SCHEMA)
+
+
+@pytest.mark.parametrize(("accountant", "slug"), [("pure", "rpf"), ("zcdp", "nbrt"), ("gdp", "nbrt")])
+def test_auto_plans_what_the_chosen_algorithm_plans(accountant: str, slug: str) -> None:
+    assert planned("auto", accountant) == planned(slug, accountant)
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_a_hopeless_budget_buys_the_class_proportions_and_says_so(accountant: str) -> None:
+    epsilon = "0.05" if accountant == "pure" else "0.1"
+    settled = planned("auto", accountant, epsilon=epsilon, size=200)
+
+    assert settled.parameters["max_depth"] == 0
+    assert settled.n_trees == 1
+    assert any("noisy class proportions" in warning for warning in settled.warnings)
+    assert not any("class proportions" in warning for warning in planned("auto", accountant).warnings)
+
+
+def test_the_line_is_drawn_at_rows_times_mu() -> None:
+    mu = 0.2367  # of ε = 1 at δ = 10⁻⁶
+    line = round(auto.HOPELESS / mu)
+    assert planned("auto", "gdp", size=line - 2).parameters["max_depth"] == 0
+    assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2
+
+
+def test_auto_takes_no_parameters() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned("auto", "gdp", max_depth=3)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters", "unknown-field")]
+
+
+def test_without_a_public_size_it_reckons_with_a_small_table() -> None:
+    settled = planned("auto", "gdp", size=None)
+    assert settled.algorithm == "nbrt"
+    assert any("public size" in warning for warning in settled.warnings)
