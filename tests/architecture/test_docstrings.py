@@ -52,7 +52,7 @@ def _mechanisms() -> list[tuple[str, str]]:
     for path in _MECHANISMS.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             grows = isinstance(node, ast.ClassDef) and any(
-                isinstance(child, ast.FunctionDef) and child.name == "grow_tree" for child in node.body
+                isinstance(child, ast.FunctionDef) and child.name in ("grow_tree", "grow_forest") for child in node.body
             )
             if (
                 isinstance(node, ast.ClassDef)
