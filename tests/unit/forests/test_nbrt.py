@@ -1,0 +1,257 @@
+"""Boosted random trees from plan to prediction: rules, prices, artifacts, probabilities."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from app.core.errors import InvalidRequest
+from app.forests import codec, predict
+from app.forests.boosting.event import Parts
+from app.forests.boosting.family import calibrated, probabilities
+from app.forests.boosting.scales import VARIANCE
+from app.forests.codec import ArtifactInvalid
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.mechanisms import nbrt
+from app.forests.plan import Plan, PlanInvalid, PlanRequest, budget_of, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.events import ExponentialMechanism, RoundedGaussian
+
+DELTA = Fraction(1, 10**6)
+
+
+def schema_of(n_classes: int, *, n_features: int = 5, numeric: bool = False, upper: int = 9) -> Schema:
+    kind = "numeric" if numeric else "integer"
+    features = [{"name": f"f{i}", "type": kind, "lower": 0, "upper": upper} for i in range(n_features)]
+    return Schema.from_json(
+        {"features": features, "label": {"name": "y", "classes": [str(k) for k in range(n_classes)]}}
+    )
+
+
+def planned(schema: Schema, epsilon: str = "1", *, size: int = 1_000, accountant: str = "gdp", **asked: object) -> Plan:
+    return plan(PlanRequest("nbrt", asked, Fraction(epsilon), size, accountant, DELTA), schema)
+
+
+def columns_of(schema: Schema, X: np.ndarray) -> SanitisedColumns:
+    assert len(schema.features) == X.shape[1]
+    return SanitisedColumns(tuple(np.ascontiguousarray(column, dtype=np.float64) for column in X.T), len(X))
+
+
+def grown(settled: Plan, schema: Schema, X: np.ndarray, y: np.ndarray) -> Forest:
+    ids = np.zeros((len(y), 16), dtype=np.uint8)
+    rows = SanitisedRows(columns_of(schema, X), y.astype(np.int32), ids)
+    told: list[None] = []
+    forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
+    assert len(told) == settled.n_trees
+    return forest
+
+
+# --- price --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "10"])
+@pytest.mark.parametrize("numeric", [False, True])
+def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon: str, accountant: str) -> None:
+    settled = planned(schema_of(3, numeric=numeric), epsilon, accountant=accountant)
+    budget = budget_of(Fraction(epsilon), accountant=accountant, delta=DELTA)
+    loss = budget.loss(settled.event)
+
+    assert Fraction(9999, 10000) * budget.limit < loss <= budget.limit
+    parts = Parts.of(settled.event)
+    assert (parts.bins is not None) == numeric
+    assert math.isqrt(parts.start) ** 2 == parts.start
+
+
+def test_shares_are_those_of_the_rule() -> None:
+    schema = schema_of(2, numeric=True)
+    settled = planned(schema)
+    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA)
+    bins, start, trees = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
+
+    assert float(bins) == pytest.approx(0.068, rel=1e-4)
+    assert float(start) == pytest.approx(0.03 * 0.932, rel=1e-4)
+    assert float(trees) == pytest.approx(0.97 * 0.932, rel=1e-4)
+
+
+def test_bins_are_chosen_by_the_exponential_mechanism() -> None:
+    event = planned(schema_of(2, numeric=True)).event
+    selection = event.parts[0].event.parts[0].event.parts[0].event.parts[0].event
+    assert isinstance(selection, ExponentialMechanism)
+
+
+@pytest.mark.parametrize(
+    ("size", "epsilon", "depth"), [(30, "0.1", 2), (1_000, "1", 3), (7_500, "1", 4), (30_000, "1", 5), (10**9, "10", 6)]
+)
+def test_depth_follows_rows_times_mu(size: int, epsilon: str, depth: int) -> None:
+    found = planned(schema_of(2), epsilon, size=size).parameters["max_depth"]
+    mu = math.sqrt(budget_of(Fraction(epsilon), accountant="gdp", delta=DELTA).limit)
+    assert found == depth == min(max(round(0.5 * math.log2(max(size * mu, 1)) - 0.9), 2), 6)
+
+
+def test_a_budget_too_small_to_draw_with_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned(schema_of(2), "0.000001", n_estimators=1_024)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/epsilon", "too-small")]
+
+
+def test_depth_zero_spends_everything_on_the_class_counts() -> None:
+    schema = schema_of(3, numeric=True)
+    settled = planned(schema, max_depth=0, n_estimators=3)
+    (only,) = settled.event.parts
+    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA)
+
+    assert isinstance(only.event, RoundedGaussian)
+    assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit
+    X, y = np.zeros((300, 5)), np.repeat([0, 1, 2], [30, 90, 180])
+    forest = grown(settled, schema, X, y)
+    found = predict.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
+    assert found[0].argmax() == 2
+    assert np.array_equal(found[0], found[1])
+
+
+def test_a_stored_plan_must_match_its_depth() -> None:
+    stored = planned(schema_of(2)).to_json()
+    flat = planned(schema_of(2), max_depth=0).to_json()
+    assert Plan.from_json(stored).algorithm == "nbrt"
+    for broken in ({**stored, "event": flat["event"]}, {**flat, "event": stored["event"]}):
+        with pytest.raises(PlanInvalid):
+            Plan.from_json(broken)
+
+
+def test_events_of_other_forms_are_refused() -> None:
+    settled = planned(schema_of(2))
+    mechanism = nbrt.NoiseMatchedBoosting()
+    start, trees = settled.event.parts
+    wrong = [
+        settled.event.__class__((trees,)),
+        settled.event.__class__((start, trees, trees, trees)),
+        settled.event.__class__((start, start, trees)),
+        start.event,
+        settled.event.__class__(
+            (start, trees.__class__(400, RoundedGaussian(trees.event.adjacency, Fraction(1, 2), Fraction(VARIANCE), 1)))
+        ),
+        settled.event.__class__(
+            (start, trees.__class__(400, RoundedGaussian(trees.event.adjacency, Fraction(2**20), Fraction(4), 1)))
+        ),
+    ]
+    mechanism.check(settled.event, settled.parameters)
+    for event in wrong:
+        with pytest.raises(ValueError, match="not"):
+            mechanism.check(event, settled.parameters)
+
+
+# --- from rows to probabilities -----------------------------------------------------------------------------------
+
+
+def test_a_binary_table_is_learned_through_the_artifact() -> None:
+    table = load_breast_cancer()
+    X = (table.data - table.data.min(axis=0)) / (table.data.max(axis=0) - table.data.min(axis=0))
+    schema = schema_of(2, n_features=30, numeric=True, upper=1)
+    order = np.random.default_rng(0).permutation(len(X))
+    test, train = order[:100], order[100:]
+    forest = grown(planned(schema, "4", size=500), schema, X[train], table.target[train])
+    artifact = codec.loads(codec.dumps(forest, {"schema": schema.to_json()}))
+    columns = columns_of(schema, X[test])
+    found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    plain = predict.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
+    labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
+
+    assert (labels == table.target[test]).mean() > 0.85
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert np.array_equal(found.argmax(axis=1), plain.argmax(axis=1))
+    assert np.array_equal(np.argsort(found[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable"))
+    one_by_one = [
+        predict.probabilities(artifact.forest, schema, columns_of(schema, X[row : row + 1]), read_out=None)
+        for row in test[:20]
+    ]
+    assert np.array_equal(np.vstack(one_by_one), found[:20])
+
+
+def test_a_table_of_ten_classes_is_learned() -> None:
+    table = load_digits()
+    schema = schema_of(10, n_features=64, upper=16)
+    order = np.random.default_rng(1).permutation(len(table.target))
+    test, train = order[:300], order[300:]
+    forest = grown(planned(schema, "8", size=1_500), schema, table.data[train], table.target[train])
+    found = predict.probabilities(forest, schema, columns_of(schema, table.data[test]), read_out=None)
+
+    assert (found.argmax(axis=1) == table.target[test]).mean() > 0.75
+    assert forest.arrays["scores"].shape == (400, 2**forest.depth, 10)
+
+
+def test_growth_and_prediction_agree_on_every_integer() -> None:
+    """The scores that gradients were computed from are the scores that prediction adds up."""
+    rng = np.random.default_rng(4)
+    schema = schema_of(3)
+    X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
+    forest = grown(planned(schema, n_estimators=10), schema, X, y)
+    found = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
+    arrays = forest.arrays
+    scores = np.tile(arrays["start"], (200, 1))
+    for tree in range(10):
+        for i, row in enumerate(X.astype(int).tolist()):
+            node = 0
+            while node < arrays["feature"].shape[1]:
+                code = row[arrays["feature"][tree, node]]
+                node = 2 * node + 1 + (int(arrays["right"][tree, node, code // 64]) >> code % 64 & 1)
+            scores[i] += arrays["scores"][tree, node - arrays["feature"].shape[1]]
+    assert np.array_equal(found, probabilities(scores, "logistic"))
+
+
+def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
+    p = np.linspace(0.001, 0.999, 999)
+    found = calibrated(np.stack([1 - p, p], axis=1))[:, 1]
+    for own, share in zip(p, found, strict=True):
+        pull, push = min(1 - own, 0.35), min(own, 0.35)
+        assert share * pull == pytest.approx((1 - share) * push, abs=2e-6)
+    assert np.all(np.diff(found) > 0)
+
+
+def _broken(forest: Forest, **changes: np.ndarray) -> bytes:
+    return codec.dumps(Forest(forest.plan, {**forest.arrays, **changes}), {"schema": SMALL.to_json()})
+
+
+SMALL = schema_of(2, n_features=2, numeric=True)
+
+
+def test_artifacts_that_cannot_be_ours_are_refused() -> None:
+    forest = grown(planned(SMALL, n_estimators=3, max_depth=2), SMALL, np.zeros((5, 2)), np.zeros(5))
+    arrays = forest.arrays
+    assert codec.loads(_broken(forest)).forest.depth == 2
+    high = arrays["scores"].copy()
+    high[0, 0, 0] = 3 * 2**16 + 1
+    lost = arrays["feature"].copy()
+    lost[0, 0] = 2
+    lowest = np.full_like(arrays["start"], np.iinfo(np.int64).min)
+    cuts = arrays["cuts"].copy()
+    cuts[0, 0] = 60_000
+    for changes in (
+        {"scores": high},
+        {"feature": lost},
+        {"start": lowest},
+        {"cuts": cuts},
+        {"right": arrays["right"][:, :, :3]},
+        {"scores": arrays["scores"].astype(np.int64)},
+    ):
+        with pytest.raises(ArtifactInvalid):
+            codec.loads(_broken(forest, **changes))
+
+
+# --- hostile rows -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 2])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_hardly_any_rows_give_a_whole_model(n_classes: int, n_rows: int) -> None:
+    schema = schema_of(n_classes, numeric=True)
+    forest = grown(planned(schema, n_estimators=6), schema, np.full((n_rows, 5), 3.3), np.zeros(n_rows))
+    artifact = codec.loads(codec.dumps(forest, {"schema": schema.to_json()}))
+    found = predict.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
+    assert found.shape == (3, n_classes)
+    assert np.isfinite(found).all()
