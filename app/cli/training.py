@@ -25,6 +25,9 @@ class PlanOptions:
     dataset: DatasetArgument
     algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms", show_default=False)]
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.", show_default=False)]
+    delta: Annotated[
+        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
+    ] = None
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.", show_default=False)
     ] = None
@@ -35,6 +38,8 @@ class PlanOptions:
     def as_typed(self) -> str:
         """These options as a user types them."""
         words = [self.dataset, "--algorithm", self.algorithm, "--epsilon", self.epsilon]
+        if self.delta is not None:
+            words += ["--delta", self.delta]
         for parameter in self.parameter or ():
             words += ["--parameter", parameter]
         if self.scope is not None:
@@ -42,11 +47,12 @@ class PlanOptions:
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """The body of ``POST /plans``. ε goes out as it was typed: no float ever touches it."""
+        """The body of ``POST /plans``. ε and δ go out as they were typed: no float ever touches them."""
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
             "epsilon": self.epsilon,
+            **({} if self.delta is None else {"delta": self.delta}),
             "parameters": dict(_parameter(text) for text in self.parameter or ()),
             "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
         }

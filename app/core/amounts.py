@@ -13,8 +13,6 @@ _GRAMMAR = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?", re.A
 _MAX_JSON_NUMBER_DIGITS = 15
 _MAX_EXPONENT = 99
 
-NANO = 10**9
-
 
 class NotAnAmount(ValueError):
     """The text or number is no amount. The value itself is not part of the message."""
@@ -83,16 +81,6 @@ def to_text(value: Fraction | int) -> str:
     return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
-def nano_up(epsilon: Fraction) -> int:
-    """ε in nano-ε, rounded up: for charges."""
-    return -((-epsilon * NANO) // 1)
-
-
-def nano_down(epsilon: Fraction) -> int:
-    """ε in nano-ε, rounded down: for caps and for what still fits."""
-    return int(epsilon * NANO // 1)
-
-
-def from_nano(nano: int) -> str:
-    """Exact decimal text of an amount in nano-units."""
-    return to_text(Fraction(nano, NANO))
+def from_steps(steps: int, places: int) -> str:
+    """Exact decimal text of an amount that is counted in whole steps of 10^−places."""
+    return to_text(Fraction(steps, 10**places))

@@ -34,6 +34,8 @@ No message and no attribute ever carries a private value, an exact private count
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
+
 
 class GrovekeeperError(Exception):
     """Root of all named errors. ``str()`` is a sentence for people."""
@@ -108,7 +110,8 @@ class BudgetExceeded(GrovekeeperError):
         if self.tightest_cell:
             cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
             where = f"cell {cell} of {where}"
-        return f"{self.requested} ε asked, {self.remaining} ε left for {where}"
+        symbol = _SYMBOLS[self.unit]
+        return f"{self.requested} {symbol} asked, {self.remaining} {symbol} left for {where}"
 
 
 class NoRowsYet(GrovekeeperError):

@@ -23,6 +23,8 @@ MAX_ROWS_PER_DATASET = 2**31 - 1
 
 MAX_CAP_EPSILON = 10**9
 """Caps are stored as 64-bit nano-ε."""
+MAX_CAP_EPSILON_WITH_DELTA = 10**6
+"""Caps are stored as 64-bit steps of 10⁻¹² ρ or μ², and no ε up to this one fills them."""
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_NAME_CHARS = 128
 MAX_REQUESTS_IN_FLIGHT = 1_024

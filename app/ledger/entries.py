@@ -35,13 +35,14 @@ class Entry:
     Attributes:
         sequence: from 1, without gaps.
         kind: see :class:`EntryKind`.
-        amount: in the account's smallest unit (nano-ε); of ``open`` and ``cap`` the cap itself.
+        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself.
         scope: the cells it covers, by partition; empty = the whole dataset.
         event: the privacy event's JSON form; ``None`` for ``open`` and ``cap``.
         job_id: the job it belongs to.
         actor: the key that caused it, or ``worker``.
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
+        places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: of this entry.
     """
 
@@ -54,6 +55,7 @@ class Entry:
     actor: str
     at: str
     previous_hash: str
+    places: int
     hash: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +63,7 @@ class Entry:
         return {
             "sequence": self.sequence,
             "kind": self.kind.value,
-            "amount": amounts.from_nano(self.amount),
+            "amount": amounts.from_steps(self.amount, self.places),
             "scope": self.scope,
             "event": self.event,
             "job_id": self.job_id,

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.tables import AccountRow, CellRow, EntryRow, ReservationRow
+from app.privacy import accountants
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
@@ -106,10 +107,31 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
         .order_by(EntryRow.sequence)
         .limit(limit)
     ).scalars()
-    return [_entry(row) for row in rows]
+    places = accountants.by_name(account(session, account_id).accountant).PLACES
+    return [_entry(row, places=places) for row in rows]
 
 
-def _entry(row: EntryRow) -> Entry:
+def caps(session: Session, account_id: str) -> list[tuple[int, int]]:
+    """Sequence and amount of every entry that set the cap, in order."""
+    kinds = (EntryKind.OPEN.value, EntryKind.CAP.value)
+    rows = session.execute(
+        select(EntryRow.sequence, EntryRow.amount)
+        .where(EntryRow.account_id == account_id, EntryRow.kind.in_(kinds))
+        .order_by(EntryRow.sequence)
+    )
+    return [(sequence, amount) for sequence, amount in rows]
+
+
+def first_charge(session: Session, account_id: str) -> int | None:
+    """Sequence of the first charge, if there is one."""
+    return session.execute(
+        select(func.min(EntryRow.sequence)).where(
+            EntryRow.account_id == account_id, EntryRow.kind == EntryKind.CHARGE.value
+        )
+    ).scalar_one()
+
+
+def _entry(row: EntryRow, *, places: int) -> Entry:
     return Entry(
         sequence=row.sequence,
         kind=EntryKind(row.kind),
@@ -120,5 +142,6 @@ def _entry(row: EntryRow) -> Entry:
         actor=row.actor,
         at=row.at,
         previous_hash=row.previous_hash,
+        places=places,
         hash=row.hash,
     )

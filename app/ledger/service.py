@@ -5,6 +5,7 @@ its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and n
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -14,13 +15,14 @@ from app.core.errors import BudgetExceeded, ReservationSettled
 from app.ledger import repository
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.tables import AccountRow, CellRow, ReservationRow
-from app.privacy.accountants import pure
+from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 
 
 @dataclass(frozen=True)
 class NewAccount:
-    """What an account is opened with. ``cap`` in nano-ε; the JSON values appear in exports as they are."""
+    """What an account is opened with. ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text and
+    only where the accountant takes one; the JSON values appear in exports as they are."""
 
     id: str
     name: str
@@ -38,10 +40,11 @@ class NewReservation:
 
     Attributes:
         account_id: whose budget.
-        amount: nano-ε, positive: exactly what was asked for.
+        amount: steps of the account's unit, positive: exactly what was asked for.
         scope: in normal form; resolved to joint cells once, by :func:`reserve`.
         event: canonical JSON form of the privacy event.
         job_id: the job that will spend it.
+        delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
     """
 
     account_id: str
@@ -49,16 +52,19 @@ class NewReservation:
     scope: Scope
     event: dict[str, Any]
     job_id: str
+    delta: Fraction | None = None
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``."""
+    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``.
+
+    Amounts are whole steps of the account's unit; :meth:`text` says them.
+    """
 
     account_id: str
     name: str
     accountant: str
-    unit: str
     cap: int
     charged: int
     reserved: int
@@ -68,6 +74,24 @@ class Balance:
     def remaining(self) -> int:
         """What the tightest cell may still hold: cap less charged less reserved."""
         return self.cap - self.charged - self.reserved
+
+    @property
+    def unit(self) -> str:
+        """What the amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
+        return accountants.by_name(self.accountant).UNIT
+
+    def text(self, amount: int) -> str:
+        """An amount of this account as exact decimal text."""
+        return amount_text(self.accountant, amount)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A cap that a guarantee can be made of: ``amount`` whole steps of the accountant's unit, at ``delta``."""
+
+    accountant: str
+    amount: int
+    delta: Fraction | None
 
 
 @dataclass(frozen=True)
@@ -117,7 +141,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     cells = _partitions(row).joint_cells(new.scope)
     tightest = repository.tightest_cell(session, new.account_id, cells)
     if tightest.charged + tightest.reserved + new.amount > row.cap:
-        raise _refusal(row, tightest, new.amount)
+        raise _refusal(row, tightest, new)
     reservation = ReservationRow(
         id=ids.new(ids.RESERVATION),
         account_id=new.account_id,
@@ -169,12 +193,29 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         account_id=account_id,
         name=row.name,
         accountant=row.accountant,
-        unit=pure.UNIT,
         cap=row.cap,
         charged=tightest.charged,
         reserved=tightest.reserved,
         tightest_cell=partitions.describe(tightest.cell),
     )
+
+
+def amount_text(accountant: str, amount: int) -> str:
+    """Whole steps of an accountant's unit as exact decimal text."""
+    return amounts.from_steps(amount, accountants.by_name(accountant).PLACES)
+
+
+def highest_cap(session: Session, account_id: str) -> Limit:
+    """The highest cap in force since the first charge, or now if nothing was charged.
+
+    What an account with a δ may print (docs/proofs/accounting.md A3): outputs that were released under a cap are
+    covered by that cap, whatever it was lowered to afterwards.
+    """
+    row = repository.account(session, account_id)
+    first, caps = repository.first_charge(session, account_id), repository.caps(session, account_id)
+    before = [cap for sequence, cap in caps if first is None or sequence < first]
+    highest = max([before[-1], *(cap for _, cap in caps[len(before) :])])
+    return Limit(row.accountant, highest, None if row.delta is None else Fraction(row.delta))
 
 
 def cells(session: Session, account_id: str) -> list[CellBalance]:
@@ -198,7 +239,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
         "format": 1,
         "dataset": row.id,
         "accountant": row.accountant,
-        "cap": amounts.from_nano(row.cap),
+        "cap": amount_text(row.accountant, row.cap),
         "delta": row.delta,
         "adjacency": row.adjacency,
         "privacy_unit": row.privacy_unit,
@@ -249,6 +290,7 @@ def _append(
         actor=actor,
         at=_next_time(row.last_at),
         previous_hash=row.last_hash,
+        places=accountants.by_name(row.accountant).PLACES,
     )
     repository.append(session, row, entry.sealed())
 
@@ -266,18 +308,20 @@ def _scope(reservation: ReservationRow) -> Scope:
     return {name: tuple(listed) for name, listed in reservation.scope.items()}
 
 
-def _refusal(row: AccountRow, tightest: CellRow, amount: int) -> BudgetExceeded:
+def _refusal(row: AccountRow, tightest: CellRow, new: NewReservation) -> BudgetExceeded:
+    accountant = accountants.by_name(row.accountant)
     remaining = max(row.cap - tightest.charged - tightest.reserved, 0)
+    delta = new.delta if new.delta is not None or row.delta is None else Fraction(row.delta)
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
         accountant=row.accountant,
-        unit=pure.UNIT,
-        cap=amounts.from_nano(row.cap),
-        charged=amounts.from_nano(tightest.charged),
-        reserved=amounts.from_nano(tightest.reserved),
-        remaining=amounts.from_nano(remaining),
-        requested=amounts.from_nano(amount),
+        unit=accountant.UNIT,
+        cap=amount_text(row.accountant, row.cap),
+        charged=amount_text(row.accountant, tightest.charged),
+        reserved=amount_text(row.accountant, tightest.reserved),
+        remaining=amount_text(row.accountant, remaining),
+        requested=amount_text(row.accountant, new.amount),
         tightest_cell=_partitions(row).describe(tightest.cell),
-        largest_that_fits=amounts.from_nano(remaining),
+        largest_that_fits=amounts.to_text(accountant.largest_that_fits(remaining, delta)),
     )

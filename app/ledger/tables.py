@@ -1,4 +1,5 @@
-"""Tables of the ledger. Amounts are integers in the account's smallest unit (nano-ε for ``pure``)."""
+"""Tables of the ledger. Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or
+10⁻¹² μ² (``gdp``)."""
 
 from typing import Any
 

@@ -11,7 +11,6 @@ import rfc8785
 
 from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
-from app.core import amounts
 from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.ledger import service as ledger
@@ -68,9 +67,7 @@ def show_balance(
         balance = ledger.balance(session, dataset.id, read_scope(dataset, scope))
         cells = ledger.cells(session, dataset.id)
     partitions = [
-        PartitionBalance(
-            name=partition.name, kind=partition.kind, cells=[_cell(cell, cap=balance.cap) for cell in cells]
-        )
+        PartitionBalance(name=partition.name, kind=partition.kind, cells=[_cell(cell, balance) for cell in cells])
         for partition in dataset.partitions.declared
     ]
     return DatasetBalance.model_validate(
@@ -150,19 +147,19 @@ def _amounts(balance: ledger.Balance) -> dict[str, object]:
         "dataset_name": balance.name,
         "accountant": balance.accountant,
         "unit": balance.unit,
-        "cap": amounts.from_nano(balance.cap),
-        "charged": amounts.from_nano(balance.charged),
-        "reserved": amounts.from_nano(balance.reserved),
-        "remaining": amounts.from_nano(balance.remaining),
+        "cap": balance.text(balance.cap),
+        "charged": balance.text(balance.charged),
+        "reserved": balance.text(balance.reserved),
+        "remaining": balance.text(balance.remaining),
     }
 
 
-def _cell(cell: ledger.CellBalance, *, cap: int) -> CellOut:
+def _cell(cell: ledger.CellBalance, balance: ledger.Balance) -> CellOut:
     return CellOut(
         cell=cell.cell,
-        charged=amounts.from_nano(cell.charged),
-        reserved=amounts.from_nano(cell.reserved),
-        remaining=amounts.from_nano(cap - cell.charged - cell.reserved),
+        charged=balance.text(cell.charged),
+        reserved=balance.text(cell.reserved),
+        remaining=balance.text(balance.cap - cell.charged - cell.reserved),
     )
 
 

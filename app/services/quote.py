@@ -8,14 +8,12 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import TRAIN, Principal
-from app.core import amounts
+from app.core import amounts, limits
 from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.forests.plan import Plan, PlanRequest, plan
-from app.forests.schema import Schema
 from app.ledger import service as ledger
-from app.privacy import receipts
-from app.privacy.accountants import pure
+from app.privacy import accountants, receipts
 from app.privacy.composition import CellProblem, Scope, UnknownPartition
 from app.services.installation import Installation
 from app.wire.training import PlanIn, PlanOut, PriceOut
@@ -26,22 +24,29 @@ class Quote:
     """A request with everything public worked out: what it would run, where, and what it costs."""
 
     dataset: catalog.Dataset
-    schema: Schema
     scope: Scope
     plan: Plan
+    balance: ledger.Balance
     amount: int
     epsilon: Fraction
+    delta: Fraction | None
 
     @property
     def price(self) -> PriceOut:
         """Exactly what was asked for, in the account's unit."""
         return PriceOut(
-            accountant=pure.NAME,
-            unit=pure.UNIT,
-            amount=amounts.from_nano(self.amount),
+            accountant=self.balance.accountant,
+            unit=self.balance.unit,
+            amount=self.balance.text(self.amount),
             epsilon=amounts.to_text(self.epsilon),
-            delta=None,
+            delta=None if self.delta is None else amounts.to_text(self.delta),
         )
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε that the same request could carry now."""
+        unit = accountants.by_name(self.balance.accountant)
+        return amounts.to_text(unit.largest_that_fits(self.balance.remaining, self.delta))
 
 
 def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) -> PlanOut:
@@ -53,10 +58,10 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         InvalidRequest: algorithm, parameters or scope break a rule.
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
+        AccountantMismatch: the algorithm has no bound in the account's unit.
     """
     with installation.database.read() as session:
-        quoted = quote(permitted_dataset(session, principal, wanted.dataset).living(), wanted)
-        balance = ledger.balance(session, quoted.dataset.id, quoted.scope)
+        quoted = quote(session, permitted_dataset(session, principal, wanted.dataset).living(), wanted)
     event = quoted.plan.event
     return PlanOut(
         dataset=quoted.dataset.id,
@@ -66,9 +71,9 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         scope={name: list(cells) for name, cells in quoted.scope.items()},
         price=quoted.price,
         event=event.to_json(),
-        receipt=receipts.in_words(event, accountant=pure.NAME),
-        fits=quoted.amount <= balance.remaining,
-        largest_that_fits=amounts.from_nano(max(balance.remaining, 0)),
+        receipt=receipts.in_words(event, accountant=quoted.balance.accountant),
+        fits=quoted.amount <= quoted.balance.remaining,
+        largest_that_fits=quoted.largest_that_fits,
         warnings=list(quoted.plan.warnings),
     )
 
@@ -80,20 +85,46 @@ def permitted_dataset(session: Session, principal: Principal, reference: str) ->
     return dataset
 
 
-def quote(dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
-    """Works out plan, scope and price from public facts alone."""
-    if wanted.delta is not None:
-        raise InvalidRequest.at("/delta", "not-for-pure")
-    schema = dataset.schema
+def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
+    """Works out plan, scope and price from public facts alone: what it reads of the ledger is the balance."""
     scope = read_scope(dataset, wanted.scope)
+    balance = ledger.balance(session, dataset.id, scope)
+    amount = price(wanted.epsilon, wanted.delta, accountant=balance.accountant)
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
         epsilon=wanted.epsilon,
         public_size=_public_size(dataset, scope),
+        accountant=balance.accountant,
+        delta=wanted.delta,
     )
-    planned = plan(request, schema)
-    return Quote(dataset, schema, scope, planned, pure.price(wanted.epsilon), wanted.epsilon)
+    planned = plan(request, dataset.schema)
+    return Quote(dataset, scope, planned, balance, amount, epsilon=wanted.epsilon, delta=wanted.delta)
+
+
+def largest_epsilon(accountant: str) -> int:
+    """The largest ε that a budget or a job may name, so that amounts stay within 64 bits."""
+    takes_delta = accountants.by_name(accountant).TAKES_DELTA
+    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+
+
+def price(epsilon: Fraction, delta: Fraction | None, *, accountant: str) -> int:
+    """What (ε, δ) costs on an account, in whole steps of its unit: the amount that is reserved and charged.
+
+    Raises:
+        InvalidRequest: δ is missing or not for this account, or the numbers are outside what it can hold.
+    """
+    unit = accountants.by_name(accountant)
+    if unit.TAKES_DELTA is (delta is None):
+        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
+    if delta is not None and delta >= 1:
+        raise InvalidRequest.at("/delta", "not-below-one")
+    if epsilon > largest_epsilon(accountant):
+        raise InvalidRequest.at("/epsilon", "too-large")
+    amount = unit.price(epsilon, delta)
+    if amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return amount
 
 
 def read_scope(dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:

@@ -9,17 +9,18 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
-from app.core import ids, limits
+from app.core import amounts, ids, limits
 from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.schema import Schema
 from app.ledger import service as ledger
-from app.privacy.accountants import pure
+from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import HashPartition, Partitions
 from app.services.answers import answer
 from app.services.installation import Installation
+from app.services.quote import largest_epsilon
 from app.services.show_datasets import dataset_out
 from app.wire.datasets import BudgetIn, DatasetIn
 
@@ -68,18 +69,20 @@ def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
         raise NotSupported("privacy_unit column")
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
-    if declaration.budget.accountant != "pure":
-        raise NotSupported(f"accountant {declaration.budget.accountant}")
     problems: list[FieldProblem] = []
     if declaration.privacy_unit.max_rows != 1:
         problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
-    if declaration.budget.epsilon > limits.MAX_CAP_EPSILON:
+    if declaration.budget.epsilon > largest_epsilon(declaration.budget.accountant):
         problems.append(FieldProblem("/budget/epsilon", "too-large"))
-    elif pure.cap(declaration.budget.epsilon) == 0:
+    elif _cap(declaration.budget) == 0:
         problems.append(FieldProblem("/budget/epsilon", "too-small"))
     if problems:
         raise InvalidRequest(problems)
     return declaration.budget, _partitions(declaration)
+
+
+def _cap(budget: BudgetIn) -> int:
+    return accountants.by_name(budget.accountant).cap(budget.epsilon, budget.delta)
 
 
 def _partitions(declaration: DatasetIn) -> Partitions:
@@ -128,8 +131,8 @@ def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, 
             name=dataset.name,
             accountant=budget.accountant,
             adjacency=Adjacency.ADD_REMOVE_ONE.value,
-            cap=pure.cap(budget.epsilon),
-            delta=None,
+            cap=_cap(budget),
+            delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=unit,
             partitions=dataset.partitions,
         ),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from sqlalchemy.orm import Session
+
 from app.core import ids
 from app.core.errors import GrovekeeperError, LeaseLost
 from app.datasets import catalog, row_files
@@ -81,7 +83,7 @@ def charge_job(installation: Installation, claim: Claim) -> TrainingTask:
             raise LeaseLost  # a charged job is never run twice
         ledger.charge(session, row.reservation_id, actor=WORKER)
         row.charged_at = installation.database.now(session)
-        return _task(installation, row, catalog.find(session, row.dataset_id))
+        return _task(installation, row, catalog.find(session, row.dataset_id), covered=_covered(session, row))
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
@@ -100,7 +102,14 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
         )
 
 
-def _task(installation: Installation, row: JobRow, dataset: catalog.Dataset) -> TrainingTask:
+def _covered(session: Session, row: JobRow) -> ledger.Limit:
+    """What the model's guarantee is made of: its own price where losses just add up, else the whole account's cap."""
+    if row.price["accountant"] == pure.NAME:
+        return ledger.Limit(pure.NAME, pure.price(Fraction(row.price["amount"])), None)
+    return ledger.highest_cap(session, row.dataset_id)
+
+
+def _task(installation: Installation, row: JobRow, dataset: catalog.Dataset, *, covered: ledger.Limit) -> TrainingTask:
     plan = row.task["plan"]
     partition = dataset.hash_partition
     files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in row.task["epochs"])
@@ -112,11 +121,11 @@ def _task(installation: Installation, row: JobRow, dataset: catalog.Dataset) -> 
         row_files=files,
         partition=None if partition is None else {"name": partition.name, "cells": partition.cells},
         cells=None if row.task["cells"] is None else tuple(row.task["cells"]),
-        metadata=_public_facts(row, dataset),
+        metadata=_public_facts(row, dataset, covered),
     )
 
 
-def _public_facts(row: JobRow, dataset: catalog.Dataset) -> dict[str, object]:
+def _public_facts(row: JobRow, dataset: catalog.Dataset, covered: ledger.Limit) -> dict[str, object]:
     """What the model card will show, bound into the artifact's own bytes."""
     unit = dataset.row.privacy_unit
     event = events.from_json(row.task["plan"]["event"])
@@ -127,14 +136,14 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset) -> dict[str, object]:
         "dataset_name": dataset.name,
         "price": row.price,
         "guarantee": guarantees.guarantee(
-            accountant=pure.NAME,
-            amount=pure.price(Fraction(row.price["amount"])),
-            delta=None,
+            accountant=covered.accountant,
+            amount=covered.amount,
+            delta=covered.delta,
             subject="model",
             unit_column=unit["column"],
             max_rows=unit["max_rows"],
         ),
-        "receipt": receipts.in_words(event, accountant=pure.NAME),
+        "receipt": receipts.in_words(event, accountant=covered.accountant),
         "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
     }
 

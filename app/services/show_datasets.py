@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_DATASET, Principal
-from app.core import amounts, clock
+from app.core import clock
 from app.datasets import catalog
 from app.ledger import service as ledger
 from app.privacy.adjacency import Adjacency
@@ -68,8 +68,8 @@ def account_out(balance: ledger.Balance) -> AccountOut:
     return AccountOut(
         accountant=balance.accountant,
         unit=balance.unit,
-        cap=amounts.from_nano(balance.cap),
-        charged=amounts.from_nano(balance.charged),
-        reserved=amounts.from_nano(balance.reserved),
-        remaining=amounts.from_nano(balance.remaining),
+        cap=balance.text(balance.cap),
+        charged=balance.text(balance.charged),
+        reserved=balance.text(balance.reserved),
+        remaining=balance.text(balance.remaining),
     )

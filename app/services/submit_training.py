@@ -28,6 +28,7 @@ def submit_training(
         InvalidRequest: algorithm, parameters or scope break a rule.
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
+        AccountantMismatch: the algorithm has no bound in the account's unit.
         NoRowsYet: nothing was uploaded so far.
         BudgetExceeded: the ledger refuses.
     """
@@ -37,7 +38,7 @@ def submit_training(
 
         def work() -> Answer:
             living = catalog.locked(session, dataset.id).living()
-            quoted = quote(living, wanted)
+            quoted = quote(session, living, wanted)
             epochs = [epoch.id for epoch in catalog.epochs(session, living.id)]
             if not epochs:
                 raise NoRowsYet
@@ -69,6 +70,7 @@ def _reserve(session: Session, quoted: Quote, *, job_id: str, actor: str) -> str
         scope=quoted.scope,
         event=quoted.plan.event.to_json(),
         job_id=job_id,
+        delta=quoted.delta,
     )
     return ledger.reserve(session, new, actor=actor)
 

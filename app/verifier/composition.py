@@ -22,7 +22,7 @@ class TooManyCells(ValueError):
 
 @dataclass(frozen=True)
 class Balance:
-    """Nano-ε of one joint cell. ``cell`` maps the name of each partition to its cell."""
+    """Steps of the account's unit in one joint cell. ``cell`` maps the name of each partition to its cell."""
 
     charged: int
     reserved: int
@@ -34,7 +34,7 @@ class Balance:
 
 
 class JointCells:
-    """Charged nano-ε, and load (charged and reserved together), of every joint cell.
+    """What is charged, and load (charged and reserved together), of every joint cell.
 
     Amounts over the whole dataset are held once, beside the cells, because most jobs are of that kind.
     """

@@ -1,64 +1,75 @@
 """Recomputes what an event costs, from its description alone.
 
 An event is a tree. ``sequential/1`` adds its parts, each as often as it happens. ``parallel/1`` takes the largest of
-parts that see disjoint rows. A leaf is one call of a mechanism and costs sensitivity times inverse scale: lemma L2
-(permute-and-flip) and lemma L3 (discrete Laplace) of docs/proofs/lemmas.md. An unknown slug, a field too many or too
-few, or a number that is not in lowest terms is refused: a verifier that guesses verifies nothing.
+parts that see disjoint rows. A leaf is one call of a mechanism; what it costs in each unit is a table of
+docs/proofs/accounting.md, A4. An unknown slug, a field too many or too few, a number that is not in lowest terms, or a
+leaf without a bound in the account's unit is refused: a verifier that guesses verifies nothing.
 """
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
+from app.verifier import bounds
 from app.verifier.canonical import Json
 
 MAX_DEPTH = 32
 _LOWEST_TERMS = re.compile(r"(?:0|[1-9][0-9]{0,99})(?:/[1-9][0-9]{0,99})?", re.ASCII)
 
 _LEAVES = {
-    "permute-and-flip/1": ("range_sensitivity", "max_candidates"),
-    "discrete-laplace/1": ("l1_sensitivity", "coordinates"),
+    "permute-and-flip/1": ("range_sensitivity", "inverse_scale", "max_candidates"),
+    "discrete-laplace/1": ("l1_sensitivity", "inverse_scale", "coordinates"),
+    "exponential-mechanism/1": ("range_sensitivity", "inverse_scale", "max_candidates"),
+    "rounded-gaussian/1": ("l2_sensitivity_squared", "sigma_squared", "coordinates"),
 }
-"""Leaf slug → the field that holds its sensitivity, the field that holds its public size."""
+"""Leaf slug → the fields that hold its sensitivity, its scale and its public size."""
 
-_FACTORS = {("add_remove", "add_remove"): 1, ("label", "label"): 1, ("label", "add_remove"): 2}
-"""(account's adjacency, leaf's adjacency) → what the leaf's loss is multiplied by.
+_STEPS = {("add_remove", "add_remove"): 1, ("label", "label"): 1, ("label", "add_remove"): 2}
+"""(account's adjacency, leaf's adjacency) → steps of the leaf's adjacency that one of the account's is.
 
-One label that changes is one row removed and one added, so a label account pays an add/remove mechanism twice. No other
-pair has a finite bound."""
+One label that changes is one row removed and one added. k steps cost kε, k²ρ and k²μ². No other pair has a bound."""
 
 
 class NotAnEvent(ValueError):
     """The description is of no known form. ``str()`` says why."""
 
 
-def total(event: Json, *, adjacency: str) -> Fraction:
-    """The exact ε of an event on an account of this adjacency, for one row.
+@dataclass(frozen=True)
+class _Account:
+    """Where the event is charged."""
+
+    adjacency: str
+    accountant: str
+
+
+def total(event: Json, *, adjacency: str, accountant: str) -> Fraction:
+    """What an event costs one row on an account: in ε exactly, in ρ and μ² from above.
 
     Raises:
         NotAnEvent: an event this verifier has no proven bound for.
     """
-    return _total(event, adjacency, depth=0)
+    return _total(event, _Account(adjacency, accountant), depth=0)
 
 
-def _total(event: Json, adjacency: str, *, depth: int) -> Fraction:
+def _total(event: Json, account: _Account, *, depth: int) -> Fraction:
     if depth > MAX_DEPTH:
         raise NotAnEvent("the event is nested too deeply")
     fields = _fields(event)
     kind = fields.pop("type", None)
     if kind == "sequential/1":
-        parts = _parts(fields, {"parts"}, adjacency, depth=depth)
+        parts = _parts(fields, {"parts"}, account, depth=depth)
         return sum((times * loss for times, loss in parts), Fraction(0))
     if kind == "parallel/1":
         if not isinstance(fields.get("over"), str):
             raise NotAnEvent("a parallel event does not say over what")
-        parts = _parts(fields, {"over", "parts"}, adjacency, depth=depth)
+        parts = _parts(fields, {"over", "parts"}, account, depth=depth)
         return max((loss for _, loss in parts), default=Fraction(0))
     if isinstance(kind, str) and kind in _LEAVES:
-        return _leaf(kind, fields, adjacency)
+        return _leaf(kind, fields, account)
     raise NotAnEvent("the event's type is unknown")
 
 
-def _parts(fields: dict[str, Json], expected: set[str], adjacency: str, *, depth: int) -> list[tuple[int, Fraction]]:
+def _parts(fields: dict[str, Json], expected: set[str], account: _Account, *, depth: int) -> list[tuple[int, Fraction]]:
     parts = fields.get("parts")
     if set(fields) != expected or not isinstance(parts, list):
         raise NotAnEvent("a composed event has other fields than its type")
@@ -67,20 +78,43 @@ def _parts(fields: dict[str, Json], expected: set[str], adjacency: str, *, depth
         part = _fields(item)
         if set(part) != {"times", "event"}:
             raise NotAnEvent("a part of an event has other fields than times and event")
-        result.append((_count(part["times"]), _total(part["event"], adjacency, depth=depth + 1)))
+        result.append((_count(part["times"]), _total(part["event"], account, depth=depth + 1)))
     return result
 
 
-def _leaf(kind: str, fields: dict[str, Json], adjacency: str) -> Fraction:
-    sensitivity, size = _LEAVES[kind]
-    if set(fields) != {"adjacency", "inverse_scale", sensitivity, size}:
+def _leaf(kind: str, fields: dict[str, Json], account: _Account) -> Fraction:
+    sensitivity, scale, size = _LEAVES[kind]
+    if set(fields) != {"adjacency", sensitivity, scale, size}:
         raise NotAnEvent(f"a {kind} event has other fields than its type")
     _count(fields[size])
     stated = fields["adjacency"]
-    factor = _FACTORS.get((adjacency, stated)) if isinstance(stated, str) else None
-    if factor is None:
+    steps = _STEPS.get((account.adjacency, stated)) if isinstance(stated, str) else None
+    if steps is None:
         raise NotAnEvent(f"a {kind} event is stated under an adjacency without a bound on this account")
-    return factor * _fraction(fields[sensitivity]) * _fraction(fields["inverse_scale"])
+    if kind == "rounded-gaussian/1":
+        loss = _gaussian(_fraction(fields[sensitivity]), _fraction(fields[scale]), account.accountant)
+    else:
+        epsilon = _fraction(fields[sensitivity]) * _fraction(fields[scale])
+        loss = _selection_or_noise(epsilon, account.accountant, bounded_range=kind == "exponential-mechanism/1")
+    return loss * (steps if account.accountant == "pure" else steps**2)
+
+
+def _gaussian(sensitivity_squared: Fraction, variance: Fraction, accountant: str) -> Fraction:
+    if accountant == "pure":
+        raise NotAnEvent("normal noise has no ε with δ = 0")
+    if variance == 0:
+        raise NotAnEvent("a variance in the event is not positive")
+    ratio = sensitivity_squared / variance
+    return ratio / 2 if accountant == "zcdp" else ratio
+
+
+def _selection_or_noise(epsilon: Fraction, accountant: str, *, bounded_range: bool) -> Fraction:
+    if accountant == "pure":
+        return epsilon
+    if accountant == "zcdp":
+        rho = bounds.rho_of_pure(epsilon)
+        return min(epsilon**2 / 8, rho) if bounded_range else rho
+    return bounds.mu_squared_of_pure(epsilon / 2 if bounded_range else epsilon)
 
 
 def _fields(value: Json) -> dict[str, Json]:

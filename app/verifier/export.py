@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import TypeAlias
 
 from app.verifier import amounts
@@ -22,6 +23,9 @@ _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
 _KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
+_MAX_DELTA_PLACES = 120
+"""No request can name a δ with more."""
+
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
 
@@ -44,22 +48,35 @@ class Header:
 
     Attributes:
         dataset: opaque id of the dataset.
-        cap: nano-ε that the export says is in force at its end.
+        accountant: ``pure``, ``zcdp`` or ``gdp``: the unit of every amount.
+        cap: that the export says is in force at its end, in steps of the unit.
+        delta: the δ at which a ``zcdp`` or ``gdp`` account is read; ``None`` on a pure one.
         adjacency: ``add_remove`` or ``label``.
         max_rows: rows that one privacy unit may have.
         partitions: how the dataset is cut, by rules that need no look at the rows.
     """
 
     dataset: str
+    accountant: str
     cap: int
+    delta: str | None
     adjacency: str
     max_rows: int
     partitions: tuple[HashPartition, ...]
 
+    @property
+    def places(self) -> int:
+        """Decimal places of one step of the account's unit."""
+        return amounts.PLACES[self.accountant]
+
+    def text(self, steps: int) -> str:
+        """An amount of this account as exact decimal text."""
+        return amounts.from_steps(steps, self.places)
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. ``amount`` is in nano-ε, ``event`` is kept as it came."""
+    """One line of the ledger. ``amount`` is in steps of the account's unit, ``event`` is kept as it came."""
 
     sequence: int
     kind: str
@@ -81,8 +98,9 @@ def read_header(value: Json) -> Header:
     fields = _object(value, _HEADER_FIELDS, "the header")
     if fields["kind"] != "export" or fields["format"] is True or fields["format"] != 1:
         raise Malformed("this is not the header of an export in format 1")
-    if fields["accountant"] != "pure" or fields["delta"] is not None:
-        raise Malformed("only pure accounts, without a delta, can be checked by this verifier")
+    accountant = fields["accountant"]
+    if not isinstance(accountant, str) or accountant not in amounts.PLACES:
+        raise Malformed("the accountant is none of pure, zcdp and gdp")
     if fields["adjacency"] not in ("add_remove", "label"):
         raise Malformed("the adjacency is neither add_remove nor label")
     unit = _object(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
@@ -90,14 +108,30 @@ def read_header(value: Json) -> Header:
         _text(unit["column"], "the privacy unit's column")
     return Header(
         dataset=_text(fields["dataset"], "dataset"),
-        cap=_amount(fields["cap"], "cap"),
+        accountant=accountant,
+        cap=_amount(fields["cap"], "cap", amounts.PLACES[accountant]),
+        delta=_delta(fields["delta"], accountant),
         adjacency=str(fields["adjacency"]),
         max_rows=_positive(unit["max_rows"], "max_rows"),
         partitions=_partitions(fields["partitions"]),
     )
 
 
-def read_entry(value: Json, partitions: Mapping[str, HashPartition]) -> Entry:
+def _delta(value: Json, accountant: str) -> str | None:
+    if accountant == "pure":
+        if value is not None:
+            raise Malformed("a pure account has no delta")
+        return None
+    try:
+        amounts.to_steps(value, _MAX_DELTA_PLACES)
+    except amounts.NotAnAmount as error:
+        raise Malformed(f"delta {error}") from error
+    if not 0 < Fraction(str(value)) < 1:
+        raise Malformed("delta is not strictly between 0 and 1")
+    return str(value)
+
+
+def read_entry(value: Json, partitions: Mapping[str, HashPartition], *, places: int) -> Entry:
     """Reads a later line; whether it fits the lines before it is for the replay to say.
 
     Raises:
@@ -110,7 +144,7 @@ def read_entry(value: Json, partitions: Mapping[str, HashPartition]) -> Entry:
     entry = Entry(
         sequence=_positive(fields["sequence"], "sequence"),
         kind=str(fields["kind"]),
-        amount=_amount(fields["amount"], "amount"),
+        amount=_amount(fields["amount"], "amount", places),
         scope=_scope(fields["scope"], partitions),
         event=fields["event"],
         job_id=None if fields["job_id"] is None else _text(fields["job_id"], "job_id"),
@@ -184,9 +218,9 @@ def _positive(value: Json, what: str) -> int:
     return value
 
 
-def _amount(value: Json, what: str) -> int:
+def _amount(value: Json, what: str, places: int) -> int:
     try:
-        return amounts.to_nano(value)
+        return amounts.to_steps(value, places)
     except amounts.NotAnAmount as error:
         raise Malformed(f"{what} {error}") from error
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from app.verifier.amounts import from_nano
+from app.verifier.amounts import SYMBOLS
+from app.verifier.export import Header
 from app.verifier.replay import MAX_LINE_BYTES, NotVerified, Summary, verify
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
@@ -70,14 +71,14 @@ def to_json(summary: Summary) -> dict[str, object]:
     return {
         "verified": True,
         "dataset": summary.header.dataset,
-        "accountant": "pure",
+        "accountant": summary.header.accountant,
         "adjacency": summary.header.adjacency,
         "entries": summary.last.sequence,
         "kinds": summary.kinds,
-        "cap": from_nano(summary.cap),
-        "charged": from_nano(tightest.charged),
-        "reserved": from_nano(tightest.reserved),
-        "remaining": from_nano(summary.cap - tightest.load),
+        "cap": summary.header.text(summary.cap),
+        "charged": summary.header.text(tightest.charged),
+        "reserved": summary.header.text(tightest.reserved),
+        "remaining": summary.header.text(summary.cap - tightest.load),
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
         "note": CUT_TAIL,
@@ -91,7 +92,7 @@ def to_text(summary: Summary) -> str:
     cell = ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items()) or "the whole dataset"
     rows = [
         ("dataset", summary.header.dataset),
-        ("account", f"pure ε, adjacency {summary.header.adjacency}"),
+        ("account", _account(summary.header)),
         ("entries", f"{summary.last.sequence} ({kinds})"),
         ("cap", facts["cap"]),
         ("charged", facts["charged"]),
@@ -103,3 +104,8 @@ def to_text(summary: Summary) -> str:
     table = "\n".join(f"  {name:<14}{value}" for name, value in rows)
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
     return f"VERIFIED\n{table}\n{checks}\n{CUT_TAIL}"
+
+
+def _account(header: Header) -> str:
+    at = "" if header.delta is None else f" at δ = {header.delta}"
+    return f"{header.accountant}, counted in {SYMBOLS[header.accountant]}{at}, adjacency {header.adjacency}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from app.verifier import amounts, canonical, events
+from app.verifier import canonical, events
 from app.verifier.composition import Balance, JointCells, TooManyCells
 from app.verifier.export import GENESIS, Entry, Header, Malformed, read_entry, read_header
 
@@ -37,7 +37,7 @@ class Summary:
     Attributes:
         header: the account.
         kinds: number of entries of each kind.
-        cap: nano-ε in force at the end.
+        cap: in force at the end, in steps of the account's unit.
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
     """
@@ -72,7 +72,7 @@ def verify(lines: Iterable[bytes]) -> Summary:
     if replay is None or replay.last is None:
         raise NotVerified(number + 1, "the export ends before its first entry")
     if replay.cap != replay.header.cap:
-        stated, found = amounts.from_nano(replay.header.cap), amounts.from_nano(replay.cap)
+        stated, found = replay.header.text(replay.header.cap), replay.header.text(replay.cap)
         raise NotVerified(1, f"the header says a cap of {stated}, the entries end with {found}")
     return Summary(replay.header, dict(replay.kinds), replay.cap, replay.cells.tightest(()), replay.last)
 
@@ -107,7 +107,7 @@ class _Replay:
 
     def take(self, value: canonical.Json) -> None:
         """Checks one entry against everything before it, and takes it in."""
-        entry = read_entry(value, self.partitions)
+        entry = read_entry(value, self.partitions, places=self.header.places)
         self._check_place(entry)
         self._check_hash(entry, value)
         if (entry.kind == "open") is not (self.last is None):
@@ -146,16 +146,17 @@ class _Replay:
         tightest = self.cells.tightest(entry.scope)
         if tightest.load > self.cap:
             where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
-            over, cap = amounts.from_nano(tightest.load), amounts.from_nano(self.cap)
+            over, cap = self.header.text(tightest.load), self.header.text(self.cap)
             raise _Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
         self.reserved[job_id] = entry
 
     def _check_price(self, entry: Entry) -> None:
         try:
-            loss = self.header.max_rows * events.total(entry.event, adjacency=self.header.adjacency)
+            loss = events.total(entry.event, adjacency=self.header.adjacency, accountant=self.header.accountant)
         except events.NotAnEvent as error:
             raise _Broken(f"the price cannot be recomputed: {error}") from error
-        if loss > Fraction(entry.amount, 10**amounts.NANO_PLACES):
+        times = self.header.max_rows if self.header.accountant == "pure" else self.header.max_rows**2
+        if times * loss > Fraction(entry.amount, 10**self.header.places):
             raise _Broken("the event, recomputed, costs more than the amount")
 
     def _settle(self, entry: Entry) -> None:

@@ -20,6 +20,7 @@ OPEN = Entry(
     actor="key_owner",
     at="2026-11-20T09:30:00.000000Z",
     previous_hash=FIRST_PREVIOUS_HASH,
+    places=9,
 )
 OPEN_TEXT = (
     '{"actor":"key_owner","amount":"3","at":"2026-11-20T09:30:00.000000Z","event":null,"job_id":null,"kind":"open",'
@@ -36,6 +37,7 @@ RESERVE = Entry(
     actor="key_analyst",
     at="2026-11-20T09:30:01.000000Z",
     previous_hash=OPEN_HASH,
+    places=9,
 )
 RESERVE_HASH = "04aaa21d93d19e79d47e87f08fe8b0812c22f7aa09be786619c13d9a78fb8b3d"
 

@@ -5,18 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core import amounts as service
-from app.verifier.amounts import NotAnAmount, from_nano, to_nano
+from app.verifier.amounts import NotAnAmount, from_steps, to_steps
 
 
 @given(st.integers(0, 10**18))
 def test_round_trip_in_the_text_of_the_service(nano: int) -> None:
-    assert from_nano(nano) == service.from_nano(nano)
-    assert to_nano(from_nano(nano)) == nano
+    assert from_steps(nano, 9) == service.from_steps(nano, 9)
+    assert to_steps(from_steps(nano, 9), 9) == nano
 
 
 def test_a_negative_remainder_keeps_its_sign() -> None:
-    assert from_nano(-1_500_000_000) == "-1.5"
-    assert from_nano(-2_000_000_000) == "-2"
+    assert from_steps(-1_500_000_000, 9) == "-1.5"
+    assert from_steps(-2_000_000_000, 9) == "-2"
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ def test_a_negative_remainder_keeps_its_sign() -> None:
 )  # fmt: skip
 def test_anything_but_the_shortest_exact_decimal_is_refused(text: object) -> None:
     with pytest.raises(NotAnAmount):
-        to_nano(text)  # type: ignore[arg-type]
+        to_steps(text, 9)  # type: ignore[arg-type]

@@ -35,16 +35,16 @@ def _times(times: int, event: dict[str, Any]) -> dict[str, Any]:
 def test_sequential_adds_and_parallel_takes_the_largest() -> None:
     tree = {"type": "sequential/1", "parts": [_times(3, FLIP), _times(1, LAPLACE)]}
     both = {"type": "parallel/1", "over": "trees", "parts": [_times(8, tree), _times(64, FLIP)]}
-    assert total(LAPLACE, adjacency="add_remove") == Fraction(3, 4)
-    assert total(FLIP, adjacency="add_remove") == Fraction(1, 4)
-    assert total(tree, adjacency="add_remove") == Fraction(3, 2)
-    assert total(both, adjacency="add_remove") == Fraction(3, 2)
-    assert total({"type": "sequential/1", "parts": [_times(2, both)]}, adjacency="add_remove") == 3
+    assert total(LAPLACE, adjacency="add_remove", accountant="pure") == Fraction(3, 4)
+    assert total(FLIP, adjacency="add_remove", accountant="pure") == Fraction(1, 4)
+    assert total(tree, adjacency="add_remove", accountant="pure") == Fraction(3, 2)
+    assert total(both, adjacency="add_remove", accountant="pure") == Fraction(3, 2)
+    assert total({"type": "sequential/1", "parts": [_times(2, both)]}, adjacency="add_remove", accountant="pure") == 3
 
 
 def test_a_label_account_pays_an_add_remove_mechanism_twice() -> None:
-    assert total(LAPLACE, adjacency="label") == Fraction(3, 2)
-    assert total({**LAPLACE, "adjacency": "label"}, adjacency="label") == Fraction(3, 4)
+    assert total(LAPLACE, adjacency="label", accountant="pure") == Fraction(3, 2)
+    assert total({**LAPLACE, "adjacency": "label"}, adjacency="label", accountant="pure") == Fraction(3, 4)
 
 
 FRACTIONS = st.fractions(0, 1000, max_denominator=2**32)
@@ -61,7 +61,7 @@ def _composed(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @given(st.recursive(LEAVES, _composed, max_leaves=8))
 def test_two_programs_agree_on_every_price(event: Any) -> None:
     expected = pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    assert total(event.to_json(), adjacency="add_remove") == expected
+    assert total(event.to_json(), adjacency="add_remove", accountant="pure") == expected
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_two_programs_agree_on_every_price(event: Any) -> None:
 )
 def test_an_event_of_no_known_form_is_refused(event: Any) -> None:
     with pytest.raises(NotAnEvent):
-        total(event, adjacency="add_remove")
+        total(event, adjacency="add_remove", accountant="pure")
 
 
 def test_nesting_is_bounded() -> None:
     event = LAPLACE
     for _ in range(MAX_DEPTH):
         event = {"type": "sequential/1", "parts": [_times(1, event)]}
-    assert total(event, adjacency="add_remove") == Fraction(3, 4)
+    assert total(event, adjacency="add_remove", accountant="pure") == Fraction(3, 4)
     with pytest.raises(NotAnEvent, match="deeply"):
-        total({"type": "sequential/1", "parts": [_times(1, event)]}, adjacency="add_remove")
+        total({"type": "sequential/1", "parts": [_times(1, event)]}, adjacency="add_remove", accountant="pure")

@@ -139,7 +139,8 @@ def test_a_header_alone_is_no_export(export: Export) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("kind", "entry"), ("format", 2), ("format", True), ("format", "1"), ("accountant", "zcdp"), ("delta", "0"),
+        ("kind", "entry"), ("format", 2), ("format", True), ("format", "1"), ("delta", "0"),
+        ("accountant", "rdp"), ("accountant", "zcdp"), ("accountant", None),
         ("dataset", ""), ("cap", "2.50"), ("cap", "2"), ("cap", 2), ("adjacency", "replace_one"),
         ("adjacency", ["label"]),
         ("privacy_unit", None), ("privacy_unit", {"column": None, "max_rows": 0}), ("privacy_unit", {"max_rows": 1}),

@@ -1,0 +1,99 @@
+"""What every ε-DP mechanism costs in ρ and in μ², from above.
+
+* ρ = ε·tanh(ε/2).
+* μ = 2x, where the standard normal lies below −x with probability 1/(1 + e^ε).
+
+Both are computed with 90 digits and enlarged by far more than what 90 digits can be wrong by; x is then put back into
+the normal law, computed in a way whose error is known, and must be large enough. Proofs: docs/proofs/accounting.md, A1
+and A4.
+"""
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+_CONTEXT = Context(prec=90, rounding=ROUND_HALF_EVEN)
+_ENLARGED = Fraction(10**70 + 1, 10**70)
+_MARGIN = Decimal("1e-70")
+_STEP_UP = 1 + Decimal("1e-32")
+_ROOT_OF_TWO_PI = Decimal(
+    "2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837"
+)
+_HALF_PI = Fraction("1.5707963267948966192313216916398")
+"""Rounded up."""
+
+_SMALL, _LARGE = Fraction(1, 10**14), Fraction(10**6)
+_NEAR = 6
+_LEVELS = 260
+_MAX_STEPS = 60
+
+
+@lru_cache(maxsize=1024)
+def rho_of_pure(epsilon: Fraction) -> Fraction:
+    """ε·tanh(ε/2), rounded up."""
+    if epsilon > _LARGE:
+        return epsilon
+    with localcontext(_CONTEXT):
+        decayed = (-_decimal(epsilon)).exp()
+        tanh = (1 - decayed) / (1 + decayed)
+    return epsilon * min(Fraction(tanh) * _ENLARGED, Fraction(1))
+
+
+@lru_cache(maxsize=1024)
+def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
+    """μ², rounded up. μ ≤ ε·√(π/2) and μ² ≤ 8ε hold for every ε and stand in at the two ends."""
+    if epsilon < _SMALL:
+        return _HALF_PI * epsilon**2
+    if epsilon > _LARGE:
+        return 8 * epsilon
+    with localcontext(_CONTEXT):
+        decayed = (-_decimal(epsilon)).exp()
+        below = decayed / (1 + decayed)
+        x = _quantile(below, start=_decimal(epsilon)) * _STEP_UP
+        if _probability_below(x) * (1 + _MARGIN) > below * (1 - _MARGIN):
+            raise ArithmeticError("the quantile of the normal law was not found")
+    return 4 * Fraction(x) ** 2
+
+
+def _quantile(below: Decimal, *, start: Decimal) -> Decimal:
+    """About the x with Φ(−x) = ``below``. ln Φ(−x) is concave, so Newton's steps from a larger x never pass it."""
+    x = min((2 * start).sqrt(), start)
+    for _ in range(_MAX_STEPS):
+        ratio = _probability_below(x) / _density(x)
+        step = ((ratio * _density(x)).ln() - below.ln()) * ratio
+        x += step
+        if abs(step) < x * Decimal("1e-40"):
+            break
+    return x
+
+
+def _density(x: Decimal) -> Decimal:
+    return (-x * x / 2).exp() / _ROOT_OF_TWO_PI
+
+
+def _probability_below(x: Decimal) -> Decimal:
+    """Φ(−x), x ≥ 0, with a relative error below 10⁻⁷⁰."""
+    return Decimal("0.5") - _density(x) * _series(x) if x < _NEAR else _density(x) / _continued(x)
+
+
+def _series(x: Decimal) -> Decimal:
+    """x + x³/3 + x⁵/(3·5) + …, until nothing changes any more: (Φ(x) − ½)/φ(x)."""
+    term = total = x
+    odd = 1
+    while total + term != total:
+        odd += 2
+        term = term * x * x / odd
+        total += term
+    return total
+
+
+def _continued(x: Decimal) -> Decimal:
+    """x + 1/(x + 2/(x + 3/(x + …))) = φ(x)/Φ(−x)."""
+    value = x
+    for numerator in range(_LEVELS, 0, -1):
+        value = x + numerator / value
+    return value
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
