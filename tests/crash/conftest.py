@@ -27,25 +27,10 @@ class Launcher:
     scene: Scene
     folder: Path
 
-    def start(self, point: str) -> "subprocess.Popen[bytes]":
-        """A worker that is killed at a point, or ``for-ever``."""
-        settings = self.scene.installation.settings
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-        ours = {
-            "PYTHONPATH": str(_ROOT),
-            "GROVEKEEPER_HOME": str(settings.home),
-            "GROVEKEEPER_DATABASE_URL": settings.database_url,
-            "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
-            "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
-        }
-        command = [sys.executable, "-m", "tests.support.crash", "worker", point, str(self.journal(point))]
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(command, cwd=self.folder, env=clean | ours, stdout=log, stderr=log)
-
     @contextmanager
     def running(self, point: str) -> "Iterator[subprocess.Popen[bytes]]":
-        """The same for the length of a ``with`` block; killed at its end if it still runs."""
-        process = self.start(point)
+        """A worker that is killed at a point, or ``for-ever``; killed at the end of the block if it still runs."""
+        process = self._start(point)
         try:
             yield process
         finally:
@@ -67,6 +52,20 @@ class Launcher:
         """Whether every child that the worker started has ended, or does within seconds."""
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
         return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=5)
+
+    def _start(self, point: str) -> "subprocess.Popen[bytes]":
+        settings = self.scene.installation.settings
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+        ours = {
+            "PYTHONPATH": str(_ROOT),
+            "GROVEKEEPER_HOME": str(settings.home),
+            "GROVEKEEPER_DATABASE_URL": settings.database_url,
+            "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
+            "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
+        }
+        command = [sys.executable, "-m", "tests.support.crash", "worker", point, str(self.journal(point))]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=clean | ours, stdout=log, stderr=log)
 
 
 def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:

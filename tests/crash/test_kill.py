@@ -61,7 +61,7 @@ def aftermath(launcher: Launcher) -> Aftermath:
     for point in POINTS:
         scene.submit_job(key=point)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        ended = pool.map(lambda point: launcher.start(point).wait(timeout=120), POINTS)
+        ended = pool.map(lambda point: _run(launcher, point), POINTS)
         exit_codes = dict(zip(POINTS, ended, strict=True))
     children = {point: launcher.children_end(point) for point in POINTS}
     job_ids = {point: launcher.facts(point, "claimed")[0][0] for point in POINTS}
@@ -76,6 +76,11 @@ def aftermath(launcher: Launcher) -> Aftermath:
             for point, job_id in job_ids.items()
         },
     )
+
+
+def _run(launcher: Launcher, point: str) -> int:
+    with launcher.running(point) as worker:
+        return worker.wait(timeout=120)
 
 
 def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:

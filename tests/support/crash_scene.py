@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
 from app.core.settings import Settings
@@ -109,7 +111,7 @@ class Scene:
         folder = self.installation.home / "jobs"
         assert not folder.exists() or not list(folder.iterdir())
         with self.installation.database.read() as session:
-            digests = {row.digest for row in session.query(ModelRow)}
+            digests = set(session.execute(select(ModelRow.digest)).scalars())
         stored = {path.name for path in (self.installation.home / "artifacts").glob("*/*")}
         assert stored == {f"{digest}.safetensors" for digest in digests}
 
