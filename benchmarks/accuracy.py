@@ -31,15 +31,17 @@ from rich.console import Console
 from rich.progress import Progress
 from sklearn.metrics import roc_auc_score
 
-from app.forests import codec, predict
+from app.forests import catalogue, codec, predict
 from app.forests.grow import grow
 from app.forests.plan import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.schema import Feature, Schema
+from app.privacy import accountants
 
 MANY_ROWS = 20_000
+DELTA = Fraction(1, 10**6)
 CSV_FIELDS = ("dataset", "algorithm", "epsilon", "repeat", "n_trees", "depth", "accuracy", "auroc", "seconds")
 
 
@@ -111,12 +113,19 @@ def _codes(values: Sequence[str], cells: Iterable[str]) -> NDArray[np.int32]:
     return np.array([code.get(cell, len(values)) for cell in cells], dtype=np.int32)
 
 
+def request(algorithm: str, epsilon: str, size: int) -> PlanRequest:
+    """On the first kind of account that the algorithm is for; with :data:`DELTA` where that has a δ."""
+    accountant = catalogue.mechanism(algorithm).accountants[0]
+    delta = DELTA if accountants.by_name(accountant).TAKES_DELTA else None
+    return PlanRequest(algorithm, {}, Fraction(epsilon), size, accountant, delta)
+
+
 def measure(dataset: Dataset, algorithm: str, epsilon: str, repeat: int) -> Run:
     """Trains on nine tenths of a split and reads the rest with the artifact that a client would download."""
     order = np.random.default_rng(1000 + repeat).permutation(len(dataset.y))
     test, train = np.split(order, [round(len(order) / 10)])
     began = time.perf_counter()
-    settled = plan(PlanRequest(algorithm, {}, Fraction(epsilon), dataset.public_size), dataset.schema)
+    settled = plan(request(algorithm, epsilon, dataset.public_size), dataset.schema)
     row_ids = np.frombuffer(np.random.default_rng(repeat).bytes(16 * len(train)), dtype=np.uint8).reshape(-1, 16)
     rows = SanitisedRows(dataset.features(train), dataset.y[train], row_ids)
     forest = grow(settled, dataset.schema, rows, SystemRandomness(), on_tree_done=lambda: None)
