@@ -36,7 +36,7 @@ class ReweightedFamily:
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Cuts lie on the public grid, and every leaf that the trees lead to tells what its path spent."""
+        """Cuts lie on the public grid, and every leaf that the trees lead to tells what its path spent, no other."""
         selections = forest.arrays["selections"]
         reached, n_splits = reached_leaves(forest)
         most = np.minimum(n_splits + 1, forest.depth)
@@ -45,10 +45,16 @@ class ReweightedFamily:
             family.splits_are_valid(forest, schema)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
             and bool(np.all(told))
+            and not forest.arrays["counts"][~reached].any()
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """softmax of summed scores: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""
+        """softmax of summed scores."""
+        sums = self.leaf_sums(forest, schema)
+        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)
+
+    def leaf_sums(self, forest: Forest, schema: Schema) -> LeafSums:
+        """Scores of all leaves: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""
         _, scales = events_of(forest.plan.event)
         trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
         scored = [
@@ -56,8 +62,7 @@ class ReweightedFamily:
             for index, (counts, selections) in enumerate(trees)
         ]
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
-        sums = LeafSums(encoding, forest.arrays, np.stack(scored) / 2**SCORE_BITS)
-        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)
+        return LeafSums(encoding, forest.arrays, np.stack(scored) / 2**SCORE_BITS)
 
 
 def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

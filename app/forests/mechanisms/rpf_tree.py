@@ -57,6 +57,7 @@ def grow(scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomnes
         The released tree. One call is one release.
     """
     depth, candidates = len(scales.levels), encoding.candidates
+    assert depth == 0 or len(candidates) > 0  # a plan has levels only where the root can split
     chosen: list[int | None] = []
     selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
     open_boxes = {0: boxes.root(candidates)}

@@ -25,9 +25,11 @@ from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
+from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from app.verifier import events as verifier
 
 SCHEMA = Schema.from_json(
     {
@@ -104,6 +106,16 @@ def test_bins_are_paid_for_only_where_a_number_needs_them_and_a_tree_splits() ->
     assert events_of(planned(schema=FREE).event)[0] is None
     assert events_of(planned(max_depth=0).event)[0] is None
     assert len(quantile_bins.private_features(FREE)) == 0
+
+
+def test_verifier_recomputes_the_deepest_event_and_the_receipt_tells_it() -> None:
+    settled = planned("3", 10**12, n_estimators=2, max_depth=12)
+    own = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+
+    assert settled.parameters["max_depth"] == 12
+    assert verifier.total(settled.event.to_json(), adjacency="add_remove", accountant="pure") == own
+    assert "4096 × choice" not in (words := receipts.in_words(settled.event, accountant="pure"))
+    assert "2048 × choice" in words
 
 
 def test_foreign_events_are_refused() -> None:
@@ -189,6 +201,7 @@ BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     "no selection in a leaf": lambda a: a["selections"].__setitem__(a["selections"] == 3, 0),
     "a leaf that no row reaches tells one": lambda a: a["selections"].__setitem__(a["selections"] == UNREACHED, 3),
     "a reached leaf tells none": lambda a: a["selections"].__setitem__((0, 0), UNREACHED),
+    "weights where no row can be": lambda a: a["counts"].__setitem__(a["selections"] == UNREACHED, 1),
     "a feature too large": lambda a: a["feature"].__setitem__((0, 0), 3),
     "no cuts": lambda a: a.pop("cuts"),
     "another array": lambda a: a.update(exact=np.zeros(1)),
@@ -266,10 +279,9 @@ def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None
     assert np.all(np.abs(found) < 2**16 * 100)
 
 
-def test_catalogue_describes_it_first() -> None:
-    described = catalogue.algorithms()[0]
+def test_catalogue_describes_its_parameters() -> None:
+    described = {each["slug"]: each for each in catalogue.algorithms()}["rpf"]
 
-    assert described["slug"] == "rpf"
     assert [parameter["name"] for parameter in described["parameters"]] == [  # type: ignore[index, union-attr]
         "n_estimators",
         "max_depth",
