@@ -45,8 +45,11 @@ class Transcript:
 
     structure_seed: int
     replay: list[NDArray[np.int64]] | None = None
+    chosen: list[int] | None = None
     exact: list[NDArray[np.int64]] = field(default_factory=list)
     released: list[NDArray[np.int64]] = field(default_factory=list)
+    utilities: list[NDArray[np.int64]] = field(default_factory=list)
+    selected: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._structure = np.random.default_rng(self.structure_seed)
@@ -54,6 +57,14 @@ class Transcript:
 
     def uniform(self, n: int) -> int:
         return int(self._structure.integers(n))
+
+    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+        self.utilities.append(utilities.copy())
+        if self.chosen is None:
+            self.selected.append(self._noise.select_exponential(utilities, inverse_scale=inverse_scale))
+        else:
+            self.selected.append(self.chosen[len(self.selected)])
+        return self.selected[-1]
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Meeting":
         assert scale_bits == 24

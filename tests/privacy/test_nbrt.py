@@ -1,10 +1,13 @@
 """Noise-matched boosting: the sensitivity of production code on any transcript, and the flaws that would break it."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
+from app.forests import plan as planning
 from app.forests.boosting import rows as rows_module
 from app.forests.boosting.boost import boost
 from app.forests.boosting.rows import LocalBoostedRows
@@ -12,8 +15,11 @@ from app.forests.boosting.scales import Scales
 from app.forests.boosting.scores import leaf_scores
 from app.forests.boosting.trees import random_trees
 from app.forests.encoding import Encoding
+from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
+from app.forests.plan import PlanRequest, budget_of
 from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 
@@ -83,6 +89,37 @@ def test_a_wild_transcript_changes_nothing() -> None:
         for row in range(12):
             kept = np.arange(12) != row
             check_neighbours(plan, whole, run(plan, encoding, X[kept], y[kept], Transcript(1, replay=script)))
+
+
+def test_a_whole_job_on_one_transcript() -> None:
+    """From the plan to the forest, with private bins: every query of every release, with and without each row."""
+    schema = Schema.from_json(
+        {
+            "features": [{"name": f"f{i}", "type": "numeric", "lower": -1, "upper": 1} for i in range(2)],
+            "label": {"name": "k", "classes": ["a", "b", "c"]},
+        }
+    )
+    asked = {"n_estimators": 8, "max_depth": 2}
+    plan = planning.plan(PlanRequest("nbrt", asked, Fraction(2), 60, "gdp", Fraction(1, 10**6)), schema)
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(0, 0.4, (30, 2)).clip(-1, 1), rng.integers(0, 3, 30)
+
+    def grown(kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
+        columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in X[kept].T), int(kept.sum()))
+        rows = SanitisedRows(columns, y[kept].astype(np.int32), np.zeros((int(kept.sum()), 16), dtype=np.uint8))
+        grow(plan, schema, rows, transcript, on_tree_done=lambda: None)
+        return transcript
+
+    whole = grown(np.ones(30, dtype=np.bool_), Transcript(8))
+    assert len(whole.selected) > 8
+    for row in range(0, 30, 4):
+        fewer = grown(np.arange(30) != row, Transcript(8, whole.released, whole.selected))
+        check_neighbours(plan, whole, fewer)
+        moved = [one - other for one, other in zip(whole.utilities, fewer.utilities, strict=True)]
+        ranges = [int(own.max(initial=0) - own.min(initial=0)) for own in moved if own.any()]
+        assert len(ranges) <= 2 * 4  # one interval per feature and level
+        assert max(ranges) <= 2
+    assert budget_of(plan.epsilon, accountant="gdp", delta=plan.delta).covers(plan.event)
 
 
 # --- flaws that would break it ------------------------------------------------------------------------------------
@@ -205,3 +242,25 @@ def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
     assert noise.size == 2 + 40 * 8 * 2
     assert abs(noise.mean()) < 5 / noise.size**0.5
     assert abs((noise**2).mean() - 1) < 5 * (2 / noise.size) ** 0.5
+
+
+def test_a_vanishing_budget_learns_nothing() -> None:
+    """T9: with a class that one feature gives away, predictions are as good as coins."""
+    encoding, _, _ = world(0, 2, seed=0)
+    rng = np.random.default_rng(6)
+    X = np.stack([rng.integers(0, n, 400) for n in encoding.n_codes.tolist()], axis=1).astype(np.uint8)
+    y = (X[:, 0] > 4).astype(np.int32)
+
+    def accuracy(mu_squared: float) -> float:
+        plan = plan_of(n_trees=8, depth=3, mu_squared=mu_squared)
+        found = []
+        for _ in range(30):
+            rows = LocalBoostedRows(X, y, n_classes=2)
+            start, trees, scores = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
+            reached = kernels.leaves(X, feature=trees.feature, right=trees.right, depth=3)
+            summed = kernels.add_scores(np.tile(start, (400, 1)), reached, scores)
+            found.append(float(((summed[:, 0] > 0) == y).mean()))
+        return float(np.mean(found))
+
+    assert abs(accuracy(1e-9) - 0.5) < 0.2
+    assert accuracy(1.9) > 0.85
