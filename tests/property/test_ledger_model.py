@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from app.core.errors import BudgetExceeded, ReservationSettled
 from app.ledger import service as ledger
-from app.privacy.accountants import pure
+from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.services.installation import Installation
 from app.verifier.replay import Summary, verify
-from tests.support.crash_scene import EVENT, open_account, open_installation, replayed
+from tests.support.crash_scene import DELTA, EVENT, open_account, open_installation, replayed
 
 _ENDS: dict[str, Callable[..., None]] = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 _serial = count()
@@ -66,7 +66,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Reserve:
-    """Asks for an amount in some cells (``None`` = all); ``exactly`` = what fits, ``over`` = one nano more."""
+    """Asks for an amount in some cells (``None`` = all); ``exactly`` = what fits, ``over`` = one step more."""
 
     size: int | str
     cells: frozenset[int] | None
@@ -82,6 +82,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Program:
+    accountant: str
     cap: int
     n_cells: int
     steps: list[Reserve | Settle]
@@ -96,7 +97,8 @@ def programs(draw: st.DrawFn) -> Program:
         cells |= st.frozensets(st.integers(0, n_cells - 1), min_size=1)
     sizes = st.integers(1, max(cap // 3, 2)) | st.sampled_from(["exactly", "over"])
     steps = st.builds(Reserve, sizes, cells) | st.builds(Settle, st.integers(0, 29), st.sampled_from(sorted(_ENDS)))
-    return Program(cap, n_cells, draw(st.lists(steps, min_size=8, max_size=30)))
+    accountant = draw(st.sampled_from(accountants.NAMES))
+    return Program(accountant, cap, n_cells, draw(st.lists(steps, min_size=8, max_size=30)))
 
 
 class Account:
@@ -105,8 +107,9 @@ class Account:
     def __init__(self, installation: Installation, program: Program) -> None:
         self.database = installation.database
         self.id = f"ds_{next(_serial)}"
+        self.accountant = accountants.by_name(program.accountant)
         self.reservations: list[str] = []
-        open_account(installation, self.id, cap=program.cap, n_cells=program.n_cells)
+        open_account(installation, self.id, cap=program.cap, n_cells=program.n_cells, accountant=program.accountant)
 
     def reserve(self, amount: int, scope: Scope) -> BudgetExceeded | None:
         job_id = f"jb_{len(self.reservations)}"
@@ -125,6 +128,10 @@ class Account:
         except ReservationSettled:
             return False
         return True
+
+    def price_of(self, epsilon: str) -> int:
+        """What a job of this ε, at the account's δ, would cost; nothing costs nothing."""
+        return self.accountant.price(Fraction(epsilon), Fraction(DELTA)) if Fraction(epsilon) else 0
 
     def balances(self) -> list[tuple[int, int]]:
         with self.database.read() as session:
@@ -159,9 +166,14 @@ def _take(step: Reserve, model: Model, account: Account) -> None:
     refused = account.reserve(amount, scope)
     assert model.reserve(amount, cells) is (refused is None)
     if refused is not None:
-        assert pure.price(Fraction(refused.largest_that_fits)) == fits
-        assert Fraction(refused.requested) == Fraction(amount, 10**9)
-        assert Fraction(refused.cap) == Fraction(refused.charged) + Fraction(refused.reserved) + Fraction(fits, 10**9)
+        unit = 10**account.accountant.PLACES
+        assert Fraction(refused.requested) == Fraction(amount, unit)
+        assert Fraction(refused.remaining) == Fraction(fits, unit)
+        assert Fraction(refused.cap) == Fraction(refused.charged) + Fraction(refused.reserved) + Fraction(fits, unit)
+        if account.accountant.TAKES_DELTA:
+            assert account.price_of(refused.largest_that_fits) <= fits, "what is said to fit does"
+        else:
+            assert Fraction(refused.largest_that_fits) == Fraction(fits, unit)
         if step.cells is not None:
             assert refused.tightest_cell["shard"] in cells
 

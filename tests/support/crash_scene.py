@@ -32,7 +32,7 @@ from app.verifier.replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.training import TrainIn
 
-NANO = 10**9
+DELTA = "0.000001"
 CELLS = 4
 OWNER = Principal("key_owner", frozenset({Role.OWNER}))
 EVENT = {
@@ -134,16 +134,18 @@ def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: 
     return Installation.open(settings, pool_size=pool_size)
 
 
-def open_account(installation: Installation, account_id: str, *, cap: int, n_cells: int = CELLS) -> None:
-    """An account without a dataset, cut into ``n_cells`` hash cells (0 = not cut)."""
+def open_account(
+    installation: Installation, account_id: str, *, cap: int, n_cells: int = CELLS, accountant: str = "pure"
+) -> None:
+    """An account without a dataset, cut into ``n_cells`` hash cells (0 = not cut); ``cap`` in steps of its unit."""
     declared = [{"name": "shard", "kind": "hash", "cells": n_cells}] if n_cells else []
     new = ledger.NewAccount(
         id=account_id,
         name="census",
-        accountant="pure",
+        accountant=accountant,
         adjacency="add_remove",
         cap=cap,
-        delta=None,
+        delta=None if accountant == "pure" else DELTA,
         privacy_unit={"column": None, "max_rows": 1},
         partitions=Partitions.from_json(declared),
     )
