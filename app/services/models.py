@@ -49,6 +49,22 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
     return installation.store.get(row.digest)
 
 
+def take_onnx(installation: Installation, principal: Principal, model_id: str) -> bytes:
+    """The same model for ONNX Runtime; it carries the artifact's digest, guarantee and receipt.
+
+    Raises:
+        NotFound: no such model, or none that this key may know of.
+        RoleMissing: the key may predict but not take the model.
+        NotSupported: the algorithm has no form in ONNX yet.
+    """
+    from app.forests.onnx import model  # a quarter of a second that only an export waits for
+
+    with installation.database.read() as session:
+        row = models.find(session, model_id)
+        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
+    return model.dumps(installation.cache.get(row.digest), digest=row.digest)
+
+
 def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:
     """Removes a model and its artifact. What was spent for it stays spent.
 

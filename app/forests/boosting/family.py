@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from app.forests import pooling, quantile_bins
 from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.boosting.scales import SCORE_LIMIT, SCORE_UNIT, clip_of
+from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.kernels import boosting as kernels
 from app.forests.rows import SanitisedColumns
@@ -56,16 +59,31 @@ class BoostedFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
         """The softmax of a row's scores; ``calibrated`` undoes what the clip does to two classes."""
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
+        return BoostedScores(encoding, forest.arrays, forest.depth, read_out)
 
-        def read(columns: SanitisedColumns) -> NDArray[np.float64]:
-            codes = np.ascontiguousarray(encoding.encode(columns).T)
-            reached = kernels.leaves(
-                codes, feature=forest.arrays["feature"], right=forest.arrays["right"], depth=forest.depth
-            )
-            start = np.tile(forest.arrays["start"], (columns.n_rows, 1))
-            return probabilities(kernels.add_scores(start, reached, forest.arrays["scores"]), read_out)
 
-        return read
+@dataclass(frozen=True, eq=False)
+class BoostedScores:
+    """The reader of boosted trees.
+
+    Attributes:
+        encoding: the bins that the trees' sets count in.
+        arrays: released; ``start``, ``feature``, ``right`` and ``scores``.
+        depth: splits on every path.
+        read_out: how scores become probabilities; see :func:`probabilities`.
+    """
+
+    encoding: Encoding
+    arrays: Mapping[str, NDArray[Any]]
+    depth: int
+    read_out: str
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
+        codes = np.ascontiguousarray(self.encoding.encode(columns).T)
+        reached = kernels.leaves(codes, feature=self.arrays["feature"], right=self.arrays["right"], depth=self.depth)
+        start = np.tile(self.arrays["start"], (columns.n_rows, 1))
+        return probabilities(kernels.add_scores(start, reached, self.arrays["scores"]), self.read_out)
 
 
 def _is_within(scores: NDArray[np.signedinteger], limit: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from app.forests import pooling
 from app.forests.encoding import Encoding
 from app.forests.families import family
-from app.forests.families.leaf_sums import LeafSums
+from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.mechanisms.common import leaf_scale
 from app.forests.schema import Schema
 
@@ -38,4 +38,4 @@ class CountFamily:
             forest.arrays,
             pooling.leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
         )
-        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)
+        return PooledSums(sums, read_out)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests import pooling
 from app.forests.encoding import Encoding
 from app.forests.kernels import prediction as kernels
 from app.forests.rows import SanitisedColumns
@@ -36,3 +37,20 @@ class LeafSums:
             depth=self.values.shape[1].bit_length() - 1,
             values=self.values,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSums:
+    """The reader of such trees: what they say of a row is what its sum becomes.
+
+    Attributes:
+        sums: the forest made ready to be asked.
+        read_out: how sums become probabilities; see ``app.forests.pooling``.
+    """
+
+    sums: LeafSums
+    read_out: str
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
+        return pooling.to_probabilities(self.sums.of(columns), self.read_out)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import leaf_scores, pooling, quantile_bins
+from app.forests import leaf_scores, quantile_bins
 from app.forests.families import family
-from app.forests.families.leaf_sums import LeafSums
+from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.kernels.reweighting import SCORE_BITS
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes
@@ -51,7 +51,7 @@ class ReweightedFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
         """softmax of summed scores."""
         sums = self.leaf_sums(forest, schema)
-        return lambda columns: pooling.to_probabilities(sums.of(columns), read_out)
+        return PooledSums(sums, read_out)
 
     def leaf_sums(self, forest: Forest, schema: Schema) -> LeafSums:
         """Scores of all leaves: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""

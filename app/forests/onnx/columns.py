@@ -1,0 +1,105 @@
+"""From the caller's raw columns to the one matrix of doubles that trees are asked about.
+
+Numbers stay numbers: clamped, integers rounded to nearest with ties to even, an empty cell (NaN) above every number
+where the schema allows one and the lower bound where it does not. Categories become their codes, counted from 1. It is
+the sanitiser (``app.forests.sanitiser``) and the bins (``app.forests.encoding``) in one, so a threshold on bins becomes
+one on raw values: a value is in bin c or below iff it is at most ``cuts[c]``.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from app.forests import grid
+from app.forests.encoding import Encoding
+from app.forests.onnx.graph import TREES_DOMAIN, Graph
+from app.forests.schema import Feature, Schema
+
+FIRST_CODE = 1
+"""Runtimes test sets of numbers from 1 on with one mask, and the reference evaluator takes a 0 for the end of a set."""
+
+EMPTY = ""
+"""Stands for an empty categorical cell; no category is the empty string."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Where each feature stands in the matrix, and how its bins look there.
+
+    Attributes:
+        place: column of each feature, int64 ``(n_features,)``: numbers first, then categories.
+        cuts: float64 ``(n_features, 256)``: the largest value of each bin of each feature; +∞ from its last bin on.
+        is_coded: bool ``(n_features,)``: values are bins counted from :data:`FIRST_CODE`, not numbers in them.
+    """
+
+    place: NDArray[np.int64]
+    cuts: NDArray[np.float64]
+    is_coded: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, encoding: Encoding) -> "Columns":
+        """The matrix of an encoding."""
+        features = encoding.schema.features
+        order = sorted(range(len(features)), key=lambda index: features[index].is_categorical)
+        cuts = np.full((len(features), 256), math.inf)
+        for index, (feature, edges) in enumerate(zip(features, encoding.edges, strict=True)):
+            own = np.arange(encoding.n_codes[index] - 1) + FIRST_CODE if edges is None else _cuts(feature, edges)
+            cuts[index, : len(own)] = own
+        is_coded = np.array([edges is None for edges in encoding.edges])
+        return cls(np.argsort(np.array(order)), cuts, is_coded)
+
+
+def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """MISSING has the bin above the highest number."""
+    return np.append(edges, grid.as_number(feature).upper) if feature.missing else edges
+
+
+def add_values(graph: Graph, encoding: Encoding) -> str:
+    """Adds what turns the model's inputs into the matrix, double ``(n_rows, n_features)``."""
+    features = encoding.schema.features
+    parts = []
+    if not all(feature.is_categorical for feature in features):
+        parts.append(_numbers(graph, encoding.schema))
+    categories = [_codes(graph, encoding, index) for index, feature in enumerate(features) if feature.is_categorical]
+    if categories:
+        parts.append(graph.add("Cast", graph.add("Concat", *categories, axis=1), to=TensorProto.DOUBLE))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _numbers(graph: Graph, schema: Schema) -> str:
+    """All numbers at once, sanitised. NaN passes through minimum, maximum and rounding, and is replaced last."""
+    features = [feature for feature in schema.features if not feature.is_categorical]
+    lower = np.array([[feature.lower for feature in features]])
+    upper = np.array([[feature.upper for feature in features]])
+    raw = graph.add("Concat", *(feature.name for feature in features), axis=1)
+    is_empty = graph.add("IsNaN", raw)
+    values = graph.add("Max", graph.add("Min", raw, graph.constant(upper)), graph.constant(lower))
+    is_whole = np.array([[feature.type == "integer" for feature in features]])
+    if is_whole.any():
+        values = graph.add("Where", graph.constant(is_whole), graph.add("Round", values), values)
+    missing = np.array([[math.inf if feature.missing else feature.lower for feature in features]])
+    return graph.add("Where", is_empty, graph.constant(missing), values)
+
+
+def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
+    """One categorical column as floats, which are exact for its few small integers."""
+    feature = encoding.schema.features[index]
+    codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
+    if encoding.edges[index] is None:
+        values = np.minimum(codes, encoding.n_codes[index] - 1) + float(FIRST_CODE)
+    else:
+        values = grid.numbers(feature, codes)
+        values[feature.missing_code] = math.inf
+    other = float(values[feature.other_code])
+    empty = float(values[feature.missing_code]) if feature.missing else other
+    return graph.add(
+        "LabelEncoder",
+        feature.name,
+        domain=TREES_DOMAIN,
+        keys_strings=[*feature.categories, EMPTY],
+        values_floats=[*values[: feature.other_code].tolist(), empty],
+        default_float=other,
+    )

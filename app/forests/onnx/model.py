@@ -1,0 +1,102 @@
+"""An artifact as the bytes of an ONNX model."""
+
+import json
+
+import numpy as np
+import onnx
+from onnx import TensorProto, ValueInfoProto, helper
+
+from app.core.errors import InvalidRequest
+from app.forests import catalogue, pooling
+from app.forests.codec import Artifact
+from app.forests.onnx import columns, shares, trees
+from app.forests.onnx.described import describe
+from app.forests.onnx.graph import TREES_DOMAIN, Graph
+from app.forests.schema import Feature, Schema
+
+OPSETS = {"": 18, TREES_DOMAIN: 5}
+"""Read by ONNX Runtime 1.20 and later."""
+
+_IR_VERSION = 10
+_ROWS = "n_rows"
+
+
+def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> bytes:
+    """The model as ONNX. The same artifact always gives the same bytes, with the same ``onnx`` library.
+
+    Inputs are the columns of the schema under their own names, each ``(n_rows, 1)``: numbers as doubles, NaN being an
+    empty cell; categories as strings, the empty string being an empty cell. Outputs are ``label``, strings
+    ``(n_rows,)``, and ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared classes; a
+    column of that name puts an underscore after the output's. Where labels are drawn (``pa``) there are only
+    probabilities: the draw is the caller's.
+
+    Args:
+        artifact: released.
+        digest: SHA-256 of the artifact's bytes, so that the export can be traced to its model card.
+        read_out: one that the algorithm offers; ``None``: its default.
+
+    Raises:
+        InvalidRequest: the model offers no such read-out.
+        NotSupported: a family that has no form in ONNX yet.
+    """
+    offered = catalogue.read_outs(artifact.plan.algorithm)
+    chosen = offered[0] if read_out is None else read_out
+    if chosen not in offered:
+        raise InvalidRequest.at("/read_out", "unknown-choice")
+    features = artifact.schema.features
+    graph = Graph([feature.name for feature in features])
+    outputs = _add_forest(graph, artifact, chosen)
+    inputs = [_input(feature) for feature in features]
+    proto = helper.make_model(
+        helper.make_graph(graph.nodes, artifact.plan.algorithm, inputs, outputs, graph.constants),
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
+        ir_version=_IR_VERSION,
+        producer_name="grovekeeper",
+    )
+    helper.set_model_props(proto, _facts(artifact, digest=digest, read_out=chosen))
+    onnx.checker.check_model(proto)
+    data: bytes = proto.SerializeToString(deterministic=True)
+    return data
+
+
+def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueInfoProto]:
+    schema = artifact.schema
+    is_drawn = read_out == pooling.DRAW
+    forest = describe(artifact.forest, schema, pooling.AVERAGE if is_drawn else read_out)
+    matrix = columns.add_values(graph, forest.encoding)
+    sums = trees.add_sums(graph, matrix, forest.splits, forest.values)
+    if forest.start.any():
+        sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
+    found = shares.add_probabilities(graph, sums, read_out=forest.read_out, n_outputs=forest.values.shape[2])
+    outputs = [] if is_drawn else [_label(graph, schema, found)]
+    name = graph.publish(found, "probabilities")
+    return [*outputs, helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, schema.n_classes])]
+
+
+def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
+    """The most probable class, the first of equals."""
+    code = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
+    label = graph.add("Gather", graph.constant(np.array(schema.label.classes)), code)
+    return helper.make_tensor_value_info(graph.publish(label, "label"), TensorProto.STRING, [_ROWS])
+
+
+def _input(feature: Feature) -> ValueInfoProto:
+    if not feature.is_categorical:
+        legal = f"number from {feature.lower!r} to {feature.upper!r}, others are clamped"
+        empty = "NaN is an empty cell" if feature.missing else "NaN counts as the lower bound"
+        return helper.make_tensor_value_info(
+            feature.name, TensorProto.DOUBLE, [_ROWS, 1], doc_string=f"{feature.type} {legal}; {empty}"
+        )
+    empty = "the empty string is an empty cell" if feature.missing else "so does the empty string"
+    return helper.make_tensor_value_info(
+        feature.name, TensorProto.STRING, [_ROWS, 1], doc_string=f"category; an undeclared one counts as OTHER, {empty}"
+    )
+
+
+def _facts(artifact: Artifact, *, digest: str, read_out: str) -> dict[str, str]:
+    """What the artifact says about itself: text as it stands, everything else as JSON."""
+    facts = {**artifact.metadata, "artifact_sha256": digest, "read_out": read_out}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        for name, value in sorted(facts.items())
+    }

@@ -1,0 +1,52 @@
+"""From a row's sums to its class probabilities: ``app.forests.pooling`` and the boosted family, in ONNX."""
+
+import numpy as np
+
+from app.forests import pooling
+from app.forests.boosting.family import CALIBRATED, LOGISTIC, TIE_BREAK
+from app.forests.boosting.scales import clip_of
+from app.forests.onnx.graph import Graph
+
+
+def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int) -> str:
+    """Adds the read-out.
+
+    Args:
+        graph: gets the nodes.
+        sums: double ``(n_rows, n_outputs)``.
+        read_out: any that a family offers, but for drawing, whose probabilities are those of averaging.
+        n_outputs: one per class, or 1: the logit of the second of two classes.
+
+    Returns:
+        double ``(n_rows, n_classes)``; rows sum to 1.
+    """
+    if read_out not in (pooling.LOGARITHMIC, CALIBRATED, LOGISTIC):
+        return _normalised(graph, sums, n_classes=n_outputs)
+    if n_outputs > 1:
+        return graph.add("Softmax", sums, axis=1)
+    none = graph.add("Sub", sums, sums)
+    both = graph.add("Softmax", graph.add("Concat", none, sums, axis=1), axis=1)
+    return _calibrated(graph, both) if read_out == CALIBRATED else both
+
+
+def _normalised(graph: Graph, sums: str, *, n_classes: int) -> str:
+    """Shares of the row's total; uniform where that is zero."""
+    total = graph.add("ReduceSum", sums, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+    is_positive = graph.add("Greater", total, graph.constant(np.array(0.0)))
+    return graph.add("Where", is_positive, graph.add("Div", sums, total), graph.constant(np.array(1.0 / n_classes)))
+
+
+def _calibrated(graph: Graph, softmax: str) -> str:
+    """Undoes what clipped gradients do to two classes; see ``app.forests.boosting.family.calibrated``."""
+    clip = float(clip_of(2))
+
+    def number(value: float) -> str:
+        return graph.constant(np.array(value))
+
+    larger = graph.add("ReduceMax", softmax, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+    doubt = graph.add("Sub", number(clip + 1.0), graph.add("Max", larger, number(1.0 - clip)))
+    share = graph.add("Div", number(clip), doubt)
+    is_larger = graph.add("Equal", softmax, larger)
+    shares = graph.add("Where", is_larger, share, graph.add("Sub", number(1.0), share))
+    mixed = graph.add("Mul", number(1.0 - TIE_BREAK), shares)
+    return graph.add("Add", mixed, graph.add("Mul", number(TIE_BREAK), softmax))

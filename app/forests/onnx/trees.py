@@ -1,0 +1,93 @@
+"""The trees of a model: one ensemble that says which leaf a row reaches in each, then sums of what leaves are worth.
+
+Leaves carry their own number, and their values stand in a table beside the trees: the ensemble of ai.onnx.ml 5 has one
+number per leaf, and a tree would otherwise be there once per class. Everything is in doubles, so that no threshold
+moves.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+
+from app.forests.onnx.graph import TREES_DOMAIN, Graph
+from app.forests.onnx.splits import AT_MOST, Splits, preorder
+
+_TREES_AT_ONCE = 16
+"""Trees whose leaf values are looked up together: bounds memory to rows × 16 × classes doubles."""
+
+_SUM = 1
+
+
+def add_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float64]) -> str:
+    """Adds trees and table.
+
+    Args:
+        graph: gets the nodes.
+        matrix: double ``(n_rows, n_features)``.
+        splits: of every tree.
+        values: of every leaf, float64 ``(n_trees, n_leaves, n_outputs)``.
+
+    Returns:
+        Sums of rows, double ``(n_rows, n_outputs)``.
+    """
+    n_trees, n_leaves, n_outputs = values.shape
+    if n_leaves == 1:
+        splits, values, n_leaves = *_deepened(n_trees, values), 2
+    reached = graph.add("Cast", _leaves(graph, matrix, splits), to=TensorProto.INT64)
+    first = np.arange(n_trees, dtype=np.int64)[np.newaxis] * n_leaves
+    rows = graph.add("Add", reached, graph.constant(first))
+    table = graph.constant(values.reshape(-1, n_outputs))
+    lengths = [min(_TREES_AT_ONCE, n_trees - start) for start in range(0, n_trees, _TREES_AT_ONCE)]
+    over_trees = graph.constant(np.array([1], dtype=np.int64))
+    sums = [
+        graph.add("ReduceSum", graph.add("Gather", table, piece), over_trees, keepdims=0)
+        for piece in graph.split(rows, lengths)
+    ]
+    return graph.add("Sum", *sums)
+
+
+def _deepened(n_trees: int, values: NDArray[np.float64]) -> tuple[Splits, NDArray[np.float64]]:
+    """Trees of a single leaf, written as a split that sends every row left: an ensemble has no tree without a node."""
+    node = (n_trees, 1)
+    always = Splits(
+        np.zeros(node, dtype=np.int64), np.full(node, AT_MOST, dtype=np.uint8), np.full(node, np.inf), np.empty(0)
+    )
+    return always, np.repeat(values, 2, axis=1)
+
+
+def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
+    """Number of the leaf that each row reaches in each tree, double ``(n_rows, n_trees)``."""
+    n_trees, n_nodes = splits.feature.shape
+    n_leaves = n_nodes + 1
+    tree = np.arange(n_trees)[:, np.newaxis]
+    is_leaf, left, right = (np.broadcast_to(own, (n_trees, n_nodes)) for own in _children(n_nodes))
+    first = np.where(is_leaf, tree * n_leaves, tree * n_nodes)
+    leaf_flags = is_leaf.astype(int).ravel().tolist()
+    members = {"membership_values": numpy_helper.from_array(splits.members)} if splits.members.size else {}
+    return graph.add(
+        "TreeEnsemble",
+        matrix,
+        domain=TREES_DOMAIN,
+        n_targets=n_trees,
+        aggregate_function=_SUM,
+        tree_roots=(tree.ravel() * n_nodes).tolist(),
+        nodes_featureids=splits.feature.ravel().tolist(),
+        nodes_modes=numpy_helper.from_array(splits.mode.ravel()),
+        nodes_splits=numpy_helper.from_array(splits.value.ravel()),
+        nodes_truenodeids=(first + left).ravel().tolist(),
+        nodes_falsenodeids=(first + right).ravel().tolist(),
+        nodes_trueleafs=leaf_flags,
+        nodes_falseleafs=leaf_flags,
+        leaf_targetids=np.repeat(tree.ravel(), n_leaves).tolist(),
+        leaf_weights=numpy_helper.from_array(np.tile(np.arange(n_leaves, dtype=np.float64), n_trees)),
+        **members,
+    )
+
+
+def _children(n_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+    """For a tree's nodes in preorder: whether both children are leaves, and the children's numbers of their kind."""
+    heap = preorder(n_nodes)
+    number = np.empty(2 * n_nodes + 1, dtype=np.int64)
+    number[heap] = np.arange(n_nodes)
+    number[n_nodes:] = np.arange(n_nodes + 1)
+    return 2 * heap + 1 >= n_nodes, number[2 * heap + 1], number[2 * heap + 2]
