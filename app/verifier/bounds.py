@@ -15,7 +15,7 @@ from functools import lru_cache
 _CONTEXT = Context(prec=90, rounding=ROUND_HALF_EVEN)
 _ENLARGED = Fraction(10**70 + 1, 10**70)
 _MARGIN = Decimal("1e-70")
-_STEP_UP = 1 + Decimal("1e-32")
+_STEP_UP = Decimal("1.00000000000000000000000000000001")
 _ROOT_OF_TWO_PI = Decimal(
     "2.50662827463100050241576528481104525300698674060993831662992357634229365460784197494659583837"
 )
@@ -30,7 +30,9 @@ _MAX_STEPS = 60
 
 @lru_cache(maxsize=1024)
 def rho_of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up."""
+    """ε·tanh(ε/2), rounded up. It is at most ε²/2, and at most ε, which stand in at the two ends."""
+    if epsilon < _SMALL:
+        return epsilon**2 / 2
     if epsilon > _LARGE:
         return epsilon
     with localcontext(_CONTEXT):

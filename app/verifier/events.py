@@ -48,7 +48,10 @@ def total(event: Json, *, adjacency: str, accountant: str) -> Fraction:
     Raises:
         NotAnEvent: an event this verifier has no proven bound for.
     """
-    return _total(event, _Account(adjacency, accountant), depth=0)
+    try:
+        return _total(event, _Account(adjacency, accountant), depth=0)
+    except ArithmeticError as error:
+        raise NotAnEvent("a number in the event is beyond what can be computed") from error
 
 
 def _total(event: Json, account: _Account, *, depth: int) -> Fraction:

@@ -68,10 +68,10 @@ def _leaf(leaf: Leaf) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies."""
+    """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies. It is at most ε²/2 and at most ε."""
     exact = Interval.of(epsilon)
     fallen = (-exact).exp()
-    return (exact * (ONE - fallen) / (ONE + fallen)).ceiling
+    return min((exact * (ONE - fallen) / (ONE + fallen)).ceiling, epsilon**2 / 2, epsilon)
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:

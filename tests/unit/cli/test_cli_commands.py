@@ -128,6 +128,11 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     assert "  age: empty, 7 times" in result.stderr
 
 
+def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
+    run("plan", "census", "--algorithm", "nbrt", "--epsilon", "1", "--delta", "1e-6")
+    assert (service.body()["epsilon"], service.body()["delta"]) == ("1", "1e-6")
+
+
 def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
     run(
         "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",

@@ -322,3 +322,46 @@ def test_the_hash_is_over_the_content_and_not_over_the_bytes(export: Export) -> 
     entry = writer.entries[-1]
     content = {name: value for name, value in entry.items() if name != "hash"}
     assert hashlib.sha256(rfc8785.dumps(content)).hexdigest() == entry["hash"]
+
+
+NOISE = {
+    "type": "rounded-gaussian/1",
+    "adjacency": "add_remove",
+    "l2_sensitivity_squared": "1",
+    "sigma_squared": "100",
+    "coordinates": 4,
+}
+PRICES = {"zcdp": ("0.005", "0.004999999999"), "gdp": ("0.01", "0.009999999999")}
+
+
+def _approximate(export: Export, accountant: str, amount: str, *, max_rows: int = 1) -> list[bytes]:
+    writer = export(cap="0.05", max_rows=max_rows).job("jb_1", amount, event=NOISE)
+    writer.header |= {"accountant": accountant, "delta": "0.000001"}
+    return writer.lines()
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_prices_in_rho_and_mu_squared_are_recomputed_to_the_last_step(export: Export, accountant: str) -> None:
+    enough, too_little = PRICES[accountant]
+    summary = verify(_approximate(export, accountant, enough))
+    assert summary.header.text(summary.tightest.charged) == enough
+    failure = _failure(_approximate(export, accountant, too_little))
+    assert (failure.line, failure.reason) == (3, "the event, recomputed, costs more than the amount")
+
+
+@pytest.mark.parametrize(("accountant", "amount"), [("zcdp", "0.045"), ("gdp", "0.04")])
+def test_units_of_several_rows_cost_their_square(export: Export, accountant: str, amount: str) -> None:
+    rows = {"zcdp": 3, "gdp": 2}[accountant]
+    assert verify(_approximate(export, accountant, amount, max_rows=rows)).kinds["charge"] == 1
+    assert _failure(_approximate(export, accountant, amount, max_rows=rows + 1)).line == 3
+
+
+@pytest.mark.parametrize("delta", [None, "0", "1", "1.5", "-0.1", "1e-6", "0.10", 0])
+def test_an_account_of_rho_says_a_delta_between_0_and_1(export: Export, delta: object) -> None:
+    writer = export(cap="0.05").job("jb_1", "0.01", event=NOISE)
+    writer.header |= {"accountant": "zcdp", "delta": delta}
+    assert _failure(writer.lines()).line == 1
+
+
+def test_finer_steps_than_the_unit_has_are_refused(export: Export) -> None:
+    assert "is not a multiple of 0.000000000001" in _failure(_approximate(export, "gdp", "0.0100000000001")).reason

@@ -1,0 +1,134 @@
+"""Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that a guarantee is made of."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from app.core import amounts, clock
+from app.core.errors import BudgetExceeded
+from app.ledger import repository
+from app.ledger import service as ledger
+from app.ledger.entries import Entry, EntryKind
+from app.privacy import accountants
+from app.privacy.composition import HashPartition, Partitions
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, open_installation
+
+ACCOUNT = "ds_account"
+DELTA = Fraction(1, 10**6)
+UNITS = {"zcdp": "rho", "gdp": "mu_squared"}
+CAPS = {name: accountants.by_name(name).cap(Fraction(1), DELTA) for name in UNITS}
+
+approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def opened(installation: Installation, accountant: str, *, cap: int | None = None) -> None:
+    new = ledger.NewAccount(
+        id=ACCOUNT,
+        name="census",
+        accountant=accountant,
+        adjacency="add_remove",
+        cap=CAPS[accountant] if cap is None else cap,
+        delta="0.000001",
+        privacy_unit={"column": None, "max_rows": 1},
+        partitions=Partitions((HashPartition("shard", 2),)),
+    )
+    with installation.database.write() as session:
+        ledger.open_account(session, new, actor="key_owner")
+
+
+def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
+    new = ledger.NewReservation(ACCOUNT, amount, {}, EVENT, job_id, delta)
+    with installation.database.write() as session:
+        return ledger.reserve(session, new, actor="key_analyst")
+
+
+def charged(installation: Installation, job_id: str, amount: int) -> None:
+    reservation_id = reserved(installation, job_id, amount)
+    with installation.database.write() as session:
+        ledger.charge(session, reservation_id, actor="worker")
+
+
+def cap_set(installation: Installation, amount: int) -> None:
+    """A later ``cap`` entry, as the ledger will write it when caps can be changed."""
+    with installation.database.write() as session:
+        row = repository.locked_account(session, ACCOUNT)
+        entry = Entry(
+            sequence=row.last_sequence + 1,
+            kind=EntryKind.CAP,
+            amount=amount,
+            scope={},
+            event=None,
+            job_id=None,
+            actor="key_owner",
+            at=clock.to_text(clock.now()),
+            previous_hash=row.last_hash,
+            places=12,
+        )
+        repository.append(session, row, entry.sealed())
+        row.cap = amount
+
+
+@approximate
+def test_balances_and_entries_are_told_in_steps_of_a_trillionth(installation: Installation, accountant: str) -> None:
+    opened(installation, accountant)
+    charged(installation, "jb_1", 1)
+    with installation.database.read() as session:
+        balance = ledger.balance(session, ACCOUNT)
+        entries = ledger.entries(session, ACCOUNT, after=0, limit=9)
+        header, _ = ledger.export_header(session, ACCOUNT)
+
+    assert (balance.unit, balance.text(balance.charged)) == (UNITS[accountant], "0.000000000001")
+    assert [entry.to_json()["amount"] for entry in entries[1:]] == ["0.000000000001"] * 2
+    assert entries[0].to_json()["amount"] == header["cap"] == amounts.from_steps(CAPS[accountant], 12)
+    assert all(entry.sealed().hash == entry.hash for entry in entries), "the stored text is the one that was hashed"
+
+
+@approximate
+def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(installation: Installation, accountant: str) -> None:
+    opened(installation, accountant)
+    unit = accountants.by_name(accountant)
+    charged(installation, "jb_1", unit.price(Fraction(1, 2), DELTA))
+    left = CAPS[accountant] - unit.price(Fraction(1, 2), DELTA)
+    for delta in (DELTA, Fraction(1, 10**9), None):
+        with pytest.raises(BudgetExceeded) as refused:
+            reserved(installation, "jb_2", left + 1, delta=delta)
+        fits = Fraction(refused.value.largest_that_fits)
+        assert unit.price(fits, delta or DELTA) <= left < unit.price(fits + Fraction(1, 10**9), delta or DELTA)
+        assert refused.value.requested == amounts.from_steps(left + 1, 12)
+        assert refused.value.unit == UNITS[accountant]
+    assert reserved(installation, "jb_3", left)
+
+
+@approximate
+def test_highest_cap_forgets_what_was_in_force_before_the_first_charge_only(
+    installation: Installation, accountant: str
+) -> None:
+    def highest() -> int:
+        with installation.database.read() as session:
+            limit = ledger.highest_cap(session, ACCOUNT)
+        assert (limit.accountant, limit.delta) == (accountant, DELTA)
+        return limit.amount
+
+    opened(installation, accountant, cap=900)
+    assert highest() == 900
+    cap_set(installation, 700)
+    assert highest() == 700, "nothing was released under the cap of 900"
+    reserved(installation, "jb_0", 5)
+    charged(installation, "jb_1", 10)
+    assert highest() == 700
+    cap_set(installation, 300)
+    assert highest() == 700, "lowering a cap after seeing outputs improves no statement"
+    cap_set(installation, 800)
+    cap_set(installation, 100)
+    charged(installation, "jb_2", 10)
+    assert highest() == 800

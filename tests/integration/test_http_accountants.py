@@ -1,0 +1,171 @@
+"""Accounts in ρ and μ² over HTTP, from the declaration to the verified export, on both databases."""
+
+import io
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from app.privacy import accountants
+from app.verifier.replay import verify
+from tests.support.server import Server, training
+
+DELTA = "1e-6"
+UNITS = {"zcdp": "rho", "gdp": "mu_squared"}
+SYMBOLS = {"zcdp": "ρ", "gdp": "μ²"}
+CAPS = {"zcdp": "0.024355970359", "gdp": "0.056028963825"}
+REPLACED = {"zcdp": "2.111734102", "gdp": "2.122857133"}
+
+approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+
+
+def budget(accountant: str, epsilon: str = "1") -> dict[str, Any]:
+    return {"accountant": accountant, "epsilon": epsilon, "delta": DELTA}
+
+
+def price_of(accountant: str, epsilon: str) -> Decimal:
+    unit = accountants.by_name(accountant)
+    return Decimal(unit.price(Fraction(epsilon), Fraction(DELTA))).scaleb(-unit.PLACES)
+
+
+@approximate
+def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, accountant: str) -> None:
+    account = server.declared(budget=budget(accountant))["account"]
+
+    assert account == {
+        "accountant": accountant, "unit": UNITS[accountant], "cap": CAPS[accountant], "charged": "0", "reserved": "0",
+        "remaining": CAPS[accountant],
+    }  # fmt: skip
+
+
+@approximate
+@pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf", "nbrt"])
+def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accountant: str, algorithm: str) -> None:
+    dataset = server.uploaded(budget=budget(accountant))
+    asked = training(dataset["id"], algorithm=algorithm, delta=DELTA)
+    quote = server.admin.http.post("/plans", json=asked).json()
+
+    assert quote["price"] == {
+        "accountant": accountant, "unit": UNITS[accountant], "amount": CAPS[accountant], "epsilon": "1",
+        "delta": "0.000001",
+    }  # fmt: skip
+    assert (quote["fits"], quote["largest_that_fits"]) == (True, "1")
+    assert f"Total: {SYMBOLS[accountant]} " in quote["receipt"]
+    job = server.trained(dataset["id"], algorithm=algorithm, delta=DELTA)
+    assert (job["state"], job["price"]) == ("succeeded", quote["price"])
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
+    assert (balance["charged"], balance["remaining"]) == (CAPS[accountant], "0")
+    quote = server.admin.http.post("/plans", json=asked).json()
+    assert (quote["fits"], quote["largest_that_fits"]) == (False, "0")
+
+
+@approximate
+def test_model_is_covered_by_the_accounts_cap_and_not_by_its_own_price(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(budget=budget(accountant))
+    job = server.trained(dataset["id"], epsilon="0.25", delta=DELTA)
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+
+    assert card["guarantee"]["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
+    assert card["guarantee"]["replace_one"] == {"epsilon": REPLACED[accountant], "delta": "0.000001"}
+    assert "released under this ledger together, this model among them, are" in card["guarantee"]["text"]
+    assert f"Total: {SYMBOLS[accountant]} " in card["receipt"]
+
+
+@approximate
+def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(budget=budget(accountant))
+    server.trained(dataset["id"], epsilon="0.8", delta=DELTA)
+    left = Decimal(CAPS[accountant]) - price_of(accountant, "0.8")
+    refused = server.submitted(dataset["id"], epsilon="0.9", delta=DELTA)
+
+    assert refused.status_code == 409
+    told = refused.json()
+    fits = told["largest_that_fits"]
+    assert told["type"] == "budget-exceeded"
+    assert told["detail"].startswith(f"{told['requested']} {SYMBOLS[accountant]} asked, ")
+    assert (told["accountant"], told["unit"]) == (accountant, UNITS[accountant])
+    assert Decimal(told["remaining"]) == left
+    assert Decimal(told["requested"]) == price_of(accountant, "0.9")
+    assert Decimal("0.5") < Decimal(fits) < Decimal("0.8"), "ρ and μ² leave more than the difference of ε"
+    assert price_of(accountant, fits) <= left < price_of(accountant, str(Decimal(fits) + Decimal("1e-9")))
+    assert server.submitted(dataset["id"], epsilon=str(Decimal(fits) + Decimal("1e-9")), delta=DELTA).status_code == 409
+    assert server.trained(dataset["id"], epsilon=fits, delta=DELTA)["state"] == "succeeded"
+
+
+@approximate
+def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(budget=budget(accountant, "2"))
+    prices = [
+        server.admin.http.post("/plans", json=training(dataset["id"], delta=delta)).json()["price"]["amount"]
+        for delta in ("1e-9", "1e-6", "1e-3")
+    ]
+
+    assert prices == sorted(prices, key=Decimal)
+    assert len(set(prices)) == 3
+    assert prices[1] == CAPS[accountant]
+
+
+@approximate
+def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(
+        budget=budget(accountant, "3"), partitions=[{"name": "shard", "kind": "hash", "cells": 2}]
+    )
+    server.trained(dataset["id"], algorithm="nbrt", epsilon="0.5", delta=DELTA, scope={"shard": [0]})
+    server.trained(dataset["id"], algorithm="mrf", epsilon="0.25", delta=DELTA)
+    entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
+    assert [entry["kind"] for entry in entries] == ["open", "reserve", "charge", "reserve", "charge"]
+    assert Decimal(entries[1]["amount"]) == price_of(accountant, "0.5")
+
+    summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
+    assert (summary.header.accountant, summary.header.delta) == (accountant, "0.000001")
+    charged = price_of(accountant, "0.5") + price_of(accountant, "0.25")
+    assert Decimal(summary.header.text(summary.tightest.charged)) == charged
+    assert summary.tightest.cell == {"shard": 0}
+
+
+def test_delta_is_required_with_a_delta_account_and_refused_without(server: Server) -> None:
+    rules = [
+        ({"accountant": "pure", "epsilon": "1"}, {"delta": DELTA}, "not-for-pure"),
+        (budget("zcdp"), {}, "required"),
+        (budget("gdp"), {"delta": "1"}, "not-below-one"),
+    ]
+    for declared, asked, problem in rules:
+        dataset = server.uploaded(budget=declared)
+        for path in ("/plans", "/train"):
+            refused = server.admin.http.post(
+                path, json=training(dataset["id"], **asked), headers={"Idempotency-Key": f"{path}-{dataset['id']}"}
+            )
+            assert (refused.status_code, refused.json()["type"]) == (422, "invalid-request")
+            assert refused.json()["errors"] == [{"at": "/delta", "problem": problem}]
+
+
+@approximate
+def test_numbers_that_no_account_can_hold_are_refused(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(budget=budget(accountant))
+    for asked, problem in (
+        ({"epsilon": "1000001", "delta": DELTA}, "too-large"),
+        ({"epsilon": "1e-9", "delta": "1e-18"}, "too-small"),
+    ):
+        refused = server.admin.http.post("/plans", json=training(dataset["id"], **asked))
+        assert refused.json()["errors"] == [{"at": "/epsilon", "problem": problem}]
+
+
+def test_algorithm_without_a_pure_price_is_refused_on_a_pure_account(server: Server) -> None:
+    dataset = server.uploaded()
+    before = server.footprint()
+    for path in ("/plans", "/train"):
+        refused = server.admin.http.post(
+            path, json=training(dataset["id"], algorithm="nbrt"), headers={"Idempotency-Key": path}
+        )
+        assert (refused.status_code, refused.json()["type"]) == (409, "accountant-mismatch")
+        assert refused.json()["accountant"] == "pure"
+        assert sorted(refused.json()["accepted_by"]) == ["gdp", "zcdp"]
+    assert server.footprint() == before
+
+
+def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
+    listed = {item["slug"]: item for item in server.admin.http.get("/algorithms").json()["algorithms"]}
+
+    assert sorted(listed["mrf"]["accountants"]) == ["gdp", "pure", "zcdp"]
+    assert sorted(listed["nbrt"]["accountants"]) == ["gdp", "zcdp"]

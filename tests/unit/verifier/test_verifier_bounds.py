@@ -1,0 +1,112 @@
+"""What ε-DP costs in ρ and μ², by the verifier's own arithmetic: against the service's, and on the safe side."""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.privacy import accountants
+from app.privacy.accountants import gdp, normal, zcdp
+from app.privacy.accountants.intervals import ONE, Interval
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    RoundedGaussian,
+    Sequential,
+)
+from app.verifier import bounds
+from app.verifier.events import NotAnEvent, total
+
+AR = Adjacency.ADD_REMOVE_ONE
+
+wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(lambda power: Fraction(10**power))
+
+
+@settings(max_examples=60, deadline=None)
+@given(wide)
+@example(Fraction(1, 2**32))
+@example(Fraction(55452225, 2**32))
+@example(Fraction(64 * 512))
+def test_both_programs_say_the_same(epsilon: Fraction) -> None:
+    for own, service in (
+        (bounds.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
+        (bounds.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),
+    ):
+        assert abs(own - service) <= service * Fraction(1, 10**20)
+
+
+@settings(max_examples=30, deadline=None)
+@given(wide)
+def test_no_bound_is_below_the_truth(epsilon: Fraction) -> None:
+    exact = Interval.of(epsilon)
+    decayed = (-exact).exp()
+
+    assert bounds.rho_of_pure(epsilon) > (exact * (ONE - decayed) / (ONE + decayed)).floor * (1 - Fraction(1, 10**60))
+    x = (Interval.of(bounds.mu_squared_of_pure(epsilon) / 4)).sqrt()
+    assert normal.lower_tail(x).low <= (decayed / (ONE + decayed)).high
+
+
+def test_exact_values_from_other_sources() -> None:
+    assert float(bounds.rho_of_pure(Fraction(1))) == pytest.approx(math.tanh(0.5), rel=1e-15)
+    assert float(bounds.mu_squared_of_pure(Fraction(1))) ** 0.5 == pytest.approx(1.2320353853449007, rel=1e-12)
+    assert float(bounds.mu_squared_of_pure(Fraction(1, 2))) ** 0.5 == pytest.approx(0.6238925920985082, rel=1e-12)
+
+
+def test_ends_of_the_range_are_covered_by_plain_bounds() -> None:
+    assert bounds.rho_of_pure(Fraction(0)) == bounds.mu_squared_of_pure(Fraction(0)) == 0
+    for tiny in (Fraction(1, 10**15), Fraction(1, 10**99)):
+        assert 0 <= bounds.rho_of_pure(tiny) - zcdp.of_pure(tiny) <= tiny**2 * Fraction(1, 10**25)
+    tiny, huge = Fraction(1, 10**15), Fraction(10**7)
+    assert gdp.of_pure(tiny) <= bounds.mu_squared_of_pure(tiny) * (1 + Fraction(1, 10**25))
+    assert bounds.mu_squared_of_pure(huge) == 8 * huge
+    assert bounds.rho_of_pure(huge) == huge
+
+
+def test_callers_precision_does_not_matter() -> None:
+    bounds.mu_squared_of_pure.cache_clear()
+    with localcontext() as context:
+        context.prec = 5
+        coarse = bounds.mu_squared_of_pure(Fraction(1, 3))
+        assert Decimal(1) / 3 == Decimal("0.33333")
+    bounds.mu_squared_of_pure.cache_clear()
+    assert bounds.mu_squared_of_pure(Fraction(1, 3)) == coarse
+
+
+LEAVES: tuple[Event, ...] = (
+    PermuteAndFlip(AR, Fraction(512), Fraction(3, 2**20), 30),
+    DiscreteLaplace(AR, Fraction(1), Fraction(1, 4), 8),
+    ExponentialMechanism(AR, Fraction(4), Fraction(1, 8), 30),
+    ExponentialMechanism(AR, Fraction(4), Fraction(8), 30),
+    RoundedGaussian(AR, Fraction(5, 3), Fraction(2**48), 12),
+)
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("adjacency", [AR, Adjacency.LABEL])
+def test_trees_cost_what_the_services_own_accountant_says(accountant: str, adjacency: Adjacency) -> None:
+    parts = tuple(Part(index + 1, leaf) for index, leaf in enumerate(LEAVES))
+    event = Sequential((*parts, Part(7, Parallel("nodes", parts))))
+    expected = accountants.by_name(accountant).loss(event, adjacency=adjacency)
+
+    found = total(event.to_json(), adjacency=adjacency.value, accountant=accountant)
+    assert abs(found - expected) <= expected * Fraction(1, 10**20)
+
+
+def test_normal_noise_is_exact_and_has_no_pure_price() -> None:
+    noisy = LEAVES[-1].to_json()
+
+    assert total(noisy, adjacency="add_remove", accountant="zcdp") == Fraction(5, 6 * 2**48)
+    assert total(noisy, adjacency="add_remove", accountant="gdp") == Fraction(5, 3 * 2**48)
+    assert total(noisy, adjacency="label", accountant="gdp") == Fraction(20, 3 * 2**48)
+    with pytest.raises(NotAnEvent):
+        total(noisy, adjacency="add_remove", accountant="pure")
+    with pytest.raises(NotAnEvent):
+        total({**noisy, "sigma_squared": "0"}, adjacency="add_remove", accountant="gdp")
