@@ -6,11 +6,15 @@ from types import MappingProxyType
 from app.core.errors import InvalidRequest
 from app.forests.families.family import Family
 from app.forests.mechanisms.auto import Auto
+from app.forests.mechanisms.maxtree import MaximalVoteTrees
 from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
 from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
 from app.forests.mechanisms.rdt import RandomDecisionTrees
+from app.forests.mechanisms.rdt_jagannathan import JagannathanTrees
 from app.forests.mechanisms.rpf import ReweightedForest
+from app.forests.mechanisms.spe import MedianTrees
+from app.forests.mechanisms.srt import LabelledRandomTrees
 
 AUTO = Auto()
 """Chooses one of the others when a job is planned; see ``app.forests.plan``."""
@@ -22,6 +26,10 @@ _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     RandomDecisionTrees("rdt-mv", "Random decision trees, majority vote", ("mv", "ta", "pa")),
     RandomDecisionTrees("rdt-ta", "Random decision trees, threshold averaging", ("ta", "mv", "pa")),
     RandomDecisionTrees("rdt-pa", "Random decision trees, probabilistic averaging", ("pa", "mv", "ta")),
+    JagannathanTrees(),
+    LabelledRandomTrees(),
+    MaximalVoteTrees(),
+    MedianTrees(),
 )
 
 BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(

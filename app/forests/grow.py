@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
+from app.core import amounts
 from app.forests import assignment, catalogue
 from app.forests.encoding import Encoding
 from app.forests.forest import Forest
 from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms.common import SHARDED
+from app.forests.mechanisms.common import HASH, SHARDED
 from app.forests.mechanisms.mechanism import ForestMechanism
 from app.forests.plan import Plan
 from app.forests.randomness import Randomness
@@ -65,10 +67,20 @@ def grow(
 def _histograms(
     encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
 ) -> LocalHistograms:
-    """All rows for every tree, or to each tree its own."""
-    shard = None
-    if plan.parameters["assignment"] == SHARDED:
-        shard = assignment.shards(assignment.fresh_key(randomness), rows.row_ids, n_shards=plan.n_trees)
+    """All rows for every tree, or to each tree its own; in one part or, by another hash, in two."""
+    sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
+    key = assignment.fresh_key(randomness) if sharded or apart else b""
+    shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees) if sharded else None
+
+    def structure_rows(tree: int) -> NDArray[np.bool_]:
+        share = amounts.parse(plan.parameters["structure_rows"])
+        return assignment.structure_rows(key, rows.row_ids, tree=tree, share=share)
+
     return LocalHistograms(
-        encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=shard
+        encoding.encode(rows.features),
+        rows.y,
+        n_codes=encoding.n_codes,
+        n_classes=schema.n_classes,
+        shard=shard,
+        structure_rows=structure_rows if apart else None,
     )

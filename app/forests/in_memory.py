@@ -1,5 +1,7 @@
 """Histograms of PRIVATE rows that this process holds in memory."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ class LocalHistograms:
         n_codes: NDArray[np.int32],
         n_classes: int,
         shard: NDArray[np.int64] | None,
+        structure_rows: Callable[[int], NDArray[np.bool_]] | None = None,
     ) -> None:
         """Keeps references to the PRIVATE arrays.
 
@@ -28,16 +31,47 @@ class LocalHistograms:
             n_codes: int32 ``(n_features,)``.
             n_classes: public number of classes.
             shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
+            structure_rows: from a tree to bool ``(n_rows,)``, the rows that its splits may be chosen by; the others are
+                those of its leaves. ``None``: every row of a tree is both.
         """
         self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
+        self._structure_rows = structure_rows
 
     def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows of ``tree``: all, or those whose keyed hash chose it."""
+        """The rows of ``tree``: all, or those whose keyed hash chose it; in one part or in two."""
+        mine = None if self._shard is None else self._shard == tree
+        if self._structure_rows is None:
+            return self._part(mine)
+        structure = self._structure_rows(tree)
+        whole = np.ones_like(structure) if mine is None else mine
+        return TwoParts(self._part(whole & structure), self._part(whole & ~structure))
+
+    def _part(self, mine: NDArray[np.bool_] | None) -> TreeHistograms:
         X, y = self._X, self._y
-        if self._shard is not None:
-            mine = np.flatnonzero(self._shard == tree)
+        if mine is not None:
             X, y = np.ascontiguousarray(X[:, mine]), y[mine]
         return _LocalTree(X, y, self._n_codes, self._n_classes)
+
+
+class TwoParts:
+    """The PRIVATE rows of one tree in two disjoint parts: one for choosing splits, one for the leaves."""
+
+    def __init__(self, structure: TreeHistograms, estimation: TreeHistograms) -> None:
+        """Joins two parts that stand at the same level."""
+        self._structure, self._estimation = structure, estimation
+
+    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        """See ``TreeHistograms``; of the structure part alone."""
+        return self._structure.class_histogram(features)
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See ``TreeHistograms``; both parts go down by the same released splits."""
+        self._structure.descend(feature=feature, threshold=threshold, equals=equals)
+        self._estimation.descend(feature=feature, threshold=threshold, equals=equals)
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        """See ``TreeHistograms``; of the estimation part alone."""
+        return self._estimation.leaf_histogram()
 
 
 class _LocalTree:

@@ -6,6 +6,7 @@ read-out    a row's class probabilities, from the leaves it reaches in each tree
 ``mv``      share of trees whose leaf has its largest noisy count at the class
 ``ta``      mean over trees of θ_c = max(ñ_c, 0) / Σ, uniform where nothing is positive
 ``pa``      the same numbers; labels are drawn from them instead of taking the largest
+``sum``     share of the class in the sum over trees of max(ñ_c, 0)
 ``log``     geometric mean over trees of θ shrunk toward the forest's class proportions, normalised
 ==========  =====================================================================================================
 """
@@ -13,7 +14,7 @@ read-out    a row's class probabilities, from the leaves it reaches in each tree
 import numpy as np
 from numpy.typing import NDArray
 
-VOTE, AVERAGE, DRAW, LOGARITHMIC = "mv", "ta", "pa", "log"
+VOTE, AVERAGE, DRAW, SUM, LOGARITHMIC = "mv", "ta", "pa", "sum", "log"
 
 SHRINKAGE = 1.0
 """Rows of pseudo-evidence per unit of noise scale under ``log``; results are flat between 1 and 7."""
@@ -37,6 +38,8 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
     elif read_out == LOGARITHMIC:
         prior = class_proportions(evidence, noise_scale)
         values = np.log(_normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
+    elif read_out == SUM:
+        return np.maximum(evidence, 0.0)  # whole numbers: their sums are exact in any order
     else:
         values = _normalised(np.maximum(evidence, 0.0))
     values /= len(counts)

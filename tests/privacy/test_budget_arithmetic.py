@@ -12,6 +12,7 @@ from app.core.errors import InvalidRequest
 from app.forests import catalogue
 from app.forests.mechanisms import common
 from app.forests.mechanisms.mechanism import LARGEST_INVERSE_SCALE
+from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.mechanisms.utilities import GINI_RANGE_SENSITIVITY
 from app.forests.plan import Plan, PlanRequest, plan
 from app.forests.schema import Schema
@@ -82,11 +83,12 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
 def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, n_trees: int) -> None:
     parameters = {"n_estimators": n_trees, "max_depth": depth}
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
-    path = sum(GINI_RANGE_SENSITIVITY * scale for scale in common.level_scales(settled.event))
+    levels = TreePrice.of(settled.event).levels
+    path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for own in levels for selection in own)
     tree = path + common.leaf_scale(settled.event)
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    assert len(common.level_scales(settled.event)) == settled.parameters["max_depth"]
+    assert len(levels) == settled.parameters["max_depth"]
 
 
 @pytest.mark.parametrize("slug", SHARDABLE)

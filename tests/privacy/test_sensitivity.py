@@ -11,7 +11,7 @@ from app.core import limits
 from app.forests.encoding import Encoding
 from app.forests.histograms import TreeHistograms
 from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms.mrf import split_utilities
+from app.forests.mechanisms.greedy import split_utilities
 from app.forests.mechanisms.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
 from app.forests.schema import Schema
 

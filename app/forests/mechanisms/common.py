@@ -1,11 +1,12 @@
 """Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from app.core import limits
 from app.forests.encoding import MAX_BINS
 from app.forests.mechanisms.parameters import Parameter
-from app.privacy.events import DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Sequential, UnknownPrivacyEvent
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
 
@@ -40,6 +41,19 @@ ASSIGNMENT = Parameter(
     built=(SEQUENTIAL, SHARDED),
 )
 
+SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
+
+NONE, HASH = "none", "hash"
+
+SEPARATION = Parameter(
+    "se",
+    "choice",
+    "Split each tree's rows into a structure part and an estimation part by keyed hash, or not.",
+    default=NONE,
+    choices=(NONE, HASH),
+    built=(NONE, HASH),
+)
+
 
 def tree_event(event: Event) -> Event:
     """The event of one of the like parts that a forest (or a level) consists of.
@@ -59,32 +73,19 @@ def leaf_scale(event: Event) -> Fraction:
         UnknownPrivacyEvent: not the event of a forest.
     """
     tree = tree_event(event)
-    leaves = tree.parts[-1].event if isinstance(tree, Sequential) and tree.parts else tree
+    leaves = tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
     if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
         return leaves.inverse_scale
     raise UnknownPrivacyEvent("not the event of a forest with noisy leaf counts")
 
 
-def level_scales(event: Event) -> tuple[Fraction, ...]:
-    """Inverse scale of the selections at each level, root first, as priced in a forest's event.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of a forest that selects its splits.
-    """
-    tree = tree_event(event)
-    if not isinstance(tree, Sequential):
-        raise UnknownPrivacyEvent("not the event of a tree that selects its splits")
-    return tuple(_selection_scale(part.event) for part in tree.parts[:-1])
-
-
-def _selection_scale(level: Event) -> Fraction:
-    selection = tree_event(level)
-    if isinstance(selection, PermuteAndFlip):
-        return selection.inverse_scale
-    raise UnknownPrivacyEvent("not the event of a level of selections")
-
-
 def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
     """A path's structure budget over its levels: deeper nodes hold fewer rows and get a little more."""
     weights = [10 + level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)
+
+
+def geometric_losses(total: Fraction, depth: int, ratio: Fraction) -> tuple[Fraction, ...]:
+    """A path's structure budget over its levels, each level getting ``ratio`` times what the one above it gets."""
+    weights = [ratio**level for level in range(depth)]
     return tuple(total * weight / sum(weights) for weight in weights)

@@ -60,6 +60,19 @@ class Tree:
     counts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class LabelTree:
+    """One released tree in heap layout whose leaves released a label each; ``labels`` is int32 ``(2^depth,)``."""
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+    labels: NDArray[np.int32]
+
+
+ReleasedTree: TypeAlias = Tree | LabelTree
+
+
 class Mechanism(Protocol):
     """A randomised learner with a proven price: public rules, and how to read what it releases.
 
@@ -131,7 +144,7 @@ class TreeMechanism(Mechanism, Protocol):
         encoding: Encoding,
         rows: TreeHistograms,
         randomness: Randomness,
-    ) -> Tree:
+    ) -> ReleasedTree:
         """Grows and releases one tree; one call is one release."""
         ...
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from app.forests.encoding import Candidates, Encoding
+from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
-from app.forests.mechanisms import boxes, common, shapes
+from app.forests.mechanisms import common, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.mechanisms.structure import drop, random_structure
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential
@@ -101,43 +99,11 @@ class RandomDecisionTrees:
         Returns:
             The released tree. One call is one release, at the loss of one part of ``event``.
         """
-        depth = int(parameters["max_depth"])
-        feature, threshold, equals = random_structure(encoding.candidates, depth, randomness)
-        for level in range(depth):
-            nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
-            rows.descend(feature=feature[nodes], threshold=threshold[nodes], equals=equals[nodes])
+        splits = random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
+        drop(rows, splits)
         exact = rows.leaf_histogram()
         noise = randomness.discrete_laplace(exact.shape, inverse_scale=common.leaf_scale(event))
-        return Tree(feature, threshold, equals, exact + noise)
-
-
-def random_structure(
-    candidates: Candidates, depth: int, randomness: Randomness
-) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]:
-    """A complete random tree: in every box a uniform feature among those it can split, then a uniform split of it.
-
-    Touches no row. Depth first, so that only one path of boxes is alive at a time.
-    """
-    chosen: list[int | None] = [None] * (2**depth - 1)
-    pending = [(0, boxes.root(candidates))] if chosen else []
-    while pending:
-        node, box = pending.pop()
-        choice = _random_split(candidates, box, randomness)
-        chosen[node] = choice
-        if choice is not None and 2 * node + 2 < len(chosen):
-            left, right = boxes.children(candidates, box, choice)
-            pending += [(2 * node + 2, right), (2 * node + 1, left)]
-    return boxes.splits(candidates, chosen)
-
-
-def _random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
-    alive = np.flatnonzero(box)
-    if len(alive) == 0:
-        return None
-    feature = candidates.feature[alive]  # ascending: the splits of a feature stand side by side
-    starts = [0, *(np.flatnonzero(feature[1:] != feature[:-1]) + 1), len(alive)]
-    pick = randomness.uniform(len(starts) - 1)
-    return int(alive[starts[pick] + randomness.uniform(int(starts[pick + 1] - starts[pick]))])
+        return Tree(*splits, exact + noise)
 
 
 def default_n_trees(facts: PublicFacts) -> int:

@@ -3,14 +3,22 @@
 Counts are at most ``limits.MAX_ROWS_PER_DATASET`` < 2^31, so Σ n_c² ≤ n² < 2^62 and every intermediate below fits.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import NDArray
+
+GINI, MISCOUNT = "gini", "miscount"
 
 GINI_BITS = 8
 """Fractional bits q of the fixed-point count Gini."""
 
 GINI_RANGE_SENSITIVITY = 2 ** (GINI_BITS + 1)
 """One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma L1 and docs/proofs/mrf.md."""
+
+RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType({GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1})
+"""Of every utility of splits, under add/remove and in its own integer units."""
 
 
 def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -34,10 +42,26 @@ def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def split_gini(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Utility −(count Gini left + count Gini right); larger is better.
+def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """n − max_c n_c of class counts: rows that the most common class leaves out.
 
-    Monotone: an added row lands on one side and lowers it by at most 2^(q+1), for every split at once. So its range
-    sensitivity is 2^(q+1) under add/remove and twice that under replace-one.
+    One added row raises n by one and the maximum by zero or one, so it changes this by 0 or 1.
+
+    Args:
+        counts: PRIVATE int64 ``(…, n_classes)``.
+
+    Returns:
+        int64 ``(…)``. PRIVATE.
     """
-    return -(count_gini(left) + count_gini(right))
+    result: NDArray[np.int64] = counts.sum(axis=-1) - counts.max(axis=-1)
+    return result
+
+
+def split_utility(left: NDArray[np.int64], right: NDArray[np.int64], utility: str) -> NDArray[np.int64]:
+    """−(cost left + cost right), the cost being the count Gini or the miscount; larger is better.
+
+    Monotone: an added row lands on one side and lowers it by an integer from 0 to ``RANGE_SENSITIVITIES[utility]``, for
+    every split at once. So that is its range sensitivity under add/remove, and twice that under replace-one.
+    """
+    cost = miscount if utility == MISCOUNT else count_gini
+    return -(cost(left) + cost(right))

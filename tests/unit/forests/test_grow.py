@@ -11,8 +11,8 @@ from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.in_memory import LocalHistograms
 from app.forests.kernels import routing
-from app.forests.mechanisms import mrf, shapes
-from app.forests.mechanisms.rdt import random_structure
+from app.forests.mechanisms import greedy, shapes
+from app.forests.mechanisms.structure import random_structure
 from app.forests.plan import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
@@ -118,7 +118,7 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
 
     def utilities() -> np.ndarray:
         held = LocalHistograms(X, rows().y, n_codes=encoding.n_codes, n_classes=3, shard=None).of_tree(0)
-        return mrf.split_utilities(held, encoding, n_nodes=1)
+        return greedy.split_utilities(held, encoding, n_nodes=1)
 
     whole = utilities()
     for cells in (1, 20, 50):

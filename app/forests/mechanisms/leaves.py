@@ -1,0 +1,98 @@
+"""What the leaves of a tree release: noisy counts of every class, or one label."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms import selections
+from app.forests.mechanisms.mechanism import LabelTree, PublicFacts, ReleasedTree, Tree, draw_scale
+from app.forests.mechanisms.structure import Splits
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import (
+    DiscreteLaplace,
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    UnknownPrivacyEvent,
+)
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness
+
+COUNTS, LABEL = "counts", "label"
+
+_COUNT_SENSITIVITY = 1
+"""An added row adds one to one count of one leaf: L1 sensitivity of the histogram, range sensitivity of a leaf."""
+
+
+def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
+    """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row reaches.
+
+    Args:
+        kind: :data:`COUNTS` or :data:`LABEL`.
+        loss: public; above zero.
+        depth: public; of the tree.
+        facts: public.
+    """
+    n_classes = facts.schema.n_classes
+    if kind == LABEL:
+        own = selections.priced(loss, facts, range_sensitivity=_COUNT_SENSITIVITY, max_candidates=n_classes)
+        return Parallel("leaves", (Part(2**depth, own),))
+    return DiscreteLaplace(
+        Adjacency.ADD_REMOVE_ONE,
+        l1_sensitivity=Fraction(_COUNT_SENSITIVITY),
+        inverse_scale=draw_scale(loss, _COUNT_SENSITIVITY),
+        coordinates=n_classes << depth,
+    )
+
+
+def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:
+    """Releases the leaves of a tree whose splits were released, on PRIVATE rows that lie in its leaves.
+
+    Every leaf is released, whether a row reaches it or not: an empty leaf's label is uniform, its counts are noise.
+
+    Args:
+        splits: released; feature, threshold and equality of every node.
+        event: of the leaves, as priced.
+        rows: PRIVATE.
+        randomness: source of the draws.
+    """
+    exact = rows.leaf_histogram()
+    label = _label_selection(event)
+    if label is not None:
+        drawn = [selections.draw(label, own, randomness) for own in exact]
+        return LabelTree(*splits, np.array(drawn, dtype=np.int32))
+    assert isinstance(event, DiscreteLaplace)
+    return Tree(*splits, exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale))
+
+
+def require(kind: str, event: Event) -> None:
+    """Checks that an event from outside is one that :func:`priced` makes for this kind of leaf.
+
+    Raises:
+        UnknownPrivacyEvent: it is not.
+    """
+    own = _label_selection(event) if kind == LABEL else event
+    if isinstance(own, DiscreteLaplace) and own.l1_sensitivity == _COUNT_SENSITIVITY and own.inverse_scale > 0:
+        return
+    if (
+        isinstance(own, PermuteAndFlip | ExponentialMechanism)
+        and kind == LABEL
+        and own.range_sensitivity == _COUNT_SENSITIVITY
+        and own.inverse_scale > 0
+    ):
+        return
+    raise UnknownPrivacyEvent("not the event of such leaves")
+
+
+def _label_selection(event: Event) -> selections.Selection | None:
+    match event:
+        case Parallel("leaves", (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)):
+            return own
+    return None

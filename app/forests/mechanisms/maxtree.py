@@ -1,0 +1,132 @@
+"""Greedy trees by the maximal vote, in the manner of Liu et al. (2018), without their bootstrap.
+
+What was wrong, and the proof of this version, stand in docs/proofs/maxtree.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import amounts
+from app.forests.encoding import Encoding
+from app.forests.families.counts import CountFamily
+from app.forests.families.family import Family
+from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms import common, greedy, leaves, selections, structure, utilities
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
+from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.mechanisms.tree_price import TreePrice
+from app.privacy import accountants
+from app.privacy.events import Event
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness
+
+_RULE = greedy.SplitRule(utilities.MISCOUNT)
+_RANGE_SENSITIVITY = utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
+
+
+@dataclass(frozen=True)
+class MaximalVoteTrees:
+    """Trees whose every split is selected for leaving the fewest rows outside their side's most common class.
+
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. The utility −(miscount left + miscount
+        right) is monotone with range sensitivity 1; a selection by it among public splits is ε_l-DP (lemma L2, or L1
+        on accounts in ρ and μ²), and a path pays Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3).
+        Every row is in a tree once: there is no bootstrap, in which a row that is drawn m times would change a count
+        by m. Sequential trees add, sharded trees count at their largest (lemma L5). *Not covered:* running time.
+
+    Source:
+        Liu, Li, Liu, Chen and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
+        Computing (2018), as Huang, Lei and Kabán describe it; Theorem 1 of docs/proofs/maxtree.md.
+    """
+
+    slug: str = "maxtree"
+    title: str = "Greedy maximal-vote trees, without bootstrap"
+    source: str = "Liu et al. (2018), Applied Soft Computing, in its outline; repaired"
+    accountants: tuple[str, ...] = accountants.NAMES
+    read_outs: tuple[str, ...] = ("log", "ta", "mv")
+    family: Family = CountFamily()  # noqa: RUF009 - it has no state
+    parameters: tuple[Parameter, ...] = (
+        common.N_ESTIMATORS,
+        common.MAX_DEPTH,
+        common.N_BINS,
+        common.ASSIGNMENT,
+        Parameter(
+            "structure_share",
+            "number",
+            "Share of each tree's ε that its selections of splits get; the rest goes to leaf counts.",
+            default="0.5",
+            minimum=Fraction(1, 100),
+            maximum=Fraction(99, 100),
+        ),
+        Parameter(
+            "level_ratio",
+            "number",
+            "What a level's selections get of ε, as a multiple of what the level above gets.",
+            default="1",
+            minimum=Fraction(1, 2),
+            maximum=Fraction(2),
+        ),
+    )
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the number and depth of trees from the public size, ε and the schema."""
+        return greedy.settle(asked, facts)
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """T trees, one after another or on disjoint rows; a tree is one selection per node of a path, then counts."""
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        sharded = parameters["assignment"] == common.SHARDED
+        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
+        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        n_candidates = len(Encoding.of(facts.schema, int(parameters["n_bins"])).candidates)
+        losses = common.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
+        levels = tuple(
+            (selections.priced(loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates),)
+            for loss in losses
+        )
+        price = TreePrice(levels, leaves.priced(leaves.COUNTS, (1 - share) * per_tree, depth, facts))
+        return price.forest_event(n_trees, sharded=sharded)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Mechanism.check``."""
+        price = TreePrice.of(event)
+        price.require(depth=int(parameters["max_depth"]), selections=[Fraction(_RANGE_SENSITIVITY)], apart=False)
+        leaves.require(leaves.COUNTS, price.leaves)
+
+    def grow_tree(
+        self,
+        event: Event,
+        parameters: Parameters,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        """Selects splits level by level on the PRIVATE rows, then releases noisy leaf counts.
+
+        Args:
+            event: what was priced; every noise scale is taken from it.
+            parameters: settled.
+            encoding: public bins and candidates.
+            rows: PRIVATE rows of this tree, each of them once.
+            randomness: source of all draws.
+
+        Returns:
+            The released tree. One call is one release, at the loss of one part of ``event``.
+        """
+        price = TreePrice.of(event)
+
+        def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+            own = price.levels[level]
+            return greedy.choose_level(own, _RULE, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+
+        splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
+        return leaves.release(splits, price.leaves, rows, randomness)

@@ -1,0 +1,53 @@
+"""Random decision trees with noisy counts as Jagannathan, Pillaipakkamnatt and Wright use them.
+
+Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier" (2009;
+Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md; numbers and read-out are theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from app.forests.encoding import Encoding
+from app.forests.mechanisms import shapes
+from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.mechanisms.parameters import Value
+from app.forests.mechanisms.rdt import RandomDecisionTrees
+
+DEFAULT_TREES = 10
+
+
+@dataclass(frozen=True)
+class JagannathanTrees(RandomDecisionTrees):
+    """Random decision trees, ten of them, whose depth is half the number of features unless the table is small.
+
+    Their pruning of leaves by exact emptiness is left out, since what it leaves out tells where no row is.
+
+    Privacy:
+        As :class:`RandomDecisionTrees`, whose growth it is: ε-DP under add/remove, 2ε under replace-one; L1 sensitivity
+        1 of a tree's (leaf, class) histogram. *Not covered:* running time.
+
+    Source:
+        Jagannathan, Pillaipakkamnatt and Wright, Transactions on Data Privacy 5 (2012), 273-295; Theorem 1 of
+        docs/proofs/rdt.md.
+    """
+
+    slug: str = "rdt-jagannathan"
+    title: str = "Random decision trees, summed counts"
+    read_outs: tuple[str, ...] = ("sum", "ta", "mv")
+    source: str = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in ten trees, and the depth from the number of features and the public size."""
+        settled = dict(asked)
+        settled.setdefault("n_estimators", DEFAULT_TREES)
+        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
+        return settled, warnings
+
+
+def default_depth_by_features(facts: PublicFacts) -> int:
+    """min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n; at least 1."""
+    by_features = math.ceil(len(facts.schema.features) / 2)
+    return max(min(by_features, facts.size.bit_length() - 2), 1)
