@@ -1,0 +1,112 @@
+"""A model taken away as ONNX, asked outside as the analyst's guide says, and by the service itself."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from app.cli import own_process
+from tests.support.server import Server
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "analyst.md"
+ROWS: list[dict[str, Any]] = [
+    {"age": 20, "height": 1.5, "sex": "Female"},
+    {"age": 90, "height": None, "sex": "other"},
+    {"age": -5, "height": 99.0, "sex": None},
+    {"age": 50.5, "height": 0.5, "sex": "Male"},
+]
+
+
+def inputs(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    return {
+        "age": np.array([[float(row["age"])] for row in rows]),
+        "height": np.array([[np.nan if row["height"] is None else row["height"]] for row in rows]),
+        "sex": np.array([[row["sex"] or ""] for row in rows], dtype=object),
+    }
+
+
+def taken(server: Server, model: str) -> bytes:
+    answer = server.admin.http.get(f"/models/{model}/artifact", params={"format": "onnx"})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/octet-stream"
+    return answer.content
+
+
+def metadata(session: onnxruntime.InferenceSession) -> Mapping[str, str]:
+    facts: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
+    return facts
+
+
+@pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf"])
+def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> None:
+    dataset = server.uploaded(400)
+    job = server.trained(dataset["id"], algorithm=algorithm, epsilon="20", parameters={"n_estimators": 5})
+    before = server.footprint()
+    session = onnxruntime.InferenceSession(taken(server, job["model_id"]))
+    labels, probabilities = session.run(None, inputs(ROWS))
+    answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": ROWS}).json()
+
+    assert probabilities == pytest.approx(np.array(answer["probabilities"]), abs=1e-12)
+    assert labels.tolist() == answer["labels"]
+    assert server.footprint() == before, "an export costs nothing and leaves nothing behind"
+
+
+def test_the_card_travels_with_the_model(server: Server) -> None:
+    job = server.trained(server.uploaded()["id"])
+    facts = metadata(onnxruntime.InferenceSession(taken(server, job["model_id"])))
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+
+    assert facts["artifact_sha256"] == card["digest"]
+    assert facts["receipt"] == card["receipt"]
+    assert json.loads(facts["guarantee"]) == card["guarantee"]
+    assert json.loads(facts["schema"]) == card["schema"]
+    assert json.loads(facts["ledger"]) == card["ledger"]
+    assert taken(server, job["model_id"]) == taken(server, job["model_id"])
+
+
+def test_who_may_only_predict_takes_no_onnx_away(server: Server) -> None:
+    dataset = server.uploaded()
+    job = server.trained(dataset["id"])
+    path = f"/models/{job['model_id']}/artifact?format=onnx"
+    predictor = server.granted(dataset["id"], "predictor")
+
+    assert predictor.http.get(path).json()["type"] == "role-missing"
+    assert server.caller().http.get(path).status_code == 404
+    assert server.admin.http.get(f"/models/{job['model_id']}/artifact?format=pickle").status_code == 422
+
+
+def test_the_guide_asks_a_downloaded_model(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line fetches the file, and the guide's program runs as it stands."""
+    monkeypatch.chdir(tmp_path)
+    job = server.trained(server.uploaded()["id"], algorithm="mrf", epsilon="20")
+    download = ["models", "download", job["model_id"], "forest.onnx", "--format", "onnx"]
+    done = subprocess.run(
+        own_process.command("app.cli", *download),
+        env=own_process.environment(
+            os.environ | {"GROVEKEEPER_URL": server.url, "GROVEKEEPER_API_KEY": server.admin.key, "NO_PROXY": "*"}
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("forest.onnx").read_bytes() == taken(server, job["model_id"])
+
+    with Path("new-rows.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["sex", "age", "height"])
+        writer.writeheader()
+        writer.writerows(ROWS)
+    (program,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(program, "analyst.md", "exec"), names)
+    answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": ROWS}).json()
+    assert names["labels"].tolist() == answer["labels"]
+    assert names["probabilities"] == pytest.approx(np.array(answer["probabilities"]), abs=1e-12)
