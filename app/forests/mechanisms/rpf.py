@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from app.forests.plan import Plan
     from app.forests.randomness import Randomness
 
-_MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 2, 8
+_MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 1, 8
 
 HOPELESS = 20
 """Rows × ε below which noise outweighs any structure: one leaf with the noisy class counts does better."""
@@ -169,5 +169,5 @@ def default_n_trees(facts: PublicFacts) -> int:
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
     """Depth by a public rule of the size, ε, the number of classes and of trees."""
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    depth = round(0.55 * strength - 1 + 0.35 * math.log2(facts.schema.n_classes / 2))
+    depth = round(0.65 * strength - 2.5 + 0.35 * math.log2(facts.schema.n_classes / 2))
     return min(max(depth, _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)

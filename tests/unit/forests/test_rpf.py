@@ -70,7 +70,7 @@ def test_rules_stay_inside_their_limits(epsilon: Fraction, size: int) -> None:
     depth = settled.parameters["max_depth"]
 
     assert 1 <= settled.n_trees <= 16
-    assert depth == 0 if size * epsilon < rpf.HOPELESS else 2 <= int(depth) <= 8
+    assert depth == 0 if size * epsilon < rpf.HOPELESS else 1 <= int(depth) <= 8
     assert settled.parameters["structure_share"] == ("0.7" if settled.n_trees == 1 else "0.6")
 
 
