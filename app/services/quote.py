@@ -18,6 +18,11 @@ from app.privacy.composition import CellProblem, Scope, UnknownPartition
 from app.services.installation import Installation
 from app.wire.training import PlanIn, PlanOut, PriceOut
 
+_LARGE_DELTA = (
+    "δ is above one in a million, or above a tenth of one over the public size. Publishing a whole row now and then "
+    "could be within such a δ."
+)
+
 
 @dataclass(frozen=True)
 class Quote:
@@ -41,6 +46,12 @@ class Quote:
             epsilon=amounts.to_text(self.epsilon),
             delta=None if self.delta is None else amounts.to_text(self.delta),
         )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the numbers that were asked for."""
+        size = self.dataset.row.public_size or 0
+        return (_LARGE_DELTA,) if self.delta is not None and self.delta > _usual_delta(size) else ()
 
     @property
     def largest_that_fits(self) -> str:
@@ -74,7 +85,7 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         receipt=receipts.in_words(event, accountant=quoted.balance.accountant),
         fits=quoted.amount <= quoted.balance.remaining,
         largest_that_fits=quoted.largest_that_fits,
-        warnings=list(quoted.plan.warnings),
+        warnings=[*quoted.plan.warnings, *quoted.warnings],
     )
 
 
@@ -106,6 +117,10 @@ def largest_epsilon(accountant: str) -> int:
     """The largest ε that a budget or a job may name, so that amounts stay within 64 bits."""
     takes_delta = accountants.by_name(accountant).TAKES_DELTA
     return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+
+
+def _usual_delta(public_size: int) -> Fraction:
+    return min(Fraction(1, 10**6), Fraction(1, 10 * max(public_size, 1)))
 
 
 def price(epsilon: Fraction, delta: Fraction | None, *, accountant: str) -> int:

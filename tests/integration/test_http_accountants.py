@@ -106,6 +106,17 @@ def test_jobs_may_name_another_delta_and_are_priced_at_it(server: Server, accoun
     assert prices[1] == CAPS[accountant]
 
 
+@pytest.mark.parametrize(("size", "delta", "warned"), [
+    (200, "1e-6", False), (200, "1e-5", True), (1_000_000, "1e-6", True), (1_000_000, "1e-7", False),
+    (None, "1e-6", False),
+])  # fmt: skip
+def test_large_delta_is_warned_of(server: Server, size: int | None, delta: str, *, warned: bool) -> None:
+    dataset = server.declared(budget=budget("gdp"), public_size=size)
+    quote = server.admin.http.post("/plans", json=training(dataset["id"], delta=delta)).json()
+
+    assert any(warning.startswith("δ is above one in a million") for warning in quote["warnings"]) is warned
+
+
 @approximate
 def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant: str) -> None:
     dataset = server.uploaded(
