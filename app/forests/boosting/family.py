@@ -27,6 +27,9 @@ CALIBRATED, LOGISTIC = "calibrated", "logistic"
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
 
+START_AT_READING: Final = (2, 3)
+"""Share of the start scores that reading begins with: steps are shrunk, so the whole start would weigh too much."""
+
 _LARGEST_START = 64 * SCORE_UNIT
 """Start scores are differences of logarithms of 63-bit integers."""
 
@@ -57,9 +60,16 @@ class BoostedFamily:
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """The softmax of a row's scores; ``calibrated`` undoes what the clip does to two classes."""
+        """The softmax of a row's scores; ``calibrated`` undoes what the clip does to two classes.
+
+        A forest without splits is its start, which no clip has moved: the class proportions, as they were released.
+        """
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
-        return BoostedScores(encoding, forest.arrays, forest.depth, read_out)
+        if forest.depth == 0:
+            return BoostedScores(encoding, forest.arrays, 0, LOGISTIC)
+        numerator, denominator = START_AT_READING
+        start = numerator * forest.arrays["start"] // denominator
+        return BoostedScores(encoding, {**forest.arrays, "start": start}, forest.depth, read_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +78,7 @@ class BoostedScores:
 
     Attributes:
         encoding: the bins that the trees' sets count in.
-        arrays: released; ``start``, ``feature``, ``right`` and ``scores``.
+        arrays: ``feature``, ``right`` and ``scores`` as released, and the ``start`` that sums begin with.
         depth: splits on every path.
         read_out: how scores become probabilities; see :func:`probabilities`.
     """

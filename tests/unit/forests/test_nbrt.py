@@ -111,7 +111,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     X, y = np.zeros((300, 5)), np.repeat([0, 1, 2], [30, 90, 180])
     forest = grown(settled, schema, X, y)
     found = predict.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
-    assert found[0].argmax() == 2
+    assert found[0] == pytest.approx([0.1, 0.3, 0.6], abs=0.15)  # counts of 30, 90 and 180 with deviation 4
     assert np.array_equal(found[0], found[1])
 
 
@@ -186,14 +186,14 @@ def test_a_table_of_ten_classes_is_learned() -> None:
 
 
 def test_growth_and_prediction_agree_on_every_integer() -> None:
-    """The scores that gradients were computed from are the scores that prediction adds up."""
+    """Prediction adds up the released integers, tree by tree, as growth did."""
     rng = np.random.default_rng(4)
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
     forest = grown(planned(schema, n_estimators=10), schema, X, y)
     found = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
     arrays = forest.arrays
-    scores = np.tile(arrays["start"], (200, 1))
+    scores = np.tile(2 * arrays["start"] // 3, (200, 1))  # reading takes a third of the start away
     for tree in range(10):
         for i, row in enumerate(X.astype(int).tolist()):
             node = 0
@@ -202,6 +202,14 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
                 node = 2 * node + 1 + (int(arrays["right"][tree, node, code // 64]) >> code % 64 & 1)
             scores[i] += arrays["scores"][tree, node - arrays["feature"].shape[1]]
     assert np.array_equal(found, probabilities(scores, "logistic"))
+
+
+def test_class_proportions_alone_are_not_recalibrated() -> None:
+    schema = schema_of(2)
+    settled = planned(schema, "8", max_depth=0, n_estimators=1)
+    forest = grown(settled, schema, np.zeros((1_000, 5)), np.repeat([0, 1], [300, 700]))
+    found = predict.probabilities(forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None)
+    assert found[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
 
 def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
