@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from app.core import limits
 from app.core.errors import AccountantMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
 from app.forests.mechanisms.auto import Choice
@@ -142,13 +143,16 @@ def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> 
     """What (ε, δ) is in the unit of an account, rounded as its price is.
 
     Raises:
-        InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step.
+        InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step or more
+            than any account with a δ can hold.
     """
     unit = accountants.by_name(accountant)
     if unit.TAKES_DELTA is (delta is None):
-        raise InvalidRequest.at("/delta", "missing" if delta is None else f"not-for-{accountant}")
+        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
     if delta is not None and not 0 < delta < 1:
-        raise InvalidRequest.at("/delta", "out-of-range")
+        raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
+    if delta is not None and epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
+        raise InvalidRequest.at("/epsilon", "too-large")
     amount = unit.price(epsilon, delta)
     if amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import TRAIN, Principal
-from app.core import amounts, limits
+from app.core import amounts
 from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan, PlanRequest, budget_of, plan
 from app.ledger import service as ledger
 from app.privacy import accountants, receipts
 from app.privacy.composition import CellProblem, Scope, UnknownPartition
@@ -100,7 +100,7 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
     """Works out plan, scope and price from public facts alone: what it reads of the ledger is the balance."""
     scope = read_scope(dataset, wanted.scope)
     balance = ledger.balance(session, dataset.id, scope)
-    amount = price(wanted.epsilon, wanted.delta, accountant=balance.accountant)
+    amount = budget_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta).amount
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
@@ -113,33 +113,8 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
     return Quote(dataset, scope, planned, balance, amount, epsilon=wanted.epsilon, delta=wanted.delta)
 
 
-def largest_epsilon(accountant: str) -> int:
-    """The largest ε that a budget or a job may name, so that amounts stay within 64 bits."""
-    takes_delta = accountants.by_name(accountant).TAKES_DELTA
-    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
-
-
 def _usual_delta(public_size: int) -> Fraction:
     return min(Fraction(1, 10**6), Fraction(1, 10 * max(public_size, 1)))
-
-
-def price(epsilon: Fraction, delta: Fraction | None, *, accountant: str) -> int:
-    """What (ε, δ) costs on an account, in whole steps of its unit: the amount that is reserved and charged.
-
-    Raises:
-        InvalidRequest: δ is missing or not for this account, or the numbers are outside what it can hold.
-    """
-    unit = accountants.by_name(accountant)
-    if unit.TAKES_DELTA is (delta is None):
-        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
-    if delta is not None and delta >= 1:
-        raise InvalidRequest.at("/delta", "not-below-one")
-    if epsilon > largest_epsilon(accountant):
-        raise InvalidRequest.at("/epsilon", "too-large")
-    amount = unit.price(epsilon, delta)
-    if amount == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return amount
 
 
 def read_scope(dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:

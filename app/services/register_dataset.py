@@ -20,7 +20,6 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.composition import HashPartition, Partitions
 from app.services.answers import answer
 from app.services.installation import Installation
-from app.services.quote import largest_epsilon
 from app.services.show_datasets import dataset_out
 from app.wire.datasets import BudgetIn, DatasetIn
 
@@ -72,13 +71,18 @@ def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
     problems: list[FieldProblem] = []
     if declaration.privacy_unit.max_rows != 1:
         problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
-    if declaration.budget.epsilon > largest_epsilon(declaration.budget.accountant):
+    if declaration.budget.epsilon > _largest_epsilon(declaration.budget.accountant):
         problems.append(FieldProblem("/budget/epsilon", "too-large"))
     elif _cap(declaration.budget) == 0:
         problems.append(FieldProblem("/budget/epsilon", "too-small"))
     if problems:
         raise InvalidRequest(problems)
     return declaration.budget, _partitions(declaration)
+
+
+def _largest_epsilon(accountant: str) -> int:
+    takes_delta = accountants.by_name(accountant).TAKES_DELTA
+    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
 
 
 def _cap(budget: BudgetIn) -> int:

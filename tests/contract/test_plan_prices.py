@@ -1,0 +1,66 @@
+"""Every algorithm on every kind of account: the price covers what it plans, say the service and the verifier."""
+
+from fractions import Fraction
+
+import pytest
+
+from app.core.errors import AccountantMismatch
+from app.forests import catalogue
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.schema import Schema
+from app.privacy import accountants, receipts
+from app.privacy.adjacency import Adjacency
+from app.verifier import events as verifier
+
+DELTA = Fraction(1, 10**6)
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"},
+            {"name": "income", "type": "numeric", "lower": 0, "upper": 1},
+            {"name": "sector", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+        ],
+        "label": {"name": "y", "classes": ["low", "high"]},
+    }
+)
+each_algorithm = pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+each_accountant = pytest.mark.parametrize("accountant", accountants.NAMES)
+
+
+def delta_for(accountant: str) -> Fraction | None:
+    return DELTA if accountants.by_name(accountant).TAKES_DELTA else None
+
+
+def planned(slug: str, accountant: str, epsilon: Fraction) -> Plan:
+    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant))
+    return plan(request, SCHEMA)
+
+
+@each_algorithm
+@each_accountant
+@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(3)])
+def test_event_is_covered_by_the_price_and_uses_most_of_it(slug: str, accountant: str, epsilon: Fraction) -> None:
+    unit = accountants.by_name(accountant)
+    if accountant not in catalogue.BY_SLUG[slug].accountants:
+        with pytest.raises(AccountantMismatch) as refused:
+            planned(slug, accountant, epsilon)
+        assert refused.value.accountant == accountant
+        assert set(refused.value.accepted_by) == set(catalogue.BY_SLUG[slug].accountants)
+        return
+    made = planned(slug, accountant, epsilon)
+    limit = Fraction(unit.price(epsilon, delta_for(accountant)), 10**unit.PLACES)
+
+    loss = unit.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    assert limit * Fraction(99, 100) < loss <= limit
+    assert verifier.total(made.event.to_json(), adjacency="add_remove", accountant=accountant) <= limit
+    assert Plan.from_json(made.to_json()) == made
+    assert unit.SYMBOL in receipts.in_words(made.event, accountant=accountant).splitlines()[-1]
+
+
+@each_algorithm
+def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slug: str) -> None:
+    named = catalogue.BY_SLUG[slug].accountants
+    events = [planned(slug, accountant, Fraction(1)).event for accountant in named]
+
+    for event in events:
+        assert set(accountants.accepting(event, adjacency=Adjacency.ADD_REMOVE_ONE)) == set(named)
