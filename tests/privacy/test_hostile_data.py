@@ -33,6 +33,12 @@ PLANS = [
     ("mrf", {"n_estimators": 3, "max_depth": 2, "assignment": "sharded"}),
     ("rdt-pa", {"n_estimators": 2, "max_depth": 4}),
     ("rdt-mv", {"n_estimators": 3, "max_depth": 0, "assignment": "sharded"}),
+    ("mrf", {"n_estimators": 2, "max_depth": 3, "selection": "two_stage", "leaf": "label", "exploration": "0.3"}),
+    ("mrf", {"n_estimators": 2, "max_depth": 2, "assignment": "sharded", "se": "hash", "utility": "miscount"}),
+    ("maxtree", {"n_estimators": 2, "max_depth": 3}),
+    ("rdt-jagannathan", {"n_estimators": 2, "max_depth": 3}),
+    ("spe", {"n_estimators": 3, "max_depth": 4}),
+    ("srt", {"n_estimators": 3, "max_depth": 4}),
 ]
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
 RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(0, 2))
@@ -102,7 +108,7 @@ def test_schema_without_any_split_still_trains() -> None:
     )
     columns = SanitisedColumns((np.ones(300),), 300)
     rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), np.zeros((300, 16), dtype=np.uint8))
-    for slug in ("mrf", "rdt-ta"):
+    for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
         found = predict.probabilities(forest, schema, columns, read_out=None)
@@ -113,10 +119,10 @@ def test_schema_without_any_split_still_trains() -> None:
         assert np.all(found.argmax(axis=1) == 1)
 
 
-@pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "spe"])
 def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug: str) -> None:
     """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
-    settled = planned(slug, {"n_estimators": 64, "max_depth": 5}, epsilon=64)
+    settled = planned(slug, {"n_estimators": 64, "max_depth": 5, "assignment": "sequential"}, epsilon=64)
     counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["counts"]
     q = float(np.exp(-float(leaf_scale(settled.event))))
     law = np.array([(1 - q) / (1 + q) * q ** abs(z) for z in range(-3, 4)])
@@ -128,3 +134,13 @@ def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug:
     assert found.pvalue > 1e-6
     touched = np.any(counts != 0, axis=0)
     assert np.all(touched)  # no leaf and no class is left without noise
+
+
+def test_labels_of_an_empty_dataset_are_uniform() -> None:
+    """A χ² test over all leaves of all trees; a false alarm once in a million runs."""
+    for slug, parameters in (("srt", {}), ("mrf", {"leaf": "label"})):
+        settled = planned(slug, {"n_estimators": 64, "max_depth": 5, **parameters}, epsilon=64)
+        labels = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["labels"]
+
+        assert labels.shape == (64, 32)
+        assert stats.chisquare(np.bincount(labels.ravel(), minlength=3)).pvalue > 1e-6

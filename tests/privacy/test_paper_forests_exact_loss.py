@@ -1,0 +1,162 @@
+"""T1 and T2 for the papers' forests: every mode of `mrf`, `maxtree`, `srt`, `rdt-jagannathan` and `spe`.
+
+The exact output law of the production code, over every dataset of a tiny universe and all its neighbours.
+"""
+
+from fractions import Fraction
+
+import pytest
+
+from app.forests import assignment
+from app.forests.mechanisms.tree_price import TreePrice
+from app.forests.plan import Plan, PlanRequest, plan
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import ExponentialMechanism, PermuteAndFlip
+from tests.privacy.enumeration import TOLERANCE
+from tests.privacy.universe import (
+    EMPTY,
+    RECORDS,
+    THREE_SPLITS,
+    TWO_SPLITS,
+    Laws,
+    add_remove_pairs,
+    datasets,
+    multisets,
+    planned,
+    replace_one_pairs,
+)
+
+HALF = {"structure_share": "0.5"}
+TWO_STAGE = {**HALF, "selection": "two_stage"}
+SEQUENTIAL = {"assignment": "sequential"}
+
+
+def claim(laws: Laws) -> float:
+    return float(pure.loss(laws.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
+
+
+# (slug, schema, parameters, ε, rows at most, kinds of record, share of the claim that must be reached)
+CASES = [
+    pytest.param("mrf", THREE_SPLITS, TWO_STAGE, "1", 3, 4, 0.75, id="mrf-two-stage"),
+    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "max_depth": 2}, "1", 2, 4, 0.55, id="mrf-two-stage-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "utility": "miscount"}, "1", 3, 4, 0.99, id="mrf-miscount"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label", "max_depth": 2}, "2", 2, 4, 0.6, id="mrf-label-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "exploration": "0.25"}, "1", 3, 4, 0.7, id="mrf-exploration"),
+    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "exploration": "1"}, "1", 2, 4, 0.49, id="mrf-exploration-only"),
+    pytest.param("maxtree", TWO_SPLITS, {}, "1", 4, 4, 0.99, id="maxtree"),
+    pytest.param("maxtree", TWO_SPLITS, {"max_depth": 2, "level_ratio": "1.5"}, "1", 2, 4, 0.65, id="maxtree-depth-2"),
+    pytest.param("maxtree", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 2, 0.99, id="maxtree-two-trees"),
+    pytest.param("srt", TWO_SPLITS, SEQUENTIAL, "1", 4, 4, 1.0, id="srt"),
+    pytest.param("srt", THREE_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 3, 4, 1.0, id="srt-depth-2"),
+    pytest.param("srt", TWO_SPLITS, {**SEQUENTIAL, "n_estimators": 2}, "1", 3, 2, 1.0, id="srt-two-trees"),
+    pytest.param("rdt-jagannathan", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-jagannathan"),
+    pytest.param("spe", THREE_SPLITS, SEQUENTIAL, "1", 4, 4, 0.99, id="spe"),
+    pytest.param("spe", TWO_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 2, 4, 0.5, id="spe-depth-2"),
+]
+
+
+@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES)
+def test_forest_loses_what_was_charged_and_no_more(
+    slug: str, schema: object, parameters: dict, epsilon: str, n_rows: int, n_kinds: int, reached: float
+) -> None:
+    laws = Laws(planned(slug, schema, epsilon, **parameters), schema)
+    records = RECORDS[:n_kinds]
+    add_remove = laws.worst(add_remove_pairs(multisets(n_rows, records)))
+    replace_one = laws.worst(replace_one_pairs(multisets(n_rows, records), records))
+
+    assert claim(laws) <= Fraction(epsilon)
+    assert reached * claim(laws) - TOLERANCE <= add_remove <= claim(laws) + TOLERANCE
+    assert add_remove < replace_one <= 2 * claim(laws) + TOLERANCE
+
+
+TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
+"""Keys that put ids 0 and 1 into one of two shards, and into both: see test_exact_loss.py."""
+
+
+@pytest.mark.parametrize("slug", ["srt", "spe", "rdt-jagannathan", "maxtree"])
+@pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
+def test_sharded_forest_loses_what_its_largest_tree_was_charged(slug: str, key: bytes) -> None:
+    laws = Laws(planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded"), TWO_SPLITS, key=key)
+    few = RECORDS[:2]
+    every = list(datasets(2, few))
+    add_remove = laws.worst(add_remove_pairs(every))
+    replace_one = laws.worst(replace_one_pairs(every, few))
+
+    assert claim(laws) == 1.0
+    assert 0.5 - TOLERANCE <= add_remove <= 1.0 + TOLERANCE
+    assert add_remove < replace_one <= 2.0 + TOLERANCE
+
+
+def parts(key: bytes, n_ids: int) -> list[bool]:
+    ids = [bytes(15) + bytes([row_id]) for row_id in range(n_ids)]
+    return [assignment.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+
+
+def key_with(wanted: list[bool]) -> bytes:
+    """The first of simple keys that gives the listed ids the wanted parts of tree 0."""
+    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(wanted)) == wanted)
+
+
+@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize(
+    ("wanted", "reached"),
+    [([True, True, True], 0.65), ([False, False, False], 0.99), ([True, False, True], 0.99)],
+    ids=["structure", "estimation", "both"],
+)
+def test_parted_rows_pay_for_one_part_only(leaf: str, wanted: list[bool], reached: float) -> None:
+    """Both parts have the whole of ε, and a row loses no more than that, whichever part it is in."""
+    settled = planned("mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01")
+    laws = Laws(settled, TWO_SPLITS, key=key_with(wanted))
+    price = TreePrice.of(settled.event)
+    every = list(datasets(3))
+    add_remove = laws.worst(add_remove_pairs(every))
+
+    assert price.apart
+    assert claim(laws) == 1.0
+    assert float(sum(own.range_sensitivity * own.inverse_scale for level in price.levels for own in level)) == 1.0
+    assert reached <= add_remove <= 1.0 + TOLERANCE
+    assert laws.worst(replace_one_pairs(every)) <= 2.0 + TOLERANCE
+
+
+MODES = {"selection": "two_stage", "utility": "miscount", "exploration": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("slug", "parameters", "n_leaf_outputs"),
+    [
+        ("mrf", MODES, 2**4),
+        ("mrf", {**MODES, "leaf": "label"}, 2**2),
+        ("maxtree", {}, 2**4),
+        ("srt", SEQUENTIAL, 2**2),
+        ("rdt-jagannathan", {}, 2**4),
+        ("spe", SEQUENTIAL, 2**4),
+    ],
+)
+def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n_leaf_outputs: int) -> None:
+    """T2: the set of possible releases, and so the model's shape, tells nothing."""
+    laws = Laws(planned(slug, THREE_SPLITS, **parameters), THREE_SPLITS)
+    support = laws.of(EMPTY).keys()
+
+    assert len(support) == 3 * n_leaf_outputs
+    for dataset in multisets(3):
+        assert laws.of(dataset).keys() == support
+
+
+@pytest.mark.parametrize("slug", ["mrf", "maxtree", "spe", "srt"])
+def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
+    """The exponential mechanism where ρ is counted, permute-and-flip where ε is; growth draws what was priced."""
+    for accountant, delta, kind in (("pure", None, PermuteAndFlip), ("zcdp", Fraction(1, 10**6), ExponentialMechanism)):
+        settled = planned_on(slug, accountant, delta)
+        price = TreePrice.of(settled.event)
+        drawn = [own for level in price.levels for own in level] or [price.leaves.parts[0].event]
+        laws = Laws(settled, TWO_SPLITS)
+
+        assert all(type(own) is kind for own in drawn)
+        assert laws.worst(add_remove_pairs(multisets(2))) <= claim(laws) + TOLERANCE
+
+
+def planned_on(slug: str, accountant: str, delta: Fraction | None) -> Plan:
+    shape = {"n_estimators": 1, "max_depth": 1, **SEQUENTIAL}
+    return plan(PlanRequest(slug, shape, Fraction(1), None, accountant, delta), TWO_SPLITS)

@@ -1,0 +1,226 @@
+"""The papers' forests without noise, their label leaves in artifacts and predictions, and their public rules."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.forests import codec, pooling, predict
+from app.forests.codec import ArtifactInvalid
+from app.forests.encoding import Encoding
+from app.forests.forest import Forest
+from app.forests.grow import grow
+from app.forests.in_memory import LocalHistograms
+from app.forests.kernels import routing
+from app.forests.mechanisms import common
+from app.forests.mechanisms.rdt_jagannathan import default_depth_by_features
+from app.forests.mechanisms.srt import default_depth
+from app.forests.mechanisms.utilities import MISCOUNT, miscount, split_utility
+from app.forests.plan import PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
+            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
+            {"name": "age", "type": "integer", "lower": 0, "upper": 5},
+        ],
+        "label": {"name": "kind", "classes": ["x", "y", "z"]},
+    }
+)
+N_ROWS = 400
+NO_NOISE = "1000000"
+METADATA = {"schema": SCHEMA.to_json()}
+
+
+def rows() -> SanitisedRows:
+    generator = np.random.default_rng(9)
+    columns = (
+        generator.random(N_ROWS),
+        generator.integers(0, 6, N_ROWS).astype(np.int32),
+        generator.integers(0, 6, N_ROWS).astype(np.float64),
+    )
+    y = np.digitize(columns[0], [0.3, 0.6]).astype(np.int32)
+    return SanitisedRows(SanitisedColumns(columns, N_ROWS), y, generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8))
+
+
+def grown(slug: str, epsilon: str = NO_NOISE, **parameters: object) -> Forest:
+    settled = plan(PlanRequest(slug, {"n_estimators": 3, **parameters}, Fraction(epsilon), N_ROWS), SCHEMA)
+    return grow(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: None)
+
+
+def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
+    """Class counts of every leaf, by a plain count of the rows that routing sends there."""
+    X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
+    splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
+    reached = routing.leaves(X, **splits, depth=forest.depth)
+    counted = np.zeros((len(reached), 2**forest.depth, 3), dtype=np.int64)
+    for tree, own in enumerate(reached):
+        some = np.arange(N_ROWS) if mine is None else np.flatnonzero(mine[tree])
+        np.add.at(counted[tree], (own[some], rows().y[some]), 1)
+    return counted
+
+
+@pytest.mark.parametrize("slug", ["maxtree", "spe", "rdt-jagannathan"])
+def test_without_noise_sequential_trees_count_every_row_where_it_lies(slug: str) -> None:
+    forest = grown(slug, max_depth=3, assignment="sequential")
+
+    assert np.array_equal(forest.arrays["counts"], leaf_counts(forest))
+
+
+@pytest.mark.parametrize("slug", ["spe", "srt"])
+def test_sharded_is_the_default_of_forests_on_shards(slug: str) -> None:
+    assert plan(PlanRequest(slug, {}, Fraction(1), N_ROWS), SCHEMA).parameters["assignment"] == common.SHARDED
+
+
+def test_without_noise_shards_hold_every_row_once() -> None:
+    forest = grown("spe", max_depth=2)
+    sizes = forest.arrays["counts"].sum(axis=(1, 2))
+
+    assert sizes.sum() == N_ROWS
+    assert np.all(sizes > 60)
+
+
+@pytest.mark.parametrize(("slug", "parameters"), [("srt", {"assignment": "sequential"}), ("mrf", {"leaf": "label"})])
+def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> None:
+    forest = grown(slug, max_depth=3, **parameters)
+    counted = leaf_counts(forest)
+    clear = np.sort(counted, axis=2)[..., -1] > np.sort(counted, axis=2)[..., -2]
+
+    assert set(forest.arrays) == {"feature", "threshold", "equals", "labels"}
+    assert np.array_equal(forest.arrays["labels"][clear], counted.argmax(axis=2)[clear])
+    assert clear.mean() > 0.5
+
+
+def test_label_forest_comes_back_as_it_went_and_votes() -> None:
+    forest = grown("srt", max_depth=3)
+    artifact = codec.loads(codec.dumps(forest, METADATA))
+    found = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
+    X = Encoding.of(SCHEMA, 32).encode(rows().features)
+    splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
+    votes = np.take_along_axis(forest.arrays["labels"], routing.leaves(X, **splits, depth=3), axis=1)
+    shares = np.stack([(votes == label).mean(axis=0) for label in range(3)], axis=1)
+
+    assert np.array_equal(artifact.forest.arrays["labels"], forest.arrays["labels"])
+    assert np.allclose(found, shares)
+
+
+def test_every_read_out_of_labels_is_their_vote() -> None:
+    forest = grown("mrf", "1", max_depth=2, leaf="label")
+    found = [predict.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")]
+
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_artifact_with_a_label_that_is_no_class_is_refused(label: int) -> None:
+    forest = grown("srt", max_depth=1)
+    labels = forest.arrays["labels"].copy()
+    labels[0, 0] = label
+    data = codec.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
+
+    with pytest.raises(ArtifactInvalid):
+        codec.loads(data)
+
+
+def test_label_and_count_artifacts_are_not_taken_for_each_other() -> None:
+    counts, labels = grown("mrf", max_depth=1), grown("mrf", max_depth=1, leaf="label")
+    for forest, other in ((counts, labels), (labels, counts)):
+        with pytest.raises(ArtifactInvalid):
+            codec.loads(codec.dumps(replace(forest, arrays=other.arrays), METADATA))
+
+
+def test_summed_counts_weigh_trees_by_their_leaves() -> None:
+    counts = np.array([[[6, 0], [0, 0]], [[1, 3], [-2, 1]]], dtype=np.int64)
+    values = pooling.leaf_values(counts, pooling.SUM, noise_scale=1.0)
+    sums = values[0, 0] + values[1, 0]
+
+    assert values[1, 1].tolist() == [0, 1]
+    assert np.allclose(pooling.to_probabilities(sums[None, :], pooling.SUM), [[0.7, 0.3]])
+
+
+def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
+    """Splits are chosen by one part's rows, leaves count the other's, and both go down the same way."""
+    data = rows()
+    encoding = Encoding.of(SCHEMA, 8)
+    codes = encoding.encode(data.features)
+    mine = np.arange(N_ROWS) % 3 == 0
+    shard = np.arange(N_ROWS, dtype=np.int64) % 2
+    held = LocalHistograms(
+        codes, data.y, n_codes=encoding.n_codes, n_classes=3, shard=shard, structure_rows=lambda tree: mine
+    ).of_tree(1)
+    split = {"feature": np.array([0], np.int32), "threshold": np.array([3], np.uint8), "equals": np.array([False])}
+    held.descend(**split)
+    right = codes[0] > 3
+    structure = held.class_histogram(slice(0, 1)).sum(axis=(1, 2))
+    leaves = held.leaf_histogram()
+
+    assert structure.tolist() == [np.sum(mine & (shard == 1) & ~right), np.sum(mine & (shard == 1) & right)]
+    for side, here in enumerate((~right, right)):
+        expected = np.bincount(data.y[~mine & (shard == 1) & here], minlength=3)
+        assert leaves[side].tolist() == expected.tolist()
+
+
+def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
+    forest = grown("mrf", max_depth=3, se="hash")
+    sizes = forest.arrays["counts"].sum(axis=(1, 2))
+    found = predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
+
+    assert np.all((sizes > 0.35 * N_ROWS) & (sizes < 0.65 * N_ROWS))
+    assert np.mean(found.argmax(axis=1) == rows().y) > 0.9
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"selection": "two_stage"}, {"utility": "miscount"}, {"selection": "two_stage", "utility": "miscount"}],
+)
+def test_without_noise_greedy_modes_find_the_feature_that_matters(parameters: dict) -> None:
+    forest = grown("mrf", max_depth=2, **parameters)
+
+    assert np.all(forest.arrays["feature"][:, 0] == 0)
+
+
+def test_full_exploration_splits_on_every_feature() -> None:
+    forest = grown("mrf", n_estimators=64, max_depth=1, exploration="1")
+    drawn = np.bincount(forest.arrays["feature"].ravel(), minlength=3)
+
+    assert np.all(drawn > 5)  # each has 64/3 on average; below 6 once in ten million runs
+
+
+def test_without_noise_medians_part_rows_evenly() -> None:
+    forest = grown("spe", max_depth=1, n_estimators=16, assignment="sequential", n_bins=64)
+    by_height = forest.arrays["feature"][:, 0] == 0
+    sides = forest.arrays["counts"].sum(axis=2)[by_height]
+
+    assert np.all(np.abs(sides[:, 0] - N_ROWS / 2) < 0.05 * N_ROWS)
+
+
+def test_miscount_is_what_the_majority_leaves_out() -> None:
+    counts = np.array([[3, 1, 2], [0, 0, 0]], dtype=np.int64)
+
+    assert miscount(counts).tolist() == [3, 0]
+    assert split_utility(counts, counts[::-1], MISCOUNT).tolist() == [-3, -3]
+
+
+@pytest.mark.parametrize(("n_numbers", "n_categories", "depth"), [(4, 0, 3), (16, 0, 10), (0, 6, 3), (6, 8, 8)])
+def test_depth_of_random_labelled_trees_follows_the_features(n_numbers: int, n_categories: int, depth: int) -> None:
+    numbers = [{"name": f"n{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_numbers)]
+    words = [{"name": f"c{i}", "type": "categorical", "categories": ["a", "b"]} for i in range(n_categories)]
+    schema = Schema.from_json({"features": [*numbers, *words], "label": SCHEMA.to_json()["label"]})
+
+    assert default_depth(schema) == depth
+
+
+def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() -> None:
+    class Facts:
+        schema = SCHEMA
+        size = 10**6
+
+    assert default_depth_by_features(Facts()) == 2
+    Facts.size = 4
+    assert default_depth_by_features(Facts()) == 1
