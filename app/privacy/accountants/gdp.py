@@ -148,7 +148,7 @@ def _mu_estimate(epsilon: Fraction, delta: Fraction) -> Fraction:
     low = Interval.of(max(2 * zcdp.rho_of(epsilon, delta).floor, _STEP)).sqrt().low
     high = low
     while too_much(high) < 0:
-        low, high = high, high + high / 8
+        low, high = high, high + high / 4
     return Fraction(root(too_much, low=low, high=high, digits=_DIGITS))
 
 
