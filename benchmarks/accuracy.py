@@ -8,216 +8,179 @@ size is the row count rounded to two significant digits. Only the splits are see
 A data folder holds, per dataset, ``<name>.csv.gz`` (header row, empty = missing) and ``<name>.json`` (``features`` and
 ``label`` as in ``POST /datasets``). Run as a module::
 
-    python -m benchmarks.accuracy DATA --datasets adult banknote --algorithms mrf rdt-ta --epsilons 0.5 1 --csv runs.csv
+    python -m benchmarks.accuracy DATA --csv runs.csv --datasets adult banknote --algorithms rpf nbrt@gdp \\
+        "mrf:n_estimators=1,max_depth=4" --epsilons 0.5 1 --jobs 2 --markdown tables.md --plots plots
+
+Each run is a line of the CSV as soon as it ends. The same command again goes on where the last one was stopped, and
+makes tables and plots of every run that was asked for; finished runs are never repeated.
 """
 
 import argparse
-import csv
-import gzip
-import json
-import math
-import statistics
+import multiprocessing
+import os
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
-from sklearn.metrics import roc_auc_score
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from app.forests import catalogue, codec, predict
-from app.forests.grow import grow
-from app.forests.plan import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.sanitiser import sanitise_codes, sanitise_numbers
-from app.forests.schema import Feature, Schema
-from app.privacy import accountants
+from app.core.errors import GrovekeeperError, InvalidRequest
+from benchmarks import datasets, leads, tables
+from benchmarks.datasets import Dataset
+from benchmarks.reference import methods
+from benchmarks.runs import Run, RunsUnreadable, Task, append, asked_for, load, measure, still_to_do
 
-MANY_ROWS = 20_000
-DELTA = Fraction(1, 10**6)
-CSV_FIELDS = ("dataset", "algorithm", "epsilon", "repeat", "n_trees", "depth", "accuracy", "auroc", "seconds")
+Outcome: TypeAlias = tuple[Task, Run | str]
+"""A task with its run, or with the reason why it cannot be run."""
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """A whole table in memory, sanitised."""
+def tasks_of(
+    folder: Path, names: Sequence[str], *, algorithms: Sequence[str], budgets: Sequence[tuple[str, str]], repeats: int
+) -> list[Task]:
+    """Everything that is asked for, dataset by dataset.
 
-    name: str
-    schema: Schema
-    columns: tuple[NDArray[Any], ...]
-    y: NDArray[np.int32]
-
-    @property
-    def public_size(self) -> int:
-        """The row count to two significant digits: what an owner would declare."""
-        unit = 10 ** max(len(str(len(self.y))) - 2, 0)
-        return max(round(len(self.y) / unit), 1) * unit
-
-    def features(self, index: NDArray[np.int64]) -> SanitisedColumns:
-        """Some rows, without their labels."""
-        return SanitisedColumns(tuple(column[index] for column in self.columns), len(index))
-
-
-@dataclass(frozen=True)
-class Run:
-    """One split, one forest."""
-
-    dataset: str
-    algorithm: str
-    epsilon: str
-    repeat: int
-    n_trees: int
-    depth: int
-    accuracy: float
-    auroc: float
-    seconds: float
-
-
-def read(folder: Path, name: str) -> Dataset:
-    """Reads ``<name>.csv.gz`` by its public schema."""
-    declaration = json.loads((folder / f"{name}.json").read_text())
-    schema = Schema.from_json(
-        {
-            "features": declaration["features"],
-            "label": {"name": declaration["label"]["name"], "classes": declaration["label"]["classes"]},
-        }
-    )
-    with gzip.open(folder / f"{name}.csv.gz", "rt", newline="") as lines:
-        reader = csv.reader(lines)
-        header = next(reader)
-        cells = dict(zip(header, zip(*reader, strict=True), strict=True))
-    y = _codes(schema.label.classes, cells[schema.label.name])
-    known = y < schema.n_classes
-    columns = tuple(_column(feature, cells[feature.name])[known] for feature in schema.features)
-    return Dataset(name, schema, columns, y[known])
-
-
-def _column(feature: Feature, cells: Sequence[str]) -> NDArray[Any]:
-    if feature.is_categorical:
-        codes = _codes(feature.categories, cells)
-        codes[np.array([cell == "" for cell in cells])] = feature.missing_code
-        return sanitise_codes(feature, codes)
-    numbers = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
-    return sanitise_numbers(feature, numbers)
-
-
-def _codes(values: Sequence[str], cells: Iterable[str]) -> NDArray[np.int32]:
-    code = {value: index for index, value in enumerate(values)}
-    return np.array([code.get(cell, len(values)) for cell in cells], dtype=np.int32)
-
-
-def request(algorithm: str, epsilon: str, size: int) -> PlanRequest:
-    """On the first kind of account that the algorithm is for; with :data:`DELTA` where that has a δ."""
-    accountant = catalogue.mechanism(algorithm).accountants[0]
-    delta = DELTA if accountants.by_name(accountant).TAKES_DELTA else None
-    return PlanRequest(algorithm, {}, Fraction(epsilon), size, accountant, delta)
-
-
-def measure(dataset: Dataset, algorithm: str, epsilon: str, repeat: int) -> Run:
-    """Trains on nine tenths of a split and reads the rest with the artifact that a client would download."""
-    order = np.random.default_rng(1000 + repeat).permutation(len(dataset.y))
-    test, train = np.split(order, [round(len(order) / 10)])
-    began = time.perf_counter()
-    settled = plan(request(algorithm, epsilon, dataset.public_size), dataset.schema)
-    row_ids = np.frombuffer(np.random.default_rng(repeat).bytes(16 * len(train)), dtype=np.uint8).reshape(-1, 16)
-    rows = SanitisedRows(dataset.features(train), dataset.y[train], row_ids)
-    forest = grow(settled, dataset.schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-    artifact = codec.loads(codec.dumps(forest, {"schema": dataset.schema.to_json()}))
-    features = dataset.features(test)
-    found = predict.probabilities(artifact.forest, artifact.schema, features, read_out=None)
-    labels = predict.labels(artifact.forest, artifact.schema, features, found, read_out=None)
-    seconds = time.perf_counter() - began
-    truth = dataset.y[test]
-    two_classes = dataset.schema.n_classes == 2 and len(np.unique(truth)) == 2
-    return Run(
-        dataset.name,
-        algorithm,
-        epsilon,
-        repeat,
-        settled.n_trees,
-        forest.depth,
-        float(np.mean(labels == truth)),
-        float(roc_auc_score(truth, found[:, 1])) if two_classes else math.nan,
-        seconds,
-    )
-
-
-def runs(
-    folder: Path, names: Sequence[str], algorithms: Sequence[str], epsilons: Sequence[str], *, repeats: int | None
-) -> Iterator[tuple[int, Run]]:
-    """Every run, with the number of runs still to come for its dataset."""
-    for name in names:
-        dataset = read(folder, name)
-        n_repeats = repeats or (10 if len(dataset.y) < MANY_ROWS else 5)
-        left = n_repeats * len(algorithms) * len(epsilons)
-        for algorithm in algorithms:
-            for epsilon in epsilons:
-                for repeat in range(n_repeats):
-                    left -= 1
-                    yield left, measure(dataset, algorithm, epsilon, repeat)
-
-
-def markdown(done: Sequence[Run]) -> str:
-    """Mean ± standard deviation of accuracy in percent, and mean AUROC where there are two classes."""
-    epsilons = sorted({run.epsilon for run in done}, key=Fraction)
-    lines = [
-        f"| dataset | algorithm | {' | '.join(f'ε = {epsilon}' for epsilon in epsilons)} |",
-        f"|---|---|{'---|' * len(epsilons)}",
+    Args:
+        folder: of the data.
+        names: of datasets.
+        algorithms: as in :class:`Task`.
+        budgets: pairs of ε and δ.
+        repeats: splits per cell; 0 for the protocol's number.
+    """
+    return [
+        Task(name, algorithm, epsilon, delta, repeat)
+        for name in names
+        for n_repeats in (repeats or _dataset(folder, name).n_splits,)
+        for algorithm in algorithms
+        for epsilon, delta in budgets
+        for repeat in range(n_repeats)
     ]
-    for dataset, algorithm in dict.fromkeys((run.dataset, run.algorithm) for run in done):
-        mine = [run for run in done if (run.dataset, run.algorithm) == (dataset, algorithm)]
-        cells = [_cell([run for run in mine if run.epsilon == epsilon]) for epsilon in epsilons]
-        lines.append(f"| {dataset} | `{algorithm}` | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
 
 
-def _cell(same: Sequence[Run]) -> str:
-    if not same:
-        return "–"
-    percent = [100 * run.accuracy for run in same]
-    spread = f" ± {statistics.stdev(percent):.1f}" if len(percent) > 1 else ""
-    auroc = statistics.fmean(run.auroc for run in same)
-    area = "" if math.isnan(auroc) else f" / {auroc:.3f}"
-    return f"{statistics.fmean(percent):.1f}{spread}{area} ({same[0].n_trees} × depth {same[0].depth})"
+def outcomes(folder: Path, tasks: Sequence[Task], *, n_jobs: int) -> Iterator[Outcome]:
+    """Runs tasks, in this process or in several new ones, and yields each as it ends."""
+    if n_jobs == 1:
+        yield from (_outcome(folder, task) for task in tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_jobs, mp_context=context) as pool:
+        try:
+            for ended in as_completed([pool.submit(_outcome, folder, task) for task in tasks]):
+                yield ended.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _outcome(folder: Path, task: Task) -> Outcome:
+    """A request that the rules refuse (a budget too small to draw with, say) must not end the other runs."""
+    try:
+        return task, measure(_dataset(folder, task.dataset), task)
+    except InvalidRequest as refused:
+        return task, "; ".join(f"{problem.at}: {problem.problem}" for problem in refused.errors)
+    except GrovekeeperError as refused:
+        return task, str(refused)
+
+
+@lru_cache(maxsize=2)
+def _dataset(folder: Path, name: str) -> Dataset:
+    return datasets.read(folder, name)
+
+
+def complete(folder: Path, tasks: Sequence[Task], path: Path, *, n_jobs: int) -> list[Outcome]:
+    """Runs what the CSV does not hold yet, adding each run to it; returns the tasks that were refused."""
+    todo = still_to_do(tasks, load(path))
+    refused: list[Outcome] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=sys.stderr)) as progress:
+        bar = progress.add_task("runs", total=len(tasks), completed=len(tasks) - len(todo))
+        for task, result in outcomes(folder, todo, n_jobs=n_jobs):
+            if isinstance(result, Run):
+                append(path, result)
+            else:
+                refused.append((task, result))
+            progress.update(bar, advance=1, description=f"{task.dataset} {task.algorithm} ε = {task.epsilon}")
+    return refused
+
+
+def report(runs: Sequence[Run], references: Sequence[Path]) -> str:
+    """All tables of some runs, as Markdown."""
+    parts = [
+        "## Accuracy\n\nMean ± standard deviation in percent; for two classes, mean AUROC after the slash; in "
+        "brackets, number and depth of trees that the public rules chose.\n\n" + tables.accuracy(runs)
+    ]
+    for algorithm in dict.fromkeys(run.algorithm for run in runs):
+        parts += _lead_tables([run for run in runs if run.algorithm == algorithm], references)
+    parts.append(
+        "## Log loss and calibration\n\nMean log loss in nats / expected calibration error in points.\n\n"
+        + tables.log_loss(runs)
+    )
+    parts.append(
+        "## Reliability\n\nTest rows of all datasets by their largest probability: its mean → the share of right "
+        "labels, in percent.\n\n" + tables.reliability(runs)
+    )
+    return "\n".join(parts)
+
+
+def _lead_tables(runs: Sequence[Run], references: Sequence[Path]) -> list[str]:
+    """One table per group of opponents that ran on the same datasets and ε."""
+    task = runs[0].task
+    own: dict[leads.Cell, dict[int, float]] = {}
+    for run in runs:
+        own.setdefault((run.dataset, Fraction(run.epsilon)), {})[run.repeat] = run.accuracy
+    tables_of_leads = []
+    for title, group in methods.opponents(task.slug, task.accountant).items():
+        found = leads.leads(own, leads.reference_runs(references, group))
+        if found:
+            tables_of_leads.append(
+                f"## `{task.algorithm}` ({task.accountant}) against {title}\n\nOurs / the best of them at that cell: "
+                f"**mean lead** ± its standard error, in points, paired on the same splits.\n\n{leads.markdown(found)}"
+            )
+    return tables_of_leads
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    names = chosen.datasets or datasets.names(chosen.folder)
+    budgets = [(epsilon, chosen.delta) for epsilon in chosen.epsilons]
+    tasks = tasks_of(chosen.folder, names, algorithms=chosen.algorithms, budgets=budgets, repeats=chosen.repeats)
+    try:
+        refused = complete(chosen.folder, tasks, chosen.csv, n_jobs=chosen.jobs)
+    except RunsUnreadable as error:
+        parser.error(str(error))
+    runs = asked_for(tasks, load(chosen.csv))
+    text = report(runs, chosen.references)
+    if chosen.markdown:
+        chosen.markdown.write_text(text, encoding="utf-8")
+    if chosen.plots:
+        from benchmarks import plots
+
+        plots.draw(chosen.plots, runs, leads.reference_runs(chosen.references, methods.of_claim(*methods.PRIVATE)))
+    print(text, end="")
+    for task, reason in refused:
+        print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {reason}", file=sys.stderr)
+    return 1 if refused else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, help="folder with <name>.csv.gz and <name>.json")
+    parser.add_argument("--csv", type=Path, required=True, help="runs are added here; those that it holds are kept")
     parser.add_argument("--datasets", nargs="+", help="names; default: all in the folder")
-    parser.add_argument("--algorithms", nargs="+", default=["mrf", "rdt-ta"])
+    parser.add_argument("--algorithms", nargs="+", default=["rpf", "nbrt@gdp"], help="slug[@accountant][:name=value,…]")
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "0.5", "1", "2", "10"])
-    parser.add_argument("--repeats", type=int, help="default: 10, or 5 from 20,000 rows on")
-    parser.add_argument("--csv", type=Path, help="write every run here")
-    parser.add_argument("--markdown", type=Path, help="write the table here as well")
-    chosen = parser.parse_args(arguments)
-    names = chosen.datasets or sorted(path.name.removesuffix(".csv.gz") for path in chosen.folder.glob("*.csv.gz"))
-    done: list[Run] = []
-    with Progress(console=Console(file=sys.stderr), transient=True) as progress:
-        bars = {name: progress.add_task(name, total=None) for name in names}
-        todo = runs(chosen.folder, names, chosen.algorithms, chosen.epsilons, repeats=chosen.repeats)
-        for left, run in todo:
-            done.append(run)
-            own = sum(other.dataset == run.dataset for other in done)
-            progress.update(bars[run.dataset], completed=own, total=own + left)
-    if chosen.csv:
-        with chosen.csv.open("w", newline="") as file:
-            writer = csv.DictWriter(file, CSV_FIELDS)
-            writer.writeheader()
-            writer.writerows(vars(run) for run in done)
-    table = markdown(done)
-    if chosen.markdown:
-        chosen.markdown.write_text(table)
-    print(table, end="")
-    return 0
+    parser.add_argument("--delta", default="1e-6", help="for accounts that have one")
+    parser.add_argument("--repeats", type=int, default=0, help="default: 10, or 5 from 20,000 rows on")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--references", type=Path, nargs="*", default=methods.TABLES, help="tables of reference runs")
+    parser.add_argument("--markdown", type=Path, help="write the tables here as well")
+    parser.add_argument("--plots", type=Path, help="folder for one picture per dataset (needs the bench extra)")
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,0 +1,96 @@
+"""Datasets of the accuracy benchmark: a folder of ``<name>.csv.gz`` and ``<name>.json``, and the splits of a table."""
+
+import csv
+import gzip
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.rows import SanitisedColumns
+from app.forests.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.schema import Feature, Schema
+
+MANY_ROWS = 20_000
+FIRST_SEED = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A whole table in memory, sanitised.
+
+    Attributes:
+        name: of the files.
+        schema: public.
+        columns: one array per feature.
+        y: int32 ``(n_rows,)`` class codes; rows with another label are gone.
+    """
+
+    name: str
+    schema: Schema
+    columns: tuple[NDArray[Any], ...]
+    y: NDArray[np.int32]
+
+    @property
+    def public_size(self) -> int:
+        """The row count to two significant digits: what an owner would declare."""
+        unit = 10 ** max(len(str(len(self.y))) - 2, 0)
+        return max(round(len(self.y) / unit), 1) * unit
+
+    @property
+    def n_splits(self) -> int:
+        """Repeats of the protocol: 10 below 20,000 rows, 5 from there on."""
+        return 10 if len(self.y) < MANY_ROWS else 5
+
+    def features(self, index: NDArray[np.int64]) -> SanitisedColumns:
+        """Some rows, without their labels."""
+        return SanitisedColumns(tuple(column[index] for column in self.columns), len(index))
+
+
+def names(folder: Path) -> list[str]:
+    """Every dataset of a folder, in alphabetical order."""
+    found = (path.name.removesuffix(".csv.gz") for path in folder.glob("*.csv.gz"))
+    return sorted(name for name in found if (folder / f"{name}.json").is_file())
+
+
+def split_of(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on and to test on: nine tenths and one tenth of a seeded permutation."""
+    order = np.random.default_rng(FIRST_SEED + split).permutation(n_rows)
+    n_test = round(n_rows / 10)
+    return order[n_test:], order[:n_test]
+
+
+def read(folder: Path, name: str) -> Dataset:
+    """Reads a table by its public schema; what the schema does not know is clamped, OTHER or MISSING."""
+    declaration = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    label = declaration["label"]
+    schema = Schema.from_json(
+        {"features": declaration["features"], "label": {"name": label["name"], "classes": label["classes"]}}
+    )
+    with gzip.open(folder / f"{name}.csv.gz", "rt", newline="", encoding="utf-8") as lines:
+        reader = csv.reader(lines)
+        header = next(reader)
+        cells = dict(zip(header, zip(*reader, strict=True), strict=True))
+    y = _codes(schema.label.classes, cells[schema.label.name])
+    known = y < schema.n_classes
+    columns = tuple(_column(feature, cells[feature.name])[known] for feature in schema.features)
+    return Dataset(name, schema, columns, y[known])
+
+
+def _column(feature: Feature, cells: Sequence[str]) -> NDArray[Any]:
+    if feature.is_categorical:
+        codes = _codes(feature.categories, cells)
+        codes[np.array([cell == "" for cell in cells])] = feature.missing_code
+        return sanitise_codes(feature, codes)
+    numbers = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
+    return sanitise_numbers(feature, numbers)
+
+
+def _codes(values: Sequence[str], cells: Iterable[str]) -> NDArray[np.int32]:
+    code = {value: index for index, value in enumerate(values)}
+    return np.array([code.get(cell, len(values)) for cell in cells], dtype=np.int32)

@@ -1,0 +1,213 @@
+"""One run of the accuracy benchmark, and a CSV of runs that a later start goes on with."""
+
+import csv
+import json
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from app.forests import catalogue, codec, predict
+from app.forests.grow import grow
+from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedRows
+from app.privacy import accountants
+from benchmarks.datasets import Dataset, split_of
+
+N_BINS = 10
+"""Bins of the reliability table: equal widths of the largest probability."""
+
+SMALLEST_PROBABILITY = 1e-6
+"""Probabilities are raised to this before their logarithm: a share of votes can be zero."""
+
+
+@dataclass(frozen=True, order=True)
+class Task:
+    """What one run measures; two runs of the same task differ by chance alone.
+
+    Attributes:
+        dataset: name of the files.
+        algorithm: ``slug``, ``slug@accountant`` or either with ``:name=value,name=value`` after it. The accountant is
+            the algorithm's first if none is named; parameters that are not named follow the public rules.
+        epsilon: as decimal text.
+        delta: as decimal text; only accounts that have one use it.
+        repeat: number of the seeded split.
+    """
+
+    dataset: str
+    algorithm: str
+    epsilon: str
+    delta: str
+    repeat: int
+
+    @property
+    def slug(self) -> str:
+        """The algorithm without account and parameters."""
+        return self.algorithm.partition(":")[0].partition("@")[0]
+
+    @property
+    def accountant(self) -> str:
+        """The unit of the account that pays."""
+        named = self.algorithm.partition(":")[0].partition("@")[2]
+        described = catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.mechanism(self.slug)
+        return named or described.accountants[0]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal tasks, however their numbers are written; δ counts only where the account has one."""
+        return self.dataset, self.algorithm, Fraction(self.epsilon), self._delta, self.repeat
+
+    @property
+    def _delta(self) -> Fraction | None:
+        return Fraction(self.delta) if accountants.by_name(self.accountant).TAKES_DELTA else None
+
+    def request(self, public_size: int) -> PlanRequest:
+        """What an analyst would ask for."""
+        pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
+        parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+        return PlanRequest(self.slug, parameters, Fraction(self.epsilon), public_size, self.accountant, self._delta)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a task: one line of the CSV.
+
+    Attributes:
+        n_trees: as the public rules or the task's parameters chose.
+        depth: likewise.
+        accuracy: share of test rows whose label is right.
+        auroc: area under the curve for two classes, else NaN.
+        log_loss: mean of −log of the true class's probability, nats.
+        reliability: JSON; for each of :data:`N_BINS` bins of the largest probability: rows, sum of those
+            probabilities, rows that were right.
+        seconds: plan to prediction, with everything else that the machine was doing.
+    """
+
+    dataset: str
+    algorithm: str
+    epsilon: str
+    delta: str
+    repeat: int
+    n_trees: int
+    depth: int
+    accuracy: float
+    auroc: float
+    log_loss: float
+    reliability: str
+    seconds: float
+
+    @property
+    def task(self) -> Task:
+        """What was measured."""
+        return Task(self.dataset, self.algorithm, self.epsilon, self.delta, self.repeat)
+
+
+FIELDS = tuple(field.name for field in fields(Run))
+_TYPES = {"repeat": int, "n_trees": int, "depth": int} | dict.fromkeys(
+    ("accuracy", "auroc", "log_loss", "seconds"), float
+)
+
+
+def measure(dataset: Dataset, task: Task) -> Run:
+    """Trains on nine tenths of a split and reads the rest with the artifact that a client would download."""
+    train, test = split_of(len(dataset.y), task.repeat)
+    began = time.perf_counter()
+    settled = plan(task.request(dataset.public_size), dataset.schema)
+    artifact = codec.loads(_artifact(dataset, settled, train))
+    columns = dataset.features(test)
+    found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
+    seconds = time.perf_counter() - began
+    truth = dataset.y[test]
+    return Run(
+        **vars(task),
+        n_trees=settled.n_trees,
+        depth=artifact.forest.depth,
+        accuracy=float(np.mean(labels == truth)),
+        auroc=auroc(found, truth),
+        log_loss=log_loss(found, truth),
+        reliability=json.dumps(reliability(found, truth)),
+        seconds=seconds,
+    )
+
+
+def _artifact(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> bytes:
+    row_ids = np.random.default_rng().integers(0, 256, (len(train), 16), dtype=np.uint8)
+    rows = SanitisedRows(dataset.features(train), dataset.y[train], row_ids)
+    forest = grow(settled, dataset.schema, rows, SystemRandomness(), on_tree_done=lambda: None)
+    return codec.dumps(forest, {"schema": dataset.schema.to_json()})
+
+
+def auroc(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float:
+    """Area under the curve; NaN unless there are two classes and both occur."""
+    if probabilities.shape[1] != 2 or len(np.unique(truth)) != 2:
+        return math.nan
+    return float(roc_auc_score(truth, probabilities[:, 1]))
+
+
+def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float:
+    """Mean of −log of the true class's probability, which is at least :data:`SMALLEST_PROBABILITY`."""
+    of_truth = probabilities[np.arange(len(truth)), truth]
+    return float(-np.log(np.maximum(of_truth, SMALLEST_PROBABILITY)).mean())
+
+
+def reliability(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> list[tuple[int, float, int]]:
+    """Rows, summed confidence and right rows of each bin; the confidence of a row is its largest probability."""
+    confidence = probabilities.max(axis=1)
+    is_right = probabilities.argmax(axis=1) == truth
+    bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
+    n_rows = np.bincount(bins, minlength=N_BINS)
+    sums = np.bincount(bins, weights=confidence, minlength=N_BINS)
+    n_right = np.bincount(bins[is_right], minlength=N_BINS)
+    return list(zip(n_rows.tolist(), sums.round(6).tolist(), n_right.tolist(), strict=True))
+
+
+class RunsUnreadable(Exception):
+    """A CSV that this program did not write: it is left alone."""
+
+
+def load(path: Path) -> list[Run]:
+    """The runs of a CSV; none if there is no file. A last line that a killed program left half written is cut off.
+
+    Raises:
+        RunsUnreadable: other columns than ours.
+    """
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    reader = csv.DictReader(whole.splitlines())
+    if whole and tuple(reader.fieldnames or ()) != FIELDS:
+        raise RunsUnreadable(f"{path} has other columns than {', '.join(FIELDS)}")
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return [Run(**{name: _TYPES.get(name, str)(value) for name, value in line.items()}) for line in reader]
+
+
+def append(path: Path, run: Run) -> None:
+    """Adds one line, in one write, to a CSV that begins with its header."""
+    is_new = not path.exists() or path.stat().st_size == 0
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(vars(run))
+
+
+def still_to_do(tasks: Iterable[Task], done: Iterable[Run]) -> list[Task]:
+    """Tasks without a run, in their order."""
+    finished = {run.task.key for run in done}
+    return [task for task in tasks if task.key not in finished]
+
+
+def asked_for(tasks: Iterable[Task], done: Iterable[Run]) -> list[Run]:
+    """The runs of tasks, in the order of the tasks; a later run of the same task counts."""
+    by_key = {run.task.key: run for run in done}
+    return [by_key[task.key] for task in tasks if task.key in by_key]

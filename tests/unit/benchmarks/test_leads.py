@@ -1,0 +1,47 @@
+"""Leads are paired: only the same split is compared."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from benchmarks import leads
+
+CELL = ("toy", Fraction(1))
+OURS = {CELL: {0: 0.90, 1: 0.80, 2: 0.70}}
+
+
+def test_the_lead_is_the_mean_of_differences_on_shared_splits() -> None:
+    ((found),) = leads.leads(OURS, {CELL: {"peer": {0: 0.88, 1: 0.76, 9: 0.1}}})
+
+    assert (found.ours, found.theirs) == pytest.approx((85.0, 82.0)), "split 2 has no partner"
+    assert found.difference == pytest.approx(3.0)
+    assert found.standard_error == pytest.approx(1.0)
+
+
+def test_the_opponent_is_the_best_by_its_mean() -> None:
+    ((found),) = leads.leads(OURS, {CELL: {"weak": {0: 0.99, 1: 0.1}, "strong": {0: 0.7, 1: 0.7}}})
+
+    assert found.method == "strong"
+
+
+def test_cells_that_one_side_did_not_run_have_no_lead() -> None:
+    assert leads.leads(OURS, {("toy", Fraction(2)): {"peer": {0: 0.5}}}) == []
+
+
+def test_one_shared_split_has_no_error() -> None:
+    ((found),) = leads.leads(OURS, {CELL: {"peer": {0: 0.95}}})
+
+    assert found.difference == pytest.approx(-5.0)
+    assert math.isnan(found.standard_error)
+
+
+def test_references_are_chosen_by_the_beginnings_of_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "peers.csv"
+    path.write_text(
+        "dataset,method,epsilon,split,accuracy,auroc\n"
+        "toy,one-a,1.0,0,0.5,\ntoy,two,1.0,0,0.6,\ntoy,one-b,1.0,1,0.7,0.9\ntoy,one-c,,0,0.9,\n"
+    )
+
+    assert leads.reference_runs([path], ["one"]) == {CELL: {"one-a": {0: 0.5}, "one-b": {1: 0.7}}}
