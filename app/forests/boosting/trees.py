@@ -61,7 +61,8 @@ def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Ra
 
     A tree draws ⌈d/2⌉ features. At each node it takes one of them uniformly, among those that can still split in the
     node's box, and a uniform threshold inside the box. The categories of an unordered feature are in an order of their
-    own in every tree, uniform among all. A box that nothing splits sends every row left.
+    own in every tree, uniform among all; OTHER goes with one of them, so that no cut is spent on it. A box that
+    nothing splits sends every row left.
 
     Args:
         encoding: public bins.
@@ -81,21 +82,21 @@ def _draw_tree(
     encoding: Encoding, feature: NDArray[np.int32], right: NDArray[np.uint64], randomness: Randomness
 ) -> None:
     """Fills one tree, depth first. A box is what its path has narrowed: {feature: (lowest rank, highest rank)}."""
-    n_codes = encoding.n_codes.tolist()
-    drawn = [f for f in _some_features(len(n_codes), randomness) if n_codes[f] > 1]
-    ranks: dict[int, list[int] | None] = {}
+    n_places = [_n_places(encoding, f) for f in range(len(encoding.n_codes))]
+    drawn = [f for f in _some_features(len(n_places), randomness) if n_places[f] > 1]
+    ranks: dict[int, list[int]] = {}
     pending: list[tuple[int, list[int], dict[int, tuple[int, int]]]] = [(0, drawn, {})] if len(feature) else []
     while pending:
         node, alive, box = pending.pop()
         if not alive:
             continue
         chosen = alive[randomness.uniform(len(alive))]
-        low, high = box.get(chosen, (0, n_codes[chosen] - 1))
+        low, high = box.get(chosen, (0, n_places[chosen] - 1))
         threshold = low + randomness.uniform(high - low)
         if chosen not in ranks:
             ranks[chosen] = _ranks(encoding, chosen, randomness)
         feature[node] = chosen
-        right[node] = _mask(ranks[chosen], threshold, n_codes[chosen])
+        right[node] = _mask(ranks[chosen], threshold)
         if 2 * node + 2 < len(feature):
             for child, own in ((2 * node + 2, (threshold + 1, high)), (2 * node + 1, (low, threshold))):
                 left_over = alive if own[0] < own[1] else [f for f in alive if f != chosen]
@@ -112,23 +113,30 @@ def _some_features(n_features: int, randomness: Randomness) -> list[int]:
     return sorted(order[:wanted])
 
 
-def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int] | None:
-    """The place of every code in the order that thresholds cut; ``None``: its own, unless categories are unordered."""
-    declared = encoding.schema.features[feature]
-    if not declared.is_categorical or declared.ordered:
-        return None
-    n_codes = int(encoding.n_codes[feature])
-    ranks = list(range(n_codes))
-    for place in range(n_codes - 1):
-        other = place + randomness.uniform(n_codes - place)
-        ranks[place], ranks[other] = ranks[other], ranks[place]
-    return ranks
+def _n_places(encoding: Encoding, feature: int) -> int:
+    """Places that thresholds stand between: one per code, but none for OTHER, which the owner does not expect."""
+    return int(encoding.n_codes[feature]) - encoding.schema.features[feature].is_categorical
 
 
-def _mask(ranks: list[int] | None, threshold: int, n_codes: int) -> list[int]:
+def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int]:
+    """The place of every code: in its own order, or, where categories are unordered, in a random one.
+
+    OTHER stands with the highest category, or with one that is drawn.
+    """
+    declared, n_places = encoding.schema.features[feature], _n_places(encoding, feature)
+    places = list(range(n_places))
+    if not declared.is_categorical:
+        return places
+    n_categories, with_other = len(declared.categories), len(declared.categories) - 1
+    if not declared.ordered:
+        for place in range(n_places - 1):
+            other = place + randomness.uniform(n_places - place)
+            places[place], places[other] = places[other], places[place]
+        with_other = randomness.uniform(n_categories)
+    return [*places[:n_categories], places[with_other], *places[n_categories:]]
+
+
+def _mask(ranks: list[int], threshold: int) -> list[int]:
     """The codes whose rank is above the threshold, as bits."""
-    if ranks is None:
-        bits = (1 << n_codes) - (2 << threshold)
-    else:
-        bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
+    bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
     return [bits >> _BITS * word & (2**_BITS - 1) for word in range(MASK_WORDS)]

@@ -24,8 +24,9 @@ def number(n_values: int, *, missing: bool = False) -> dict:
     return {"type": "integer", "lower": 0, "upper": n_values - 1, "missing": missing}
 
 
-def categories(n_values: int, *, ordered: bool = False) -> dict:
-    return {"type": "categorical", "categories": [str(v) for v in range(n_values)], "ordered": ordered}
+def categories(n_values: int, *, ordered: bool = False, missing: bool = False) -> dict:
+    named = [str(value) for value in range(n_values)]
+    return {"type": "categorical", "categories": named, "ordered": ordered, "missing": missing}
 
 
 def codes_right(mask: np.ndarray) -> set[int]:
@@ -46,27 +47,45 @@ def test_one_split_has_the_uniform_law_over_features_then_thresholds() -> None:
 
 
 def test_unordered_categories_are_cut_in_every_order_alike() -> None:
-    """Three codes (two categories and OTHER): a uniform set of one or two of them goes right."""
-    encoding = encoding_of(categories(2))
+    """Three categories: each of the six ways to part them has probability 1/6; OTHER (code 3) goes with any of them."""
+    encoding = encoding_of(categories(3))
 
     def run(randomness: EnumeratingRandomness) -> frozenset:
         return frozenset(codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=randomness).right[0, 0]))
 
-    law = output_law(run)
     subsets = [frozenset(own) for size in (1, 2) for own in itertools.combinations(range(3), size)]
-    assert law == pytest.approx(dict.fromkeys(subsets, 1 / 6))
+    expected = {own: (3 - len(own)) / 18 for own in subsets} | {own | {3}: len(own) / 18 for own in subsets}
+    assert output_law(run) == pytest.approx(expected)
 
 
-def test_ordered_categories_and_missing_values_keep_their_order() -> None:
-    for feature, n_codes in ((categories(3, ordered=True), 4), (number(3, missing=True), 4)):
-        encoding = encoding_of(feature)
-        seen = {
-            frozenset(
-                codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0])
-            )
-            for _ in range(60)
-        }
-        assert seen == {frozenset(range(cut, n_codes)) for cut in range(1, n_codes)}
+def test_a_missing_category_has_a_place_of_its_own() -> None:
+    encoding = encoding_of(categories(2, missing=True))  # codes: two categories, OTHER, MISSING
+    right = [
+        codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0])
+        for _ in range(200)
+    ]
+    assert {frozenset(own & {0, 1, 3}) for own in right} == {
+        frozenset(own) for size in (1, 2) for own in itertools.combinations((0, 1, 3), size)
+    }
+    assert all((2 in own) in ((0 in own), (1 in own)) for own in right)
+
+
+@pytest.mark.parametrize(
+    ("feature", "expected"),
+    [
+        (lambda: number(3, missing=True), [{1, 2, 3}, {2, 3}, {3}]),
+        (lambda: categories(3, ordered=True), [{1, 2, 3}, {2, 3}]),
+        (lambda: categories(3, ordered=True, missing=True), [{1, 2, 3, 4}, {2, 3, 4}, {4}]),
+    ],
+)
+def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]]) -> None:
+    """OTHER (code 3) stands with the highest category, MISSING above everything."""
+    encoding = encoding_of(feature())
+    seen = {
+        frozenset(codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0]))
+        for _ in range(80)
+    }
+    assert seen == {frozenset(own) for own in expected}
 
 
 def test_a_tree_draws_half_of_the_features_uniformly() -> None:
@@ -98,11 +117,11 @@ def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -
 
 
 def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
-    encoding = encoding_of(categories(255))
-    assert int(encoding.n_codes[0]) == 256
+    encoding = encoding_of(categories(255, missing=True))
+    assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last one
     trees = random_trees(encoding, n_trees=200, depth=1, randomness=SystemRandomness())
     sides = np.array([[code in codes_right(mask[0]) for code in range(256)] for mask in trees.right])
-    assert len(np.unique(sides.T, axis=0)) == 256
+    assert len(np.unique(sides.T[:255], axis=0)) == 255
     assert 60 < sides.sum(axis=1).mean() < 196
 
 
