@@ -107,7 +107,8 @@ def test_schema_without_any_split_still_trains() -> None:
         }
     )
     columns = SanitisedColumns((np.ones(300),), 300)
-    rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), np.zeros((300, 16), dtype=np.uint8))
+    row_ids = np.random.default_rng(2).integers(0, 256, (300, 16), dtype=np.uint8)
+    rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), row_ids)
     for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
