@@ -1,7 +1,7 @@
 """Random decision trees with noisy counts as Jagannathan, Pillaipakkamnatt and Wright use them.
 
 Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier" (2009;
-Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md; numbers and read-out are theirs.
+Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md; the numbers are theirs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class JagannathanTrees(RandomDecisionTrees):
     """
 
     slug: str = "rdt-jagannathan"
-    title: str = "Random decision trees, summed counts"
-    read_outs: tuple[str, ...] = ("sum", "ta", "mv")
+    title: str = "Random decision trees, depth by features"
+    read_outs: tuple[str, ...] = ("ta", "sum", "mv")
     source: str = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

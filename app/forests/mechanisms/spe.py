@@ -6,6 +6,7 @@ wrong with their candidates and their stopping rule, and the proof of this versi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ class MedianTrees:
     title: str = "Supervised private ensemble of median trees"
     source: str = "Huang, Lei and Kabán, differentially private partitioning machine ensembles; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
-    read_outs: tuple[str, ...] = ("sum", "log", "ta", "mv")
+    read_outs: tuple[str, ...] = ("log", "sum", "ta", "mv")
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (
         common.N_ESTIMATORS,
@@ -78,11 +79,13 @@ class MedianTrees:
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees and, from the features and the public size, their depth."""
+        """Fills in ten trees and, from the public size and ε, their depth."""
         settled = dict(asked)
         settled.setdefault("n_estimators", DEFAULT_TREES)
         encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
-        warnings = shapes.settle_depth(settled, default_depth(facts), encoding, tables=True)
+        warnings = shapes.settle_depth(
+            settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True
+        )
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -193,7 +196,11 @@ def split_evenness(rows: TreeHistograms, encoding: Encoding, feature: int) -> ND
     return result
 
 
-def default_depth(facts: PublicFacts) -> int:
-    """The paper's depth, the number of features, unless that leaves fewer than about ten rows in a leaf of a shard."""
-    by_size = max(facts.size // (10 * DEFAULT_TREES), 2).bit_length() - 1
-    return max(min(len(facts.schema.features), by_size), 1)
+def default_depth(facts: PublicFacts, n_trees: int) -> int:
+    """Depth by a public rule of the size, ε and the number of trees: about eight rows over ε in a leaf.
+
+    The paper takes the number of features, whatever the size; with many features that leaves no rows, with few it stops
+    too early.
+    """
+    strength = max(facts.size * float(facts.epsilon) / n_trees, 1.0)
+    return min(max(round(math.log2(strength)) - 3, 1), 10)

@@ -24,7 +24,7 @@ from app.privacy.events import Event
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
 
-DEFAULT_TREES = 10
+DEFAULT_TREES = 20
 DEEPEST_BY_RULE = 10
 
 

@@ -289,7 +289,7 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     )
     assert described["auto"]["read_outs"] == []
     defaults = [each["read_outs"][0] for each in described.values() if each["read_outs"]]
-    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "sum", "mv", "log", "sum"]
+    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",
