@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.reweighting import SCORE_BITS, UNIT
+from app.forests.boosting.exponential import SCORE_BITS
+from app.forests.kernels.reweighting import UNIT
 
 UNREACHED: Final = 255
 """In place of a leaf's number of selections where no row can be: below a node that became a leaf early."""

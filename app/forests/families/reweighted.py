@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests import leaf_scores, quantile_bins
+from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
-from app.forests.kernels.reweighting import SCORE_BITS
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes
 from app.forests.mechanisms.rpf_event import events_of

@@ -5,25 +5,20 @@ exponential is a table made of exact decimals, the softmax an integer division. 
 the platform and no order of rows has a say, so adding a row leaves every other row's weight as it is.
 """
 
-from decimal import Context, Decimal
 from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.boosting import exponential
 from app.forests.kernels.arrays import require, require_range
 from app.forests.kernels.histograms import MAX_CELLS
 
 UNIT: Final = 256
 """A whole row's weight."""
 
-SCORE_BITS: Final = 16
-"""Scores are multiples of 2⁻¹⁶."""
-
 _MAX_SCORE: Final = 2**48
-_EXPONENT_RANGE: Final = 24
-"""exp(−24) · 2³¹ is below 1: a class that far behind has no weight in the softmax."""
 
 
 def class_histogram(
@@ -151,13 +146,9 @@ def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int,
 
 @cache
 def _exponentials() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """⌊2³¹ · exp(−i / 2⁸)⌋ and ⌊2³¹ · exp(−j / 2¹⁶)⌋: correctly rounded decimals, so the same on every machine."""
-    context = Context(prec=40)
-
-    def table(n: int, bits: int) -> NDArray[np.int64]:
-        return np.array([int(2**31 * context.exp(Decimal(-i) / 2**bits)) for i in range(n)], dtype=np.int64)
-
-    return table(_EXPONENT_RANGE << 8, 8), table(256, SCORE_BITS)
+    """The tables as signed integers: one type in the loop, which a sum of two types would turn into floats."""
+    coarse, fine = exponential.tables()
+    return coarse.astype(np.int64), fine.astype(np.int64)
 
 
 def _require_rows(

@@ -3,9 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.boosting import exponential
 from app.forests.kernels.compiler import compiled_for, read, written
 
 _BLOCK_ROWS = 2**14
+_FINE_BITS = exponential.FINE_BITS
+_FINE_MASK = 2**exponential.FINE_BITS - 1
+_UNIT_BITS = exponential.UNIT_BITS
 
 
 @compiled_for(
@@ -82,7 +86,7 @@ def weights(
         others, own = np.int64(0), np.int64(0)
         for k in range(n_classes):
             gap = min(largest - sums[i, k], last)
-            share = (coarse[gap >> 8] * fine[gap & 255]) >> 31
+            share = (coarse[gap >> _FINE_BITS] * fine[gap & _FINE_MASK]) >> _UNIT_BITS
             if k == y[i]:
                 own = share
             else:
