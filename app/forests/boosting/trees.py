@@ -115,7 +115,12 @@ def _some_features(n_features: int, randomness: Randomness) -> list[int]:
 
 def _n_places(encoding: Encoding, feature: int) -> int:
     """Places that thresholds stand between: one per code, but none for OTHER, which the owner does not expect."""
-    return int(encoding.n_codes[feature]) - encoding.schema.features[feature].is_categorical
+    return int(encoding.n_codes[feature]) - _has_codes(encoding, feature)
+
+
+def _has_codes(encoding: Encoding, feature: int) -> bool:
+    """Whether its categories have a code each; many ordered ones are grouped in bins, as numbers are."""
+    return encoding.edges[feature] is None
 
 
 def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int]:
@@ -125,7 +130,7 @@ def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int
     """
     declared, n_places = encoding.schema.features[feature], _n_places(encoding, feature)
     places = list(range(n_places))
-    if not declared.is_categorical:
+    if not _has_codes(encoding, feature):
         return places
     n_categories, with_other = len(declared.categories), len(declared.categories) - 1
     if not declared.ordered:

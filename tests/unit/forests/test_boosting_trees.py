@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from app.forests import quantile_bins
 from app.forests.boosting.trees import joined, no_trees, random_trees
 from app.forests.encoding import Encoding
 from app.forests.randomness import SystemRandomness
@@ -86,6 +87,21 @@ def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]
         for _ in range(80)
     }
     assert seen == {frozenset(own) for own in expected}
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_many_ordered_categories_are_cut_between_their_bins(missing: bool) -> None:
+    """They are grouped as numbers are: fewer bins than categories, and no bin for OTHER."""
+    many = encoding_of(categories(255, ordered=True, missing=missing), categories(255, missing=missing))
+    encoding = quantile_bins.widest_encoding(many.schema)
+    trees = random_trees(encoding, n_trees=300, depth=1, randomness=SystemRandomness())
+    grouped = trees.right[trees.feature == 0]
+    cuts = {frozenset(codes_right(right)) for right in grouped}
+
+    assert encoding.n_codes[0] < 40
+    assert cuts <= {frozenset(range(code, encoding.n_codes[0])) for code in range(1, encoding.n_codes[0])}
+    assert len(cuts) > 10
+    assert len(grouped) < 300
 
 
 def test_a_tree_draws_half_of_the_features_uniformly() -> None:
