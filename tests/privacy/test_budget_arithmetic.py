@@ -40,6 +40,9 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
         "assignment": st.sampled_from([common.SEQUENTIAL, common.SHARDED]),
     }
     optional["structure_share"] = optional["bins_share"] = st.sampled_from(["0.01", "0.3", "0.5"])
+    modes = {"selection": ["joint", "two_stage"], "utility": ["gini", "miscount"], "leaf": ["counts", "label"]}
+    modes |= {"se": ["none", "hash"], "exploration": ["0", "0.2"], "feature_share": ["0.3"], "level_ratio": ["1.5"]}
+    optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
     known = {parameter.name for parameter in catalogue.mechanism(slug).parameters}
     return st.fixed_dictionaries({}, optional={name: own for name, own in optional.items() if name in known})
 
@@ -94,11 +97,15 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
 @pytest.mark.parametrize("slug", SHARDABLE)
 def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
     shape = {"n_estimators": 4, "max_depth": 2}
-    sequential = plan(PlanRequest(slug, shape, Fraction(1), 1_000), SCHEMA)
-    sharded = plan(PlanRequest(slug, {**shape, "assignment": "sharded"}, Fraction(1), 1_000), SCHEMA)
+    sequential, sharded = (
+        plan(PlanRequest(slug, {**shape, "assignment": where}, Fraction(1), 1_000), SCHEMA)
+        for where in (common.SEQUENTIAL, common.SHARDED)
+    )
+    own, whole = (leaves_of(settled.event)[-1].inverse_scale for settled in (sequential, sharded))
 
+    assert isinstance(sequential.event, Sequential)
     assert isinstance(sharded.event, Parallel)
-    assert 0 <= common.leaf_scale(sharded.event) - 4 * common.leaf_scale(sequential.event) < 4 * QUANTUM
+    assert 0 <= whole - 4 * own < 4 * QUANTUM
 
 
 @pytest.mark.parametrize("slug", SLUGS)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 COUNTS, LABEL = "counts", "label"
 
+_LEAF_NODES = "leaf nodes"
+"""What is disjoint where every leaf makes a selection of its own."""
+
 _COUNT_SENSITIVITY = 1
 """An added row adds one to one count of one leaf: L1 sensitivity of the histogram, range sensitivity of a leaf."""
 
@@ -43,7 +46,7 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     n_classes = facts.schema.n_classes
     if kind == LABEL:
         own = selections.priced(loss, facts, range_sensitivity=_COUNT_SENSITIVITY, max_candidates=n_classes)
-        return Parallel("leaves", (Part(2**depth, own),))
+        return Parallel(_LEAF_NODES, (Part(2**depth, own),))
     return DiscreteLaplace(
         Adjacency.ADD_REMOVE_ONE,
         l1_sensitivity=Fraction(_COUNT_SENSITIVITY),
@@ -93,6 +96,6 @@ def require(kind: str, event: Event) -> None:
 
 def _label_selection(event: Event) -> selections.Selection | None:
     match event:
-        case Parallel("leaves", (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)):
+        case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:
             return own
     return None

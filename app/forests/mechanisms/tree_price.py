@@ -11,7 +11,7 @@ from app.forests.mechanisms.selections import Selection
 from app.privacy.events import Event, ExponentialMechanism, Parallel, Part, PermuteAndFlip, Sequential
 from app.privacy.events import UnknownPrivacyEvent as Unknown
 
-_APART = "structure and estimation rows"
+_APART = "parts"
 
 
 @dataclass(frozen=True)
