@@ -181,9 +181,11 @@ def _read(value: object) -> Plan:
             "warnings": [*warnings],
             **account,
         } if set(account) in (set(), {"accountant", "delta"}) and all(isinstance(warning, str) for warning in warnings):
+            known = catalogue.mechanism(algorithm).parameters
+            added = {own.name: own.default for own in known if own.added}
             read = Plan(
                 algorithm,
-                read_all(catalogue.mechanism(algorithm).parameters, asked),
+                read_all(known, {**added, **asked}),
                 Fraction(epsilon),
                 n_trees,
                 events.from_json(event),
@@ -191,7 +193,8 @@ def _read(value: object) -> Plan:
                 str(account.get("accountant", pure.NAME)),
                 Fraction(str(account["delta"])) if account else None,
             )
-            if read.to_json() == value and _is_consistent(read):
+            kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
+            if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
                 return read
     raise PlanInvalid
 
@@ -201,7 +204,7 @@ def _is_consistent(read: Plan) -> bool:
     return (
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
-        and "max_depth" in read.parameters
+        and set(read.parameters) == {own.name for own in catalogue.mechanism(read.algorithm).parameters}
         and _is_paid_for(read)
     )
 

@@ -57,6 +57,7 @@ _OWN_PARAMETERS = (
         default="0.5",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
+        added=True,
     ),
     Parameter(
         "utility",
@@ -82,6 +83,7 @@ _OWN_PARAMETERS = (
         default="0.5",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
+        added=True,
     ),
     Parameter(
         "exploration",
@@ -90,6 +92,7 @@ _OWN_PARAMETERS = (
         default="0",
         minimum=Fraction(0),
         maximum=Fraction(1),
+        added=True,
     ),
 )
 

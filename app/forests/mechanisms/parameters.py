@@ -31,6 +31,8 @@ class Parameter:
         maximum: largest legal value of a number.
         choices: every documented choice.
         built: the choices that this version can train; the others are answered as not supported.
+        added: the parameter came after the algorithm's first release. A stored plan may lack it: what was trained then
+            is what the default does.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Parameter:
     maximum: Fraction = Fraction(0)
     choices: tuple[str, ...] = ()
     built: tuple[str, ...] = ()
+    added: bool = False
 
     def read(self, value: object) -> Value:
         """The settled form of a given value.
