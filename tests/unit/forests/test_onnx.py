@@ -239,8 +239,8 @@ def test_read_out_that_the_model_does_not_offer_is_refused() -> None:
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/read_out", "unknown-choice")]
 
 
-def _damaged(change: Callable[[dict[str, Any]], None]) -> Artifact:
-    grown = artifact("mrf")
+def _changed(slug: str, change: Callable[[dict[str, Any]], None]) -> Artifact:
+    grown = artifact(slug)
     arrays = {name: array.copy() for name, array in grown.forest.arrays.items()}
     change(arrays)
     return Artifact(Forest(grown.plan, arrays), grown.schema, grown.plan, grown.metadata)
@@ -253,4 +253,20 @@ def test_number_split_by_equality_is_never_exported_as_something_else() -> None:
         arrays["feature"][0, 0], arrays["equals"][0, 0] = 2, True
 
     with pytest.raises(AssertionError, match="thresholds only"):
-        exported(_damaged(change))
+        exported(_changed("mrf", change))
+
+
+def test_any_set_of_codes_may_go_right() -> None:
+    """Sets that growth draws seldom or never: nothing, everything, one code, every other code."""
+    masks = [0, 2**256 - 1, 1, int("10" * 128, 2)]
+
+    def change(arrays: dict[str, Any]) -> None:
+        arrays["feature"][:, 0] = 7  # 255 categories and what is none of them
+        for tree in range(len(arrays["right"])):
+            mask = masks[tree % len(masks)]
+            arrays["right"][tree, 0] = [mask >> 64 * word & (2**64 - 1) for word in range(4)]
+
+    grown = _changed("nbrt", change)
+    raw = raw_rows(grown.schema, 2_000, seed=8)
+
+    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(ours(grown, raw), abs=1e-12)
