@@ -43,7 +43,7 @@ class MaximalVoteTrees:
         by m. Sequential trees add, sharded trees count at their largest (lemma L5). *Not covered:* running time.
 
     Source:
-        Liu, Li, Liu, Chen and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
+        Liu, Li, Li and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
         Computing (2018), as Huang, Lei and Kabán describe it; Theorem 1 of docs/proofs/maxtree.md.
     """
 

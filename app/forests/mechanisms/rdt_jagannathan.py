@@ -1,7 +1,7 @@
 """Random decision trees with noisy counts as Jagannathan, Pillaipakkamnatt and Wright use them.
 
 Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier" (2009;
-Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md; the numbers are theirs.
+Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md, with other default numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_TREES = 10
 class JagannathanTrees(RandomDecisionTrees):
     """Random decision trees, ten of them, whose depth is half the number of features unless the table is small.
 
-    Their pruning of leaves by exact emptiness is left out, since what it leaves out tells where no row is.
+    Every leaf is released, reached by a row or not: leaving out empty ones would tell where no row is.
 
     Privacy:
         As :class:`RandomDecisionTrees`, whose growth it is: ε-DP under add/remove, 2ε under replace-one; L1 sensitivity

@@ -42,8 +42,8 @@ class LabelledRandomTrees:
         Empty leaves release a label like any other. *Not covered:* running time.
 
     Source:
-        Fletcher and Islam, Expert Systems with Applications 78 (2017), section 4, whose smooth sensitivity does not
-        give a private exponential mechanism; repaired in Theorem 1 of docs/proofs/srt.md.
+        Fletcher and Islam, Expert Systems with Applications 78 (2017), whose smooth sensitivity does not give a
+        private exponential mechanism; repaired in Theorem 1 of docs/proofs/srt.md.
     """
 
     slug: str = "srt"
