@@ -79,7 +79,7 @@ def test_a_quote_costs_nothing_and_the_job_costs_what_was_quoted(server: Server)
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("algorithm", ["rdt-mv", "rdt-ta", "rdt-pa", "mrf"])
+@pytest.mark.parametrize("algorithm", ["rdt-mv", "rdt-ta", "rdt-pa", "mrf", "spe", "srt"])
 def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> None:
     dataset = server.uploaded(400)
     parameters = {"n_estimators": 3, "max_depth": 3}
@@ -103,7 +103,7 @@ def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> 
         answer = server.admin.http.post(f"{model}/predict", json=ROWS | {"read_out": read_out})
         assert answer.status_code == 200
         assert set(answer.json()["labels"]) <= {"<=50K", ">50K"}
-    assert set(card["read_outs"]) >= ({"ta"} if algorithm == "mrf" else {"mv", "ta", "pa"})
+    assert set(card["read_outs"]) >= {"mrf": {"ta"}, "spe": {"sum"}, "srt": {"mv"}}.get(algorithm, {"mv", "ta", "pa"})
     none = server.admin.http.post(f"{model}/predict", json={"rows": []}).json()
     assert (none["labels"], none["probabilities"]) == ([], [])
 

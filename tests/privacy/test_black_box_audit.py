@@ -14,6 +14,7 @@ from scipy import stats
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.mechanisms import common
+from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.plan import Plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedRows
@@ -48,6 +49,15 @@ def someone_of_class_one(forest: Forest) -> bool:
         value = RECORDS[1][feature]
         leaf = int(value != threshold if equals else value > threshold)
     return bool(forest.arrays["counts"][0, leaf, 1] >= 1)
+
+
+def test_runs_of_released_labels_prove_almost_their_charge_and_no_more() -> None:
+    """One row of class 1 in a leaf: label 0 has probability e^−ε/2, and 1/2 without the row."""
+    plan = planned("srt", TWO_SPLITS, max_depth=0)
+    proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, lambda forest: bool(forest.arrays["labels"][0, 0] == 0))
+
+    assert float(TreePrice.of(plan.event).leaves.parts[0].event.inverse_scale) == 1.0
+    assert 0.6 < proved <= 1.0
 
 
 @pytest.mark.parametrize(("slug", "depth", "epsilon"), [("rdt-ta", 0, "1"), ("rdt-ta", 1, "1"), ("mrf", 1, "2.5")])
