@@ -81,17 +81,15 @@ def require(kind: str, event: Event) -> None:
     Raises:
         UnknownPrivacyEvent: it is not.
     """
-    own = _label_selection(event) if kind == LABEL else event
-    if isinstance(own, DiscreteLaplace) and own.l1_sensitivity == _COUNT_SENSITIVITY and own.inverse_scale > 0:
-        return
-    if (
-        isinstance(own, PermuteAndFlip | ExponentialMechanism)
-        and kind == LABEL
-        and own.range_sensitivity == _COUNT_SENSITIVITY
-        and own.inverse_scale > 0
-    ):
-        return
-    raise UnknownPrivacyEvent("not the event of such leaves")
+    label = _label_selection(event)
+    if kind == LABEL and label is not None:
+        sensitivity, scale = label.range_sensitivity, label.inverse_scale
+    elif kind == COUNTS and isinstance(event, DiscreteLaplace):
+        sensitivity, scale = event.l1_sensitivity, event.inverse_scale
+    else:
+        raise UnknownPrivacyEvent("not the event of such leaves")
+    if sensitivity != _COUNT_SENSITIVITY or scale == 0:
+        raise UnknownPrivacyEvent("not the event of such leaves")
 
 
 def _label_selection(event: Event) -> selections.Selection | None:
