@@ -15,7 +15,8 @@ from sklearn.metrics import roc_auc_score
 
 from app.forests import catalogue, codec, predict
 from app.forests.grow import grow
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedRows
 from app.privacy import accountants

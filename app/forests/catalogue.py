@@ -17,7 +17,7 @@ from app.forests.mechanisms.spe import MedianTrees
 from app.forests.mechanisms.srt import LabelledRandomTrees
 
 AUTO = Auto()
-"""Chooses one of the others when a job is planned; see ``app.forests.plan``."""
+"""Chooses one of the others when a job is planned; see ``app.forests.planning``."""
 
 _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     ReweightedForest(),

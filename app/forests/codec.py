@@ -15,7 +15,7 @@ import safetensors
 from safetensors import numpy as tensors
 
 from app.core.errors import GrovekeeperError
-from app.forests import catalogue
+from app.forests import catalogue, planning
 from app.forests.forest import Forest
 from app.forests.plan import Plan
 from app.forests.schema import Schema
@@ -82,7 +82,7 @@ def loads(data: bytes) -> Artifact:
     try:
         arrays = tensors.load(data)
         metadata = _metadata(data)
-        plan = Plan.from_json(metadata["plan"])
+        plan = planning.read(metadata["plan"])
         schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
         if schema.to_json() != metadata["schema"]:
             raise ArtifactInvalid

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from app.forests.plan import Plan
+from app.forests.plan import Plan
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,8 @@ import os
 from collections.abc import Callable
 
 from app.datasets import private_rows
-from app.forests import codec
+from app.forests import codec, planning
 from app.forests.grow import grow
-from app.forests.plan import Plan
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
 from app.privacy.composition import HashPartition
@@ -22,7 +21,7 @@ def grow_forest(task: TrainingTask, *, on_tree_done: Callable[[], None]) -> None
     schema = Schema.from_json(task.schema)
     partition = None if task.partition is None else HashPartition(task.partition["name"], task.partition["cells"])
     rows = private_rows.read(task.row_files, schema=schema, partition=partition, cells=task.cells)
-    forest = grow(Plan.from_json(task.plan), schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
+    forest = grow(planning.read(task.plan), schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
     # Not task.schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
     data = codec.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     unfinished = task.artifact_path.with_suffix(".part")

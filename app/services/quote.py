@@ -11,7 +11,8 @@ from app.access.roles import TRAIN, Principal
 from app.core import amounts
 from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
-from app.forests.plan import Plan, PlanRequest, budget_of, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, budget_of, plan
 from app.ledger import service as ledger
 from app.privacy import accountants, receipts
 from app.privacy.composition import CellProblem, Scope, UnknownPartition

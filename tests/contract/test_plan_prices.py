@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 
 from app.core.errors import AccountantMismatch
-from app.forests import catalogue
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests import catalogue, planning
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.schema import Schema
 from app.privacy import accountants, receipts
 from app.privacy.adjacency import Adjacency
@@ -53,7 +54,7 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(slug: str, accountant
     loss = unit.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     assert limit * Fraction(99, 100) < loss <= limit
     assert verifier.total(made.event.to_json(), adjacency="add_remove", accountant=accountant) <= limit
-    assert Plan.from_json(made.to_json()) == made
+    assert planning.read(made.to_json()) == made
     assert unit.SYMBOL in receipts.in_words(made.event, accountant=accountant).splitlines()[-1]
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue
+from app.forests import catalogue, planning
 from app.forests.mechanisms import common
 from app.forests.mechanisms.mechanism import LARGEST_INVERSE_SCALE
 from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.mechanisms.utilities import GINI_RANGE_SENSITIVITY
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
@@ -78,7 +78,7 @@ def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
     assert capped or epsilon - loss <= slack
     assert all(draw.inverse_scale > 0 and (draw.inverse_scale / QUANTUM).denominator == 1 for draw in draws)
     assert settled.epsilon == epsilon
-    assert Plan.from_json(settled.to_json()) == settled
+    assert planning.read(settled.to_json()) == settled
 
 
 @given(epsilon=budgets, depth=st.integers(1, 8), n_trees=st.integers(1, 9))
@@ -121,7 +121,7 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.plan, app.forests.codec; print('numba' in sys.modules)"
+    program = "import sys; import app.forests.planning, app.forests.codec; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

@@ -10,7 +10,8 @@ from app.forests import codec, predict
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.mechanisms.common import leaf_scale
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
-from app.forests import plan as planning
+from app.forests import planning
 from app.forests.boosting import rows as rows_module
 from app.forests.boosting.boost import boost
 from app.forests.boosting.rows import LocalBoostedRows
@@ -17,7 +17,7 @@ from app.forests.boosting.trees import random_trees
 from app.forests.encoding import Encoding
 from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
-from app.forests.plan import PlanRequest, budget_of
+from app.forests.planning import PlanRequest, budget_of
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

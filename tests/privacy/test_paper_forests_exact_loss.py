@@ -9,7 +9,8 @@ import pytest
 
 from app.forests import assignment
 from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip

@@ -9,7 +9,7 @@ import pytest
 from app.forests import predict
 from app.forests.forest import Forest
 from app.forests.grow import grow
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

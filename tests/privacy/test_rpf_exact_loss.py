@@ -17,7 +17,8 @@ from app.forests.grow import grow
 from app.forests.kernels import fourth_roots, reweighting
 from app.forests.mechanisms import rpf_event, rpf_tree
 from app.forests.mechanisms.rpf_event import PathScales, events_of
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import pure

@@ -12,7 +12,8 @@ from app.forests import codec, predict
 from app.forests.grow import grow
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms.rpf_event import events_of
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

@@ -9,7 +9,8 @@ import numpy as np
 
 from app.forests.forest import Forest
 from app.forests.grow import grow
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law

@@ -14,10 +14,10 @@ from app.forests.boosting.scales import SCALE_BITS, Scales
 from app.forests.boosting.scores import leaf_scores, start_scores
 from app.forests.boosting.trees import Trees, joined, no_trees, random_trees
 from app.forests.encoding import Encoding
+from app.forests.plan import Plan
 
 if TYPE_CHECKING:
     from app.forests.boosting.rows import BoostedRows
-    from app.forests.plan import Plan
     from app.forests.randomness import Randomness
 
 BATCH: Final = 4

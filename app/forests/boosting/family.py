@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,11 @@ from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.boosting.scales import SCORE_LIMIT, SCORE_UNIT, clip_of
 from app.forests.encoding import Encoding
 from app.forests.families import family
+from app.forests.forest import Forest
 from app.forests.kernels import boosting as kernels
+from app.forests.plan import Plan
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Schema
-
-if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
 
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 

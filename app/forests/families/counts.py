@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from app.forests import pooling
 from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
+from app.forests.forest import Forest
 from app.forests.mechanisms.common import leaf_scale
+from app.forests.plan import Plan
 from app.forests.schema import Schema
-
-if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
 
 
 class CountFamily:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.forest import Forest
+from app.forests.plan import Plan
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Schema
-
-if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
 
 
 @dataclass(frozen=True)

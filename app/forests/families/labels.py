@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from app.forests import pooling
@@ -11,11 +9,9 @@ from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.families.counts import CountFamily
 from app.forests.families.leaf_sums import LeafSums, PooledSums
+from app.forests.forest import Forest
+from app.forests.plan import Plan
 from app.forests.schema import Schema
-
-if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
 
 
 class LabelFamily:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,14 +9,12 @@ from app.forests import leaf_scores, quantile_bins
 from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
+from app.forests.forest import Forest
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes
 from app.forests.mechanisms.rpf_event import events_of
+from app.forests.plan import Plan
 from app.forests.schema import Schema
-
-if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
 
 
 class ReweightedFamily:

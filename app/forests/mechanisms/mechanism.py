@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from app.core.errors import InvalidRequest
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
+from app.forests.forest import Forest
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.calibration import Budget
 from app.privacy.events import Event, quantised
 
 if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
     from app.forests.randomness import Randomness  # its samplers are compiled; a price needs none
 
 Parameters: TypeAlias = Mapping[str, Value]

@@ -23,9 +23,11 @@ from app.forests.boosting.event import LARGEST_START, Parts, noise
 from app.forests.boosting.family import CALIBRATED, LOGISTIC, BoostedFamily
 from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
 from app.forests.families.family import Family
+from app.forests.forest import Forest
 from app.forests.mechanisms import common, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import gdp, zcdp
@@ -34,8 +36,6 @@ from app.privacy.calibration import Budget, fitted
 from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
-    from app.forests.forest import Forest
-    from app.forests.plan import Plan
     from app.forests.randomness import Randomness
 
 START_SHARE = Fraction(3, 100)

@@ -23,13 +23,13 @@ from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.rpf_event import L1_SENSITIVITY, RANGE_SENSITIVITY, PathScales, events_of
 from app.forests.mechanisms.rpf_tree import ReweightedTree
+from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy import accountants
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
-    from app.forests.plan import Plan
     from app.forests.randomness import Randomness
 
 _MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 1, 8

@@ -6,7 +6,8 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests.mechanisms import auto
-from app.forests.plan import Plan, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.schema import Schema
 
 DELTA = Fraction(1, 10**6)

@@ -16,7 +16,7 @@ from app.forests import codec, predict
 from app.forests.codec import ArtifactInvalid
 from app.forests.forest import Forest
 from app.forests.grow import grow
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

@@ -13,7 +13,7 @@ from app.forests.in_memory import LocalHistograms
 from app.forests.kernels import routing
 from app.forests.mechanisms import greedy, shapes
 from app.forests.mechanisms.structure import random_structure
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

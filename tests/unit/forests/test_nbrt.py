@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import codec, predict
+from app.forests import codec, planning, predict
 from app.forests.boosting.event import Parts
 from app.forests.boosting.family import calibrated, probabilities
 from app.forests.boosting.scales import VARIANCE
@@ -16,7 +16,8 @@ from app.forests.codec import ArtifactInvalid
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.mechanisms import nbrt
-from app.forests.plan import Plan, PlanInvalid, PlanRequest, budget_of, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
@@ -118,10 +119,10 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
 def test_a_stored_plan_must_match_its_depth() -> None:
     stored = planned(schema_of(2)).to_json()
     flat = planned(schema_of(2), max_depth=0).to_json()
-    assert Plan.from_json(stored).algorithm == "nbrt"
+    assert planning.read(stored).algorithm == "nbrt"
     for broken in ({**stored, "event": flat["event"]}, {**flat, "event": stored["event"]}):
         with pytest.raises(PlanInvalid):
-            Plan.from_json(broken)
+            planning.read(broken)
 
 
 def test_events_of_other_forms_are_refused() -> None:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from safetensors import numpy as tensors
 
-from app.forests import catalogue, codec, predict
+from app.forests import catalogue, codec, planning, predict
 from app.forests.grow import grow
-from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
@@ -40,7 +41,7 @@ def as_first_stored(made: Plan) -> dict:
 def test_plan_of_the_first_release_is_read_as_what_it_did(slug: str) -> None:
     made = plan(PlanRequest(slug, {}, Fraction(1), 1_000), SCHEMA)
 
-    assert Plan.from_json(as_first_stored(made)) == made
+    assert planning.read(as_first_stored(made)) == made
 
 
 @pytest.mark.parametrize("slug", sorted(FIRST_PARAMETERS))
@@ -51,7 +52,7 @@ def test_parameter_of_the_first_release_is_never_missing(slug: str) -> None:
     assert not added & FIRST_PARAMETERS[slug]
     for name in FIRST_PARAMETERS[slug]:
         with pytest.raises(PlanInvalid):
-            Plan.from_json({**stored, "parameters": {n: v for n, v in stored["parameters"].items() if n != name}})
+            planning.read({**stored, "parameters": {n: v for n, v in stored["parameters"].items() if n != name}})
 
 
 @pytest.mark.parametrize("slug", sorted(FIRST_PARAMETERS))

@@ -22,7 +22,7 @@ from app.forests.families.family import Reader
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.onnx import model
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers

@@ -17,7 +17,7 @@ from app.forests.mechanisms import common
 from app.forests.mechanisms.rdt_jagannathan import default_depth_by_features
 from app.forests.mechanisms.srt import default_depth
 from app.forests.mechanisms.utilities import MISCOUNT, miscount, split_utility
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema

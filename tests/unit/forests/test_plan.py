@@ -9,10 +9,11 @@ import pytest
 
 from app.core import limits
 from app.core.errors import AccountantMismatch, InvalidRequest, NotSupported
-from app.forests import catalogue
+from app.forests import catalogue, planning
 from app.forests.mechanisms import shapes
 from app.forests.mechanisms.parameters import Parameter
-from app.forests.plan import Plan, PlanInvalid, PlanRequest, budget_of, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.schema import Schema
 
 
@@ -195,7 +196,7 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
     asked = {"assignment": assignment} if "assignment" in known else {}
     settled = plan(request(slug, asked, Fraction(1, 3), None), wide())
 
-    assert Plan.from_json(settled.to_json()) == settled
+    assert planning.read(settled.to_json()) == settled
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
@@ -207,10 +208,10 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
-    assert Plan.from_json(settled.to_json()) == settled
+    assert planning.read(settled.to_json()) == settled
     cheaper = {**settled.to_json(), "epsilon": "9/10"}
     with pytest.raises(PlanInvalid):
-        Plan.from_json(cheaper)
+        planning.read(cheaper)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +267,15 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
 )
 def test_plan_that_this_code_cannot_have_made_is_refused(break_it: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(PlanInvalid):
-        Plan.from_json(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
+        planning.read(break_it(planned(n_estimators=3, structure_share="0.5").to_json()))
 
 
 def test_true_is_not_a_number_of_trees() -> None:
     stored = planned(n_estimators=1).to_json()
 
-    assert Plan.from_json(stored).n_trees == 1
+    assert planning.read(stored).n_trees == 1
     with pytest.raises(PlanInvalid):
-        Plan.from_json({**stored, "n_trees": True})
+        planning.read({**stored, "n_trees": True})
 
 
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:

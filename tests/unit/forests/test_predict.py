@@ -9,7 +9,7 @@ import pytest
 from app.core.errors import InvalidRequest
 from app.forests import pooling, predict
 from app.forests.forest import Forest
-from app.forests.plan import PlanRequest, plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Schema
 

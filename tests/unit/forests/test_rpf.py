@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
-from app.forests import catalogue, codec, leaf_scores, predict, quantile_bins
+from app.forests import catalogue, codec, leaf_scores, planning, predict, quantile_bins
 from app.forests.codec import ArtifactInvalid
 from app.forests.families.reweighted import reached_leaves
 from app.forests.forest import Forest
@@ -21,7 +21,8 @@ from app.forests.grow import grow
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes, rpf
 from app.forests.mechanisms.rpf_event import PathScales, events_of
-from app.forests.plan import Plan, PlanInvalid, PlanRequest, plan
+from app.forests.plan import Plan
+from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
@@ -126,8 +127,8 @@ def test_foreign_events_are_refused() -> None:
     stored = planned(max_depth=3, n_estimators=2)
     other = planned(max_depth=2, n_estimators=2)
     with pytest.raises(PlanInvalid):
-        Plan.from_json(replace(stored, event=other.event).to_json())
-    assert Plan.from_json(stored.to_json()) == stored
+        planning.read(replace(stored, event=other.event).to_json())
+    assert planning.read(stored.to_json()) == stored
 
 
 def test_forest_learns_and_says_what_it_learnt() -> None:

@@ -1,0 +1,179 @@
+"""Price before data: what a job will do, decided from the request and the public schema alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from app.core import limits
+from app.core.errors import AccountantMismatch, GrovekeeperError, InvalidRequest
+from app.forests import catalogue
+from app.forests.mechanisms.auto import Choice
+from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
+from app.forests.mechanisms.parameters import Value, read_all
+from app.forests.plan import Plan
+from app.forests.schema import Schema
+from app.privacy import accountants, events
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget, fitted
+from app.privacy.events import Event
+
+ASSUMED_SIZE = 3_000
+"""Rows that the rules reckon with where no public size was declared: cautious, for a small table."""
+
+_NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
+
+
+class PlanInvalid(GrovekeeperError):
+    """A stored plan that this code cannot have written."""
+
+    def __str__(self) -> str:
+        return "not a plan of a known form"
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What an analyst asks for, in the terms of the account that pays.
+
+    Attributes:
+        algorithm: slug of the catalogue, or ``auto``.
+        parameters: values by name; what is absent is chosen by public rules.
+        epsilon: what the job may cost one row under add/remove, above zero.
+        public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
+        accountant: name of the account's accountant.
+        delta: the other half of what the job may cost, on accounts that have one.
+    """
+
+    algorithm: str
+    parameters: Mapping[str, object]
+    epsilon: Fraction
+    public_size: int | None
+    accountant: str = pure.NAME
+    delta: Fraction | None = None
+
+
+def plan(request: PlanRequest, schema: Schema) -> Plan:
+    """Settles every parameter and prices the job. Touches no row and draws nothing.
+
+    Raises:
+        InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
+        NotSupported: a documented choice that is not built yet.
+        AccountantMismatch: the algorithm has no bound in the account's unit.
+    """
+    budget = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta)
+    size = ASSUMED_SIZE if request.public_size is None else request.public_size
+    facts = PublicFacts(schema, request.epsilon, size, budget)
+    choice = Choice(request.algorithm, request.parameters, ())
+    if request.algorithm == catalogue.AUTO.slug:
+        read_all(catalogue.AUTO.parameters, request.parameters)
+        choice = catalogue.AUTO.choose(facts)
+    mechanism = catalogue.mechanism(choice.slug)
+    if request.accountant not in mechanism.accountants:
+        raise AccountantMismatch(request.accountant, mechanism.accountants)
+    settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
+    event = _event(mechanism, settled, facts)
+    warnings = (*choice.warnings, *warnings)
+    if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
+        warnings = (_NO_SIZE, *warnings)
+    parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
+    made = Plan(
+        mechanism.slug,
+        parameters,
+        request.epsilon,
+        int(settled["n_estimators"]),
+        event,
+        warnings,
+        request.accountant,
+        request.delta,
+    )
+    assert _is_paid_for(made)
+    return made
+
+
+def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> Budget:
+    """What (ε, δ) is in the unit of an account, rounded as its price is.
+
+    Raises:
+        InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step or more
+            than any account with a δ can hold.
+    """
+    unit = accountants.by_name(accountant)
+    if unit.TAKES_DELTA is (delta is None):
+        raise InvalidRequest.at("/delta", "required" if delta is None else f"not-for-{accountant}")
+    if delta is not None and not 0 < delta < 1:
+        raise InvalidRequest.at("/delta", "not-positive" if delta <= 0 else "not-below-one")
+    if delta is not None and epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
+        raise InvalidRequest.at("/epsilon", "too-large")
+    amount = unit.price(epsilon, delta)
+    if amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return Budget(accountant, amount, Adjacency.ADD_REMOVE_ONE)
+
+
+def read(value: object) -> Plan:
+    """Inverse of ``Plan.to_json``; checks every field, since a plan also arrives inside artifacts.
+
+    Raises:
+        PlanInvalid: anything that :func:`plan` cannot have made.
+    """
+    try:
+        return _read(value)
+    except (GrovekeeperError, ArithmeticError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise PlanInvalid from error
+
+
+def _event(mechanism: Mechanism, settled: Mapping[str, Value], facts: PublicFacts) -> Event:
+    """The mechanism's event; one that is written in ε is fitted to accounts of another unit."""
+    if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
+        return mechanism.event(settled, facts)
+    return fitted(
+        facts.budget,
+        lambda strength: mechanism.event(settled, replace(facts, epsilon=strength)),
+        start=facts.epsilon,
+    )
+
+
+def _read(value: object) -> Plan:
+    match value:
+        case {
+            "algorithm": str(algorithm),
+            "parameters": dict(asked),
+            "epsilon": str(epsilon),
+            "n_trees": int(n_trees),
+            "event": event,
+            "warnings": [*warnings],
+            **account,
+        } if set(account) in (set(), {"accountant", "delta"}) and all(isinstance(warning, str) for warning in warnings):
+            known = catalogue.mechanism(algorithm).parameters
+            added = {own.name: own.default for own in known if own.added}
+            read = Plan(
+                algorithm,
+                read_all(known, {**added, **asked}),
+                Fraction(epsilon),
+                n_trees,
+                events.from_json(event),
+                tuple(warnings),
+                str(account.get("accountant", pure.NAME)),
+                Fraction(str(account["delta"])) if account else None,
+            )
+            kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
+            if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
+                return read
+    raise PlanInvalid
+
+
+def _is_consistent(read: Plan) -> bool:
+    catalogue.mechanism(read.algorithm).check(read.event, read.parameters)  # raises for the event of something else
+    return (
+        type(read.n_trees) is int
+        and read.n_trees == read.parameters["n_estimators"]
+        and set(read.parameters) == {own.name for own in catalogue.mechanism(read.algorithm).parameters}
+        and _is_paid_for(read)
+    )
+
+
+def _is_paid_for(made: Plan) -> bool:
+    """Whether the event costs no more than the request's (ε, δ)."""
+    if made.delta is None:
+        return pure.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= made.epsilon
+    return budget_of(made.epsilon, accountant=made.accountant, delta=made.delta).covers(made.event)
