@@ -15,6 +15,8 @@ MAX_JSON_DEPTH = 64
 """Arrays and objects inside one another."""
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
 MAX_PREDICTION_ROWS = 10_000
+MAX_REPORTED_PROBLEMS = 100
+"""A refused prediction names this many broken cells at most, so that the answer stays smaller than the request."""
 MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
 MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
 """Upper bound on a decompressed upload: a gzip bomb ends here."""

@@ -27,12 +27,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Feature, Label, Schema
-
-MAX_REPORTED_PROBLEMS = 100
-"""A refused prediction names this many broken cells at most, so that the answer stays smaller than the request."""
 
 _JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
 _JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
@@ -146,7 +144,7 @@ def _sanitised(
     columns: list[NDArray[np.float64] | NDArray[np.int32]], n_rows: int, *, problems: list[FieldProblem]
 ) -> SanitisedColumns:
     if problems:
-        raise InvalidRequest(problems[:MAX_REPORTED_PROBLEMS])
+        raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
     return SanitisedColumns(tuple(columns), n_rows)
 
 
@@ -158,7 +156,7 @@ def _sanitise_cells(
     legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
     if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
         found = _cell_problems(feature, cells, legal=legal, at=at)
-        problems.extend(islice(found, MAX_REPORTED_PROBLEMS))
+        problems.extend(islice(found, limits.MAX_REPORTED_PROBLEMS))
         return np.empty(0, dtype=np.int32)
     if feature.is_categorical:
         lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}

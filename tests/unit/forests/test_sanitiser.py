@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 from app.forests.sanitiser import (
-    MAX_REPORTED_PROBLEMS,
     count_out_of_bounds,
     has_known_label,
     sanitise_codes,
@@ -172,9 +172,9 @@ def test_no_rows_are_legal():
 
 
 def test_a_refusal_names_a_bounded_number_of_cells():
-    assert len(errors_of(rows=[{}] * 5_000)) == MAX_REPORTED_PROBLEMS
+    assert len(errors_of(rows=[{}] * 5_000)) == limits.MAX_REPORTED_PROBLEMS
     wide = Schema(tuple(Feature(f"x{index}", "numeric", lower=0, upper=1) for index in range(300)), SCHEMA.label)
-    assert len(errors_of(columns={"x299": ["1"] * 300}, schema=wide)) == MAX_REPORTED_PROBLEMS
+    assert len(errors_of(columns={"x299": ["1"] * 300}, schema=wide)) == limits.MAX_REPORTED_PROBLEMS
 
 
 def test_the_image_of_a_row_does_not_depend_on_the_other_rows():
