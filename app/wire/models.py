@@ -49,7 +49,7 @@ class PredictIn(Request):
     # For the OpenAPI document alone: services.predict decodes the raw bytes into a type of its own, twice as fast.
     rows: list[dict[str, Any]] | None = None
     columns: dict[str, list[Any]] | None = None
-    read_out: Literal["mv", "ta", "pa"] | None = None
+    read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
 
 
 class PredictOut(Answer):
