@@ -1,10 +1,12 @@
-"""``POST /train``: price, reservation, job and answer in one transaction, committed before the 202 leaves."""
+"""``POST /train``: reservation, job and answer in one transaction, committed before the 202 leaves."""
 
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.idempotency import Answer, IdempotentRequest, once
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import Principal
 from app.core import ids
 from app.core.errors import NoRowsYet
@@ -32,35 +34,41 @@ def submit_training(
         NoRowsYet: nothing was uploaded so far.
         BudgetExceeded: the ledger refuses.
     """
-    with installation.database.write() as session:
+    with installation.database.read() as session:
         dataset = permitted_dataset(session, principal, wanted.dataset)
+        earlier = stored(session, request)
+        if earlier is not None:
+            return earlier
+        # Public facts never change, so the price is worked out before anything is locked.
+        quoted = quote(session, dataset, wanted)
+    with installation.database.write() as session:
         at = installation.database.now(session)
+        accepted = partial(_accept, session, quoted, actor=principal.key_id, name=wanted.name, at=at)
+        return once(session, request, at=at, work=accepted)
 
-        def work() -> Answer:
-            living = catalog.locked(session, dataset.id).living()
-            quoted = quote(session, living, wanted)
-            epochs = [epoch.id for epoch in catalog.epochs(session, living.id)]
-            if not epochs:
-                raise NoRowsYet
-            job_id = ids.new(ids.JOB)
-            reservation_id = _reserve(session, quoted, job_id=job_id, actor=principal.key_id)
-            new = queue.NewJob(
-                id=job_id,
-                dataset_id=living.id,
-                dataset_name=living.name,
-                algorithm=quoted.plan.algorithm,
-                name=wanted.name,
-                task=_task(quoted, epochs),
-                price=quoted.price.model_dump(),
-                reservation_id=reservation_id,
-                submitted_by=principal.key_id,
-                n_trees=quoted.plan.n_trees,
-            )
-            queue.enqueue(session, new, at=at)
-            body = TrainOut(job_id=job_id, reservation_id=reservation_id, price=quoted.price)
-            return answer(202, body, location=f"/jobs/{job_id}")
 
-        return once(session, request, at=at, work=work)
+def _accept(session: Session, quoted: Quote, *, actor: str, name: str | None, at: datetime) -> Answer:
+    living = catalog.locked(session, quoted.dataset.id).living()
+    epochs = [epoch.id for epoch in catalog.epochs(session, living.id)]
+    if not epochs:
+        raise NoRowsYet
+    job_id = ids.new(ids.JOB)
+    reservation_id = _reserve(session, quoted, job_id=job_id, actor=actor)
+    new = queue.NewJob(
+        id=job_id,
+        dataset_id=living.id,
+        dataset_name=living.name,
+        algorithm=quoted.plan.algorithm,
+        name=name,
+        task=_task(quoted, epochs),
+        price=quoted.price.model_dump(),
+        reservation_id=reservation_id,
+        submitted_by=actor,
+        n_trees=quoted.plan.n_trees,
+    )
+    queue.enqueue(session, new, at=at)
+    body = TrainOut(job_id=job_id, reservation_id=reservation_id, price=quoted.price)
+    return answer(202, body, location=f"/jobs/{job_id}")
 
 
 def _reserve(session: Session, quoted: Quote, *, job_id: str, actor: str) -> str:
