@@ -5,6 +5,7 @@ commits artifact, model and ``succeeded`` together. A job lost in between stays 
 """
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +14,7 @@ from typing import Literal
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.core.errors import GrovekeeperError, LeaseLost
+from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
 from app.datasets import catalog, row_files
 from app.forests import codec
 from app.jobs import queue
@@ -26,6 +27,9 @@ from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.installation import Installation
 from app.services.training_task import TrainingTask
+
+COMMIT_RETRY_S = (0.25, 0.5, 1.0)
+"""Waits between tries of the last commit."""
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -172,23 +176,37 @@ def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
 
 
 def _succeed(installation: Installation, claim: Claim, *, digest: str, size_bytes: int) -> None:
-    try:
-        with installation.database.write() as session:
-            row = queue.held(session, claim)
-            at = installation.database.now(session)
-            model = ModelRow(
-                id=ids.new(ids.MODEL),
-                name=row.name,
-                dataset_id=row.dataset_id,
-                dataset_name=row.dataset_name,
-                job_id=row.id,
-                algorithm=row.algorithm,
-                digest=digest,
-                size_bytes=size_bytes,
-                created_at=at,
-            )
-            models.add(session, model)
-            queue.finish(row, state="succeeded", reason=None, at=at, model_id=model.id)
-    except LeaseLost:
-        installation.store.remove(digest)  # its digest holds the job's id, so no other model can share it
-        raise
+    """Transaction 2, tried again where the database is away for a moment: the budget for this artifact is spent."""
+    for wait_s in (*COMMIT_RETRY_S, None):
+        try:
+            _register(installation, claim, digest=digest, size_bytes=size_bytes)
+            return
+        except Unavailable:
+            if wait_s is None:
+                raise
+            time.sleep(wait_s)
+        except LeaseLost:
+            with installation.database.read() as session:
+                if models.is_referenced(session, digest):
+                    return  # an earlier try did commit; only its answer was lost
+            installation.store.remove(digest)  # its digest holds the job's id, so no other model can share it
+            raise
+
+
+def _register(installation: Installation, claim: Claim, *, digest: str, size_bytes: int) -> None:
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        at = installation.database.now(session)
+        model = ModelRow(
+            id=ids.new(ids.MODEL),
+            name=row.name,
+            dataset_id=row.dataset_id,
+            dataset_name=row.dataset_name,
+            job_id=row.id,
+            algorithm=row.algorithm,
+            digest=digest,
+            size_bytes=size_bytes,
+            created_at=at,
+        )
+        models.add(session, model)
+        queue.finish(row, state="succeeded", reason=None, at=at, model_id=model.id)

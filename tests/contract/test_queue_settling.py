@@ -6,12 +6,15 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
+from app.db.unit_of_work import Database
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.ledger import service as ledger
@@ -132,6 +135,37 @@ def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
     tidy_jobs(scene.installation)
     end = ("succeeded", None) if is_committed else ("failed", "lost")
     assert _end(scene, job_id) == (*end, ["reserve", "charge"])
+    scene.assert_no_orphans()
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    write = Database.write
+    cuts = iter([True])
+
+    @contextmanager
+    def cut_once(database: Database) -> Iterator[Session]:
+        with write(database) as session:
+            yield session
+            if not is_committed and next(cuts, False):
+                raise Unavailable("the connection broke before the commit")
+        if is_committed and next(cuts, False):
+            raise Unavailable("the connection broke after the commit")
+
+    def grow(task: TrainingTask) -> None:
+        _grow(task)
+        monkeypatch.setattr(Database, "write", cut_once)
+
+    job_id, claim = _claim(scene)
+    run_training.run_training(scene.installation, claim, grow)
+    assert next(cuts, None) is None
+    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    with scene.installation.database.read() as session:
+        assert [model.id for model in models.page(session, dataset_ids=None, before=None, limit=9)] == [
+            scene.job(job_id).model_id
+        ]
     scene.assert_no_orphans()
 
 
