@@ -121,7 +121,7 @@ def measure(dataset: Dataset, task: Task) -> Run:
     train, test = split_of(len(dataset.y), task.repeat)
     began = time.perf_counter()
     settled = plan(task.request(dataset.public_size), dataset.schema)
-    artifact = codec.loads(_artifact(dataset, settled, train))
+    artifact = codec.loads(artifact_of(dataset, settled, train))
     columns = dataset.features(test)
     found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
@@ -139,7 +139,8 @@ def measure(dataset: Dataset, task: Task) -> Run:
     )
 
 
-def _artifact(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> bytes:
+def artifact_of(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> bytes:
+    """Grows a plan on some rows and gives the bytes that a client would download."""
     row_ids = np.random.default_rng().integers(0, 256, (len(train), 16), dtype=np.uint8)
     rows = SanitisedRows(dataset.features(train), dataset.y[train], row_ids)
     forest = grow(settled, dataset.schema, rows, SystemRandomness(), on_tree_done=lambda: None)

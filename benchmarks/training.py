@@ -1,0 +1,76 @@
+"""CPU time of training against scikit-learn's forest of 100 trees, as ratios of pairs in one run.
+
+Run ``python -m benchmarks.training DATA``: a folder as ``benchmarks.accuracy`` reads it. Ours is everything from the
+plan to the artifact's bytes, on the rows of the protocol's first split; theirs is ``fit`` on the same rows as numbers.
+Both run alternately, and the median of the paired ratios ours / theirs is printed, because absolute times of a shared
+machine mean little. Below 1: ours is cheaper.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
+
+from app.forests import catalogue
+from app.forests.planning import plan
+from benchmarks.datasets import Dataset, read, split_of
+from benchmarks.runs import Task, artifact_of
+
+DEFAULT_DATASETS = ("adult", "magic", "pendigits")
+DELTA = "1e-6"
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def _numbers(dataset: Dataset, train: NDArray[np.int64]) -> NDArray[np.float64]:
+    columns = np.column_stack([column[train].astype(np.float64) for column in dataset.columns])
+    return np.nan_to_num(columns, nan=-1.0)
+
+
+def compare(dataset: Dataset, algorithm: str, *, epsilon: str, pairs: int) -> str:
+    """One line: number and depth of trees, then median, smallest and largest ratio ours / theirs."""
+    train, _ = split_of(len(dataset.y), 0)
+    task = Task(dataset.name, algorithm, epsilon, DELTA, 0)
+    settled = plan(task.request(dataset.public_size), dataset.schema)
+    X, y = _numbers(dataset, train), dataset.y[train]
+
+    def ours() -> object:
+        return artifact_of(dataset, plan(task.request(dataset.public_size), dataset.schema), train)
+
+    def theirs() -> object:
+        return RandomForestClassifier(n_estimators=100, n_jobs=1).fit(X, y)
+
+    ours()  # compiles, loads
+    ratios = sorted(_cpu_seconds(ours) / _cpu_seconds(theirs) for _ in range(pairs))
+    size = f"{settled.n_trees} × depth {settled.parameters['max_depth']}"
+    median = statistics.median(ratios)
+    return f"| {dataset.name} | `{algorithm}` | {size} | {median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
+
+
+def main() -> None:
+    """Prints a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--datasets", nargs="+", default=list(DEFAULT_DATASETS))
+    parser.add_argument("--algorithms", nargs="+", default=sorted(catalogue.BY_SLUG))
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--pairs", type=int, default=5)
+    options = parser.parse_args()
+    print("| dataset | algorithm | trees | CPU time, ours / scikit-learn's 100 trees |\n|---|---|---|---|")
+    for name in options.datasets:
+        dataset = read(options.folder, name)
+        for algorithm in options.algorithms:
+            print(compare(dataset, algorithm, epsilon=options.epsilon, pairs=options.pairs), flush=True)
+
+
+if __name__ == "__main__":
+    main()
