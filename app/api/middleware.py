@@ -54,7 +54,8 @@ class EveryRequest:
         except GrovekeeperError as error:
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
-            pass  # nobody is left to answer; whatever was spooled went with the exception
+            # Nobody is left to answer; whatever was spooled went with the exception.
+            _log.info("a client went away", extra={"request_id": request_id})
         except Exception:
             _log.exception("a request failed", extra={"request_id": request_id})
             if answered.has_started:

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -66,10 +67,8 @@ def _value(text: str, *, is_number: bool, line: int) -> str | int | float | None
         return None
     if not is_number:
         return text
-    try:
+    with suppress(ValueError):
         return int(text)
-    except ValueError:
-        pass
     try:
         number = float(text)
     except ValueError:

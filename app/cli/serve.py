@@ -108,8 +108,8 @@ def serve_api(settings: Settings) -> None:
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()
-        while api.lives and not stop.wait(_TICK_S):
-            pass
+        while api.lives and not stop.is_set():
+            stop.wait(_TICK_S)
         api.begin_stop()
         api.join()
     if not stop.is_set():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from app.cli import own_process
@@ -105,13 +106,11 @@ class WorkerPool:
 
 def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals, *, whole_group: bool) -> None:
     """Signals a worker, or everything in its session's first group: the group outlives its leader."""
-    try:
+    with suppress(ProcessLookupError, PermissionError):  # nobody is left there; macOS says so by refusing
         if whole_group:
             os.killpg(process.pid, number)
         elif process.poll() is None:
             process.send_signal(number)
-    except (ProcessLookupError, PermissionError):
-        pass  # nobody is left there; macOS says so by refusing
 
 
 def _close_stdin(process: "subprocess.Popen[bytes]") -> None:

@@ -25,8 +25,9 @@ def main() -> int:
 
 def _follow_supervisor() -> None:
     """Blocks on the file descriptor itself: a thread inside ``sys.stdin`` would abort the interpreter's exit."""
-    while os.read(0, 4096):
-        pass
+    is_open = True
+    while is_open:
+        is_open = os.read(0, 4096) != b""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_S)
     os._exit(1)

@@ -16,15 +16,12 @@ class TreeHistograms(Protocol):
 
     def class_histogram(self, features: slice) -> NDArray[np.int64]:
         """Exact counts per (node, code of feature, class): int64 ``(n_nodes, Σ codes, n_classes)``."""
-        ...
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """Moves every row one level down by the released splits, one per node of the current level."""
-        ...
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Exact counts per (node of the current level, class): int64 ``(n_nodes, n_classes)``."""
-        ...
 
 
 class Histograms(Protocol):
@@ -32,4 +29,3 @@ class Histograms(Protocol):
 
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows that belong to ``tree`` (all of them, or its shard), at the root."""
-        ...

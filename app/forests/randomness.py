@@ -26,7 +26,6 @@ class Randomness(Protocol):
         Args:
             n: public; 1 to 2³².
         """
-        ...
 
     def bernoulli(self, p: Fraction) -> bool:
         """``True`` with probability exactly ``p``.
@@ -34,7 +33,6 @@ class Randomness(Protocol):
         Args:
             p: public; 0 to 1.
         """
-        ...
 
     def permute_and_flip(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
         """The index of the candidate that permute-and-flip selects.
@@ -46,7 +44,6 @@ class Randomness(Protocol):
             utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
             inverse_scale: public; ε divided by the range sensitivity of ``utilities``, in their own integer units.
         """
-        ...
 
     def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
         """The index of the candidate that the exponential mechanism selects.
@@ -57,7 +54,6 @@ class Randomness(Protocol):
             utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
             inverse_scale: public; ε divided by the range sensitivity of ``utilities``, in their own integer units.
         """
-        ...
 
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> NDArray[np.int64]:
         """Independent integers with Pr[z] = (1 − q) / (1 + q) · q^|z|, where q = exp(−inverse_scale).
@@ -69,7 +65,6 @@ class Randomness(Protocol):
         Returns:
             int64 array of that shape.
         """
-        ...
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
         """Independent integers, each the one nearest to 2^scale_bits · Z for a standard normal Z.
@@ -84,7 +79,6 @@ class Randomness(Protocol):
         Returns:
             int64 array of that shape.
         """
-        ...
 
 
 class SystemRandomness(ExactSampler):

@@ -21,19 +21,15 @@ class ReweightedRows(Protocol):
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
         """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
-        ...
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """Moves every row one level down by the released splits, one per node of the current level."""
-        ...
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
-        ...
 
     def finish_tree(self, scores: NDArray[np.int64]) -> None:
         """Adds a released tree's scores, weighs all rows anew, and puts them back at the root."""
-        ...
 
 
 class LocalReweightedRows:

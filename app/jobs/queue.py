@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import LeaseLost, NotFound
@@ -186,12 +186,7 @@ def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
         query = query.where(JobRow.dataset_id.in_(dataset_ids))
     if before is not None:
         last = job(session, before)
-        query = query.where(
-            or_(
-                JobRow.submitted_at < last.submitted_at,
-                (JobRow.submitted_at == last.submitted_at) & (JobRow.id < last.id),
-            )
-        )
+        query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (last.submitted_at, last.id))
     return list(session.execute(query).scalars())
 
 

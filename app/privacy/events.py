@@ -21,9 +21,9 @@ JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from app.privacy.adjacency import Adjacency
 
@@ -98,78 +98,67 @@ class Parallel:
         return {"type": "parallel/1", "over": self.over, "parts": [part.to_json() for part in self.parts]}
 
 
+class _Leaf:
+    """A mechanism call. Its JSON form is its type and its fields, in the order adjacency, sensitivity, scale, size."""
+
+    TYPE: ClassVar[str]
+
+    def to_json(self) -> Json:
+        texts = {name: value if isinstance(value, int) else str(value) for name, value in vars(self).items()}
+        return {"type": self.TYPE, **texts}
+
+
 @dataclass(frozen=True)
-class PermuteAndFlip:
+class PermuteAndFlip(_Leaf):
     """One selection among at most ``max_candidates`` public candidates by permute-and-flip.
 
     Candidate r is accepted with probability exp(−inverse_scale · (u* − u_r)). ε-DP with
     ε = ``range_sensitivity · inverse_scale`` (lemma L2 in docs/proofs/lemmas.md; Ding et al. 2021), where
-    ``range_sensitivity`` is the
-    largest spread of utility changes between neighbours, in the utility's own integer units.
+    ``range_sensitivity`` is the largest spread of utility changes between neighbours, in the utility's own integer
+    units.
     """
+
+    TYPE: ClassVar[str] = "permute-and-flip/1"
 
     adjacency: Adjacency
     range_sensitivity: Fraction
     inverse_scale: Fraction
     max_candidates: int
 
-    def to_json(self) -> Json:
-        return {
-            "type": "permute-and-flip/1",
-            "adjacency": self.adjacency.value,
-            "range_sensitivity": str(self.range_sensitivity),
-            "inverse_scale": str(self.inverse_scale),
-            "max_candidates": self.max_candidates,
-        }
-
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class DiscreteLaplace(_Leaf):
     """An integer vector plus independent noise with Pr[z] ∝ exp(−inverse_scale · |z|) on every coordinate.
 
     ε-DP with ε = ``l1_sensitivity · inverse_scale`` (lemma L3 in docs/proofs/lemmas.md).
     """
+
+    TYPE: ClassVar[str] = "discrete-laplace/1"
 
     adjacency: Adjacency
     l1_sensitivity: Fraction
     inverse_scale: Fraction
     coordinates: int
 
-    def to_json(self) -> Json:
-        return {
-            "type": "discrete-laplace/1",
-            "adjacency": self.adjacency.value,
-            "l1_sensitivity": str(self.l1_sensitivity),
-            "inverse_scale": str(self.inverse_scale),
-            "coordinates": self.coordinates,
-        }
-
 
 @dataclass(frozen=True)
-class ExponentialMechanism:
+class ExponentialMechanism(_Leaf):
     """One selection among at most ``max_candidates`` public candidates, Pr[r] ∝ exp(inverse_scale · u_r), exactly.
 
     ε-bounded range, and so ε-DP, with ε = ``range_sensitivity · inverse_scale`` (lemma L1 in docs/proofs/lemmas.md;
     Dong, Durfee and Rogers 2020). Bounded range is what makes it cheaper than permute-and-flip in ρ and μ.
     """
 
+    TYPE: ClassVar[str] = "exponential-mechanism/1"
+
     adjacency: Adjacency
     range_sensitivity: Fraction
     inverse_scale: Fraction
     max_candidates: int
 
-    def to_json(self) -> Json:
-        return {
-            "type": "exponential-mechanism/1",
-            "adjacency": self.adjacency.value,
-            "range_sensitivity": str(self.range_sensitivity),
-            "inverse_scale": str(self.inverse_scale),
-            "max_candidates": self.max_candidates,
-        }
-
 
 @dataclass(frozen=True)
-class RoundedGaussian:
+class RoundedGaussian(_Leaf):
     """An integer vector plus, on every coordinate, an independent exact normal draw of variance ``sigma_squared``
     that is rounded to the nearest integer.
 
@@ -177,6 +166,8 @@ class RoundedGaussian:
     √(``l2_sensitivity_squared / sigma_squared``)-GDP, exactly, and half that square in zCDP. It has no ε with δ = 0.
     This is not the *discrete* Gaussian, whose δ is larger (docs/proofs/accounting.md, A5).
     """
+
+    TYPE: ClassVar[str] = "rounded-gaussian/1"
 
     adjacency: Adjacency
     l2_sensitivity_squared: Fraction
@@ -186,15 +177,6 @@ class RoundedGaussian:
     def __post_init__(self) -> None:
         if self.sigma_squared <= 0:
             raise ValueError("a variance is positive")
-
-    def to_json(self) -> Json:
-        return {
-            "type": "rounded-gaussian/1",
-            "adjacency": self.adjacency.value,
-            "l2_sensitivity_squared": str(self.l2_sensitivity_squared),
-            "sigma_squared": str(self.sigma_squared),
-            "coordinates": self.coordinates,
-        }
 
 
 Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
@@ -218,26 +200,23 @@ def _read(value: object) -> Event:
             return Sequential(tuple(Part.from_json(part) for part in parts))
         case {"type": "parallel/1", "over": str(over), "parts": [*parts], **rest} if not rest:
             return Parallel(over, tuple(Part.from_json(part) for part in parts))
-        case {"type": "permute-and-flip/1", **fields}:
-            return PermuteAndFlip(*_leaf(fields, "range_sensitivity", "inverse_scale", "max_candidates"))
-        case {"type": "discrete-laplace/1", **fields}:
-            return DiscreteLaplace(*_leaf(fields, "l1_sensitivity", "inverse_scale", "coordinates"))
-        case {"type": "exponential-mechanism/1", **fields}:
-            return ExponentialMechanism(*_leaf(fields, "range_sensitivity", "inverse_scale", "max_candidates"))
-        case {"type": "rounded-gaussian/1", **fields}:
-            return RoundedGaussian(*_leaf(fields, "l2_sensitivity_squared", "sigma_squared", "coordinates"))
+        case {"type": str(slug), **fields_given} if slug in _LEAVES:
+            return _read_leaf(_LEAVES[slug], fields_given)
     raise UnknownPrivacyEvent("not a privacy event of a known form")
 
 
-_LeafFields: TypeAlias = tuple[Adjacency, Fraction, Fraction, int]
+_LeafType: TypeAlias = type[PermuteAndFlip] | type[DiscreteLaplace] | type[ExponentialMechanism] | type[RoundedGaussian]
+_LEAVES: dict[str, _LeafType] = {
+    leaf.TYPE: leaf for leaf in (PermuteAndFlip, DiscreteLaplace, ExponentialMechanism, RoundedGaussian)
+}
 
 
-def _leaf(fields: Mapping[object, object], sensitivity: str, scale: str, size: str) -> _LeafFields:
-    """The fields of a leaf, in the order of its attributes."""
-    if set(fields) != {"adjacency", sensitivity, scale, size}:
+def _read_leaf(leaf: _LeafType, given: Mapping[object, object]) -> Event:
+    names = [field.name for field in fields(leaf)]
+    if set(given) != set(names):
         raise UnknownPrivacyEvent("a leaf of an event has other fields than its type")
-    adjacency = Adjacency(str(fields["adjacency"]))
-    return adjacency, _fraction(fields[sensitivity]), _fraction(fields[scale]), _count(fields[size])
+    adjacency, sensitivity, scale, size = (given[name] for name in names)
+    return leaf(Adjacency(str(adjacency)), _fraction(sensitivity), _fraction(scale), _count(size))
 
 
 def _fraction(value: object) -> Fraction:

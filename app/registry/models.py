@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import or_, select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -34,12 +34,7 @@ def page(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
         query = query.where(ModelRow.dataset_id.in_(dataset_ids))
     if before is not None:
         last = find(session, before)
-        query = query.where(
-            or_(
-                ModelRow.created_at < last.created_at,
-                (ModelRow.created_at == last.created_at) & (ModelRow.id < last.id),
-            )
-        )
+        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < (last.created_at, last.id))
     return list(session.execute(query).scalars())
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -232,9 +233,7 @@ def _hash(value: Json, what: str) -> str:
 
 
 def _time(value: Json) -> datetime:
-    try:
+    with suppress(ValueError):
         if isinstance(value, str) and _AT.fullmatch(value):
             return datetime.fromisoformat(value)
-    except ValueError:
-        pass
     raise Malformed("at is not an RFC 3339 time in UTC with microseconds")

@@ -35,8 +35,9 @@ def _tell() -> None:
 
 
 def _exit_when_stdin_closes() -> None:
-    while os.read(0, 4096):
-        pass
+    is_open = True
+    while is_open:
+        is_open = os.read(0, 4096) != b""
     os._exit(_FAILURE)
 
 

@@ -19,22 +19,18 @@ class BoostedRows(Protocol):
 
     def class_counts(self) -> NDArray[np.int64]:
         """Rows per class: int64 ``(n_classes,)``."""
-        ...
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
-        ...
 
     def sums(self, trees: Trees) -> NDArray[np.int64]:
         """Gradient sums and scaled counts of every leaf: int64 ``(n_trees, n_leaves, n_scores + 1)``.
 
         All trees of the call see the same gradients.
         """
-        ...
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
         """Adds the released scores, int32 ``(n_trees, n_leaves, n_scores)``, of the trees that were summed last."""
-        ...
 
 
 class LocalBoostedRows:

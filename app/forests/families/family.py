@@ -42,11 +42,9 @@ class Family(Protocol):
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
         """Every released array by name; what an artifact holds beside its metadata."""
-        ...
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
         """Whether arrays of the right layout can have been released; all that a reader takes for granted."""
-        ...
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
         """Prediction by one read-out, with everything made ready that does not depend on the rows.
@@ -54,7 +52,6 @@ class Family(Protocol):
         A row's probabilities do not depend on the rows that it comes with. A reader is kept as long as its forest, so
         it must not hold the forest itself.
         """
-        ...
 
 
 def split_layouts(plan: Plan) -> Layouts:

@@ -1,11 +1,12 @@
 """Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from app.core import limits
+from app.core import amounts, limits
 from app.forests.encoding import MAX_BINS
-from app.forests.mechanisms.parameters import Parameter
+from app.forests.mechanisms.parameters import Parameter, Value
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Sequential, UnknownPrivacyEvent
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
@@ -53,6 +54,21 @@ SEPARATION = Parameter(
     choices=(NONE, HASH),
     built=(NONE, HASH),
 )
+
+
+def is_sharded(parameters: Mapping[str, Value]) -> bool:
+    """Whether each row is in one tree only."""
+    return parameters["assignment"] == SHARDED
+
+
+def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
+    """What one tree may cost: all of ε on its own rows, or its share on everybody's."""
+    return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+
+
+def structure_share(parameters: Mapping[str, Value]) -> Fraction:
+    """Share of a tree's loss that its selections get: none of it where there is nothing to select."""
+    return amounts.parse(parameters["structure_share"]) if int(parameters["max_depth"]) > 0 else Fraction(0)
 
 
 def tree_event(event: Event) -> Event:

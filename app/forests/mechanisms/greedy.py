@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from app.forests.encoding import Candidates, Encoding
 from app.forests.histograms import TreeHistograms
-from app.forests.mechanisms import selections, shapes, structure, utilities
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.mechanisms import leaves, selections, shapes, structure, utilities
+from app.forests.mechanisms.mechanism import PublicFacts, ReleasedTree
 from app.forests.mechanisms.parameters import Value
 from app.forests.mechanisms.selections import Selection
+from app.forests.mechanisms.tree_price import TreePrice
+from app.privacy.events import Event
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
@@ -33,6 +35,28 @@ class SplitRule:
 
     utility: str
     exploration: Fraction = Fraction(0)
+
+
+def grow_tree(
+    event: Event, rule: SplitRule, *, encoding: Encoding, rows: TreeHistograms, randomness: Randomness
+) -> ReleasedTree:
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
+
+    Args:
+        event: what was priced; every noise scale is taken from it.
+        rule: public.
+        encoding: public bins and candidates.
+        rows: PRIVATE rows of this tree, each of them once.
+        randomness: source of all draws.
+    """
+    price = TreePrice.of(event)
+
+    def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+        own = price.levels[level]
+        return choose_level(own, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+
+    splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
+    return leaves.release(splits, price.leaves, rows, randomness)
 
 
 def choose_level(

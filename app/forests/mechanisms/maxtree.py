@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core import amounts
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
-from app.forests.mechanisms import common, greedy, leaves, selections, structure, utilities
+from app.forests.mechanisms import common, greedy, leaves, selections, utilities
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.tree_price import TreePrice
@@ -83,9 +80,8 @@ class MaximalVoteTrees:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, one after another or on disjoint rows; a tree is one selection per node of a path, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        sharded = parameters["assignment"] == common.SHARDED
-        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
-        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        share = common.structure_share(parameters)
         n_candidates = len(Encoding.of(facts.schema, int(parameters["n_bins"])).candidates)
         losses = common.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
         levels = tuple(
@@ -93,7 +89,7 @@ class MaximalVoteTrees:
             for loss in losses
         )
         price = TreePrice(levels, leaves.priced(leaves.COUNTS, (1 - share) * per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=sharded)
+        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""
@@ -122,11 +118,4 @@ class MaximalVoteTrees:
         Returns:
             The released tree. One call is one release, at the loss of one part of ``event``.
         """
-        price = TreePrice.of(event)
-
-        def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
-            own = price.levels[level]
-            return greedy.choose_level(own, _RULE, encoding, rows, level_boxes=level_boxes, randomness=randomness)
-
-        splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
-        return leaves.release(splits, price.leaves, rows, randomness)
+        return greedy.grow_tree(event, _RULE, encoding=encoding, rows=rows, randomness=randomness)

@@ -83,45 +83,36 @@ class Mechanism(Protocol):
     @property
     def slug(self) -> str:
         """What requests and artifacts call it; its meaning never changes."""
-        ...
 
     @property
     def title(self) -> str:
         """A name for people."""
-        ...
 
     @property
     def source(self) -> str:
         """The paper that it is, or that it repairs."""
-        ...
 
     @property
     def read_outs(self) -> tuple[str, ...]:
         """Offered by its models, the default first."""
-        ...
 
     @property
     def accountants(self) -> tuple[str, ...]:
         """Names of the accounts that can pay for it. With ``pure`` among them, :meth:`event` is written in ε."""
-        ...
 
     @property
     def family(self) -> Family:
         """How its released arrays are stored and read."""
-        ...
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All that a request may set."""
-        ...
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Every parameter with its value, chosen by public rules where it was not asked for; and warnings."""
-        ...
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """What growing will do, as an event within ``facts.epsilon``, or within ``facts.budget`` where δ is needed."""
-        ...
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """Whether growth and prediction can read an event that came with a stored plan.
@@ -129,7 +120,6 @@ class Mechanism(Protocol):
         Raises:
             UnknownPrivacyEvent: not an event that :meth:`event` makes for these parameters.
         """
-        ...
 
 
 @runtime_checkable
@@ -146,7 +136,6 @@ class TreeMechanism(Mechanism, Protocol):
         randomness: Randomness,
     ) -> ReleasedTree:
         """Grows and releases one tree; one call is one release."""
-        ...
 
 
 @runtime_checkable
@@ -163,7 +152,6 @@ class ForestMechanism(Mechanism, Protocol):
         on_tree_done: Callable[[], None],
     ) -> Forest:
         """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
-        ...
 
 
 def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:

@@ -12,14 +12,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from app.core import amounts
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.families.labels import ChosenLeafFamily
 from app.forests.histograms import TreeHistograms
-from app.forests.mechanisms import common, greedy, leaves, selections, structure, utilities
+from app.forests.mechanisms import common, greedy, leaves, selections, utilities
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.selections import Selection
@@ -136,10 +135,9 @@ class MultinomialForest:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        sharded = parameters["assignment"] == common.SHARDED
         apart = parameters["se"] == common.HASH
-        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
-        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        share = common.structure_share(parameters)
         for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
         encoding = Encoding.of(facts.schema, int(parameters["n_bins"]))
         price = TreePrice(
@@ -147,7 +145,7 @@ class MultinomialForest:
             leaves.priced(str(parameters["leaf"]), for_leaves, depth, facts),
             apart=apart,
         )
-        return price.forest_event(n_trees, sharded=sharded)
+        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""
@@ -182,15 +180,8 @@ class MultinomialForest:
         Returns:
             The released tree. One call is one release, at the loss of one part of ``event``.
         """
-        price = TreePrice.of(event)
         rule = greedy.SplitRule(str(parameters["utility"]), amounts.parse(parameters["exploration"]))
-
-        def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
-            own = price.levels[level]
-            return greedy.choose_level(own, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
-
-        splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
-        return leaves.release(splits, price.leaves, rows, randomness)
+        return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 
 def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:

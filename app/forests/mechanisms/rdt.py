@@ -64,15 +64,14 @@ class RandomDecisionTrees:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, one after another or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        sharded = parameters["assignment"] == common.SHARDED
         leaves = DiscreteLaplace(
             Adjacency.ADD_REMOVE_ONE,
             l1_sensitivity=Fraction(1),
-            inverse_scale=draw_scale(facts.epsilon if sharded else facts.epsilon / n_trees, 1),
+            inverse_scale=draw_scale(common.loss_per_tree(parameters, facts.epsilon), 1),
             coordinates=2**depth * facts.schema.n_classes,
         )
         parts = (Part(n_trees, leaves),)
-        return Parallel("trees", parts) if sharded else Sequential(parts)
+        return Parallel("trees", parts) if common.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import amounts
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
@@ -91,9 +90,8 @@ class MedianTrees:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or one after another; a tree is one private median per level, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        sharded = parameters["assignment"] == common.SHARDED
-        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
-        share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
+        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        share = common.structure_share(parameters)
         feature = Encoding.of(facts.schema, int(parameters["n_bins"])).candidates.feature
         widest = int(np.bincount(feature, minlength=1).max())
         levels = tuple(
@@ -101,7 +99,7 @@ class MedianTrees:
             for loss in common.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
         )
         price = TreePrice(levels, leaves.priced(leaves.COUNTS, (1 - share) * per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=sharded)
+        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""

@@ -72,10 +72,9 @@ class LabelledRandomTrees:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or one after another; a tree is a label per leaf."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        sharded = parameters["assignment"] == common.SHARDED
-        per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
+        per_tree = common.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaves.priced(leaves.LABEL, per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=sharded)
+        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""

@@ -33,7 +33,6 @@ class WordSource(Protocol):
 
     def fill(self, words: NDArray[np.uint64]) -> None:
         """Overwrites all of ``words`` with independent uniform words never given out before."""
-        ...
 
 
 class Tape:

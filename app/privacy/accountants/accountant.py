@@ -33,35 +33,28 @@ class Accountant(Protocol):
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
         """What requests and exports call it."""
-        ...
 
     @property
     def UNIT(self) -> str:  # noqa: N802
         """What amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
-        ...
 
     @property
     def SYMBOL(self) -> str:  # noqa: N802
         """The unit in sentences: ε, ρ or μ²."""
-        ...
 
     @property
     def PLACES(self) -> int:  # noqa: N802
         """Decimal places of an amount."""
-        ...
 
     @property
     def TAKES_DELTA(self) -> bool:  # noqa: N802
         """Whether budgets and jobs come with a δ between 0 and 1, or with none."""
-        ...
 
     def cap(self, epsilon: Fraction, delta: Fraction | None) -> int:
         """The cap that an owner's (ε, δ) opens: the largest amount that implies it, rounded down."""
-        ...
 
     def price(self, epsilon: Fraction, delta: Fraction | None) -> int:
         """What a job that asks for (ε, δ) costs; at most ``cap(epsilon, delta)`` where that is a whole amount."""
-        ...
 
     def loss(self, event: Event, *, adjacency: Adjacency) -> Fraction:
         """The loss of an event in this unit on an account of ``adjacency``: exact, or rounded up.
@@ -70,19 +63,15 @@ class Accountant(Protocol):
             NoBoundHere: the event has a bound elsewhere, but not in this unit.
             UnknownPrivacyEvent: it has no bound under this adjacency.
         """
-        ...
 
     def epsilon_of(self, amount: int, delta: Fraction | None) -> Fraction:
         """The ε that an amount implies at δ, rounded up: what may be printed."""
-        ...
 
     def largest_that_fits(self, remaining: int, delta: Fraction | None) -> Fraction:
         """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if none is."""
-        ...
 
     def replace_one(self, amount: int) -> int:
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
-        ...
 
 
 def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:
