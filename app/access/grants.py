@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app.access.roles import Principal, Role
 from app.access.tables import GrantRow
 from app.core.errors import NotFound, RoleMissing
+from app.db.upsert import insert
 
 
 def granted(session: Session, principal: Principal, dataset_id: str) -> Role | None:
@@ -44,8 +45,8 @@ def datasets_with(session: Session, principal: Principal, wanted: Collection[Rol
 
 def put(session: Session, *, dataset_id: str, key_id: str, role: Role) -> None:
     """Grants a role, in place of the one the key had there."""
-    session.merge(GrantRow(key_id=key_id, dataset_id=dataset_id, role=role.value))
-    session.flush()
+    new = insert(session, GrantRow).values(key_id=key_id, dataset_id=dataset_id, role=role.value)
+    session.execute(new.on_conflict_do_update(index_elements=["key_id", "dataset_id"], set_={"role": role.value}))
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> None:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
+from app.db.upsert import insert
 
 _IN_FLIGHT = 0
 
@@ -88,9 +88,8 @@ def once(session: Session, request: IdempotentRequest | None, *, at: datetime, w
 
 
 def _take(session: Session, request: IdempotentRequest, *, at: datetime) -> bool:
-    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     taken = session.execute(
-        insert(AnswerRow)
+        insert(session, AnswerRow)
         .values(
             principal=request.principal,
             route=request.route,

@@ -1,16 +1,19 @@
 """Server-sent events of jobs: one poller per process, however many clients follow."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 from anyio import to_thread
 
 from app.access.roles import Principal
-from app.core.errors import Unavailable
+from app.core import limits
+from app.core.errors import TooManyRequests, Unavailable
 from app.services import jobs
 from app.services.installation import Installation
 from app.wire.training import JobOut
 
+_log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 0.5
 _ENDED = ("succeeded", "failed", "cancelled")
 
@@ -28,7 +31,10 @@ class JobEvents:
         Raises:
             NotFound: no such job, or none that this key may know of.
             RoleMissing: the key has another role on the job's dataset.
+            TooManyRequests: others follow already; a stream holds a seat for as long as its job takes.
         """
+        if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
+            raise TooManyRequests
         return await to_thread.run_sync(jobs.show_job, here, caller, job_id)
 
     async def follow(self, here: Installation, first: JobOut) -> AsyncIterator[JobOut]:
@@ -58,6 +64,9 @@ class JobEvents:
             try:
                 looked_at = await to_thread.run_sync(jobs.look_at, here, list(self._followers))
             except Unavailable:  # the database will be back, and the followers still wait
+                continue
+            except Exception:  # noqa: BLE001 - whatever it was, they would wait for ever
+                _log.exception("a look at followed jobs failed")
                 continue
             for job in looked_at:
                 for queue in self._followers.get(job.id, ()):

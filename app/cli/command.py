@@ -7,6 +7,7 @@ options instead of repeating them.
 import functools
 import inspect
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -36,6 +37,26 @@ class NoKey(Exception):
 
     def __str__(self) -> str:
         return "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
+
+
+@contextmanager
+def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
+    """The idempotency key of one intention, shown where no answer came, so that repeating it cannot pay twice.
+
+    Args:
+        output: where the command prints.
+        continued: the key of an earlier attempt, if this one continues it.
+    """
+    key = continued or secrets.token_hex(16)
+    try:
+        yield key
+    except (ApiProblem, Unreachable) as error:
+        may_have_arrived = (
+            isinstance(error, Unreachable) or error.status >= 500 or error.type == "idempotency-in-flight"
+        )
+        if may_have_arrived and not output.as_json:  # a program brings its own key
+            output.complain(f"it may have arrived all the same; to continue, add --idempotency-key {key}")
+        raise
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.arguments import DatasetArgument, KeyArgument, read_bytes
-from app.cli.command import Remote, WrongUse, command
+from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import amount
 
 app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
@@ -21,9 +21,9 @@ def create(
 ) -> None:
     """Declare a dataset: its public schema, its budget, its privacy unit."""
     declaration = read_bytes(file)
-    with call.client() as client:
-        dataset = client.declare_dataset(declaration, idempotency_key=idempotency_key)
     output = call.output
+    with call.client() as client, one_attempt(output, idempotency_key) as key:
+        dataset = client.declare_dataset(declaration, idempotency_key=key)
     if output.as_json:
         output.json(dataset)
         return
@@ -44,12 +44,13 @@ def upload(
     if not file.is_file():
         raise WrongUse(f"{file} is not a file")
     output = call.output
-    with call.client() as client, output.progress(unit="bytes") as progress:
+    attempt = one_attempt(output, idempotency_key)
+    with call.client() as client, attempt as key, output.progress(unit="bytes") as progress:
         bar = progress.add_task(file.name, total=file.stat().st_size)
         report = client.upload_rows(
             dataset,
             file,
-            idempotency_key=idempotency_key,
+            idempotency_key=key,
             on_progress=lambda sent: progress.update(bar, completed=sent),
         )
     if output.as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.arguments import DatasetArgument, json_object
-from app.cli.command import Remote, WrongUse, command
+from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount
 
@@ -98,7 +98,8 @@ def train(
     """Reserve budget and train a forest."""
     output = call.output
     with call.client() as client:
-        accepted = client.train(request.to_json() | {"name": name}, idempotency_key=idempotency_key)
+        with one_attempt(output, idempotency_key) as key:
+            accepted = client.train(request.to_json() | {"name": name}, idempotency_key=key)
         output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
         if not wait:
             if output.as_json:

@@ -1,8 +1,9 @@
 """Sends one request until it is answered: retries that can never pay twice.
 
 A request is sent again after a lost connection only if a second arrival does nothing a first one did not: reads,
-``PUT``, ``DELETE``, and everything that carries an ``Idempotency-Key``, which stays the same over all attempts. Any
-request is sent again if it never left, or if the service said 429 or 503, by which it refused to begin.
+``PUT``, ``DELETE``, and everything that carries an ``Idempotency-Key``, which stays the same over all attempts. The
+same holds after a 503. Any request is sent again if it never left, or if the service said 429, by which it refused to
+begin.
 """
 
 import ipaddress
@@ -19,7 +20,7 @@ from app.client.errors import ApiProblem, Unreachable
 MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BUSY = (429, 503)
+_TOO_MANY, _UNAVAILABLE = 429, 503
 _REPEATABLE_METHODS = ("GET", "PUT", "DELETE")
 
 
@@ -119,7 +120,7 @@ class Transport:
                     raise Unreachable(self.url, _reason(error)) from error
                 self._sleep(_backoff_s(attempt))
                 continue
-            if last or not _is_worth_repeating(problem):
+            if last or not _is_worth_repeating(problem, request):
                 raise problem
             self._sleep(_retry_after_s(response) or _backoff_s(attempt))
         raise AssertionError("the last attempt returns or raises")
@@ -164,9 +165,14 @@ def not_grovekeeper(response: httpx.Response) -> ApiProblem:
     return ApiProblem(response.status_code, "unexpected-answer", detail, body)
 
 
-def _is_worth_repeating(problem: ApiProblem) -> bool:
-    """Busy; or the first arrival of this very request, whose connection was lost, has not ended yet."""
-    return problem.status in _BUSY or problem.type == "idempotency-in-flight"
+def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
+    """Busy; or the first arrival of this very request, whose connection was lost, has not ended yet.
+
+    A 503 may stand for a commit whose answer was lost, so only a request that may arrive twice is sent again.
+    """
+    if problem.status == _UNAVAILABLE:
+        return request.may_arrive_twice
+    return problem.status == _TOO_MANY or problem.type == "idempotency-in-flight"
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:

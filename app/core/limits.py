@@ -30,6 +30,8 @@ MAX_CAP_EPSILON_WITH_DELTA = 10**6
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_NAME_CHARS = 128
 MAX_REQUESTS_IN_FLIGHT = 1_024
+MAX_FOLLOWERS = 256
+"""Event streams of one process: fewer than its requests, so that followers cannot lock others out."""
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 500

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, or_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
@@ -65,7 +66,10 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
     if session.execute(select(DatasetRow.id).where(DatasetRow.living_name == row.name)).first():
         raise NameTaken
     session.add(row)
-    session.flush()
+    try:
+        session.flush()
+    except IntegrityError:  # another declaration of the name committed in between
+        raise NameTaken from None
     return Dataset(row)
 
 

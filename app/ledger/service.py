@@ -153,7 +153,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     )
     session.add(reservation)
     repository.move(session, new.account_id, cells, charged=0, reserved=new.amount)
-    _append_for(session, row, reservation, kind=EntryKind.RESERVE, actor=actor)
+    _append(session, row, kind=EntryKind.RESERVE, amount=reservation.amount, actor=actor, reservation=reservation)
     return reservation.id
 
 
@@ -257,18 +257,7 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: st
     reservation.state = state
     charged = reservation.amount if kind is EntryKind.CHARGE else 0
     repository.move(session, row.id, _partitions(row).joint_cells(scope), charged=charged, reserved=-reservation.amount)
-    _append_for(session, row, reservation, kind=kind, actor=actor)
-
-
-def _append_for(session: Session, row: AccountRow, reservation: ReservationRow, *, kind: EntryKind, actor: str) -> None:
-    _append(
-        session,
-        row,
-        kind=kind,
-        amount=reservation.amount,
-        actor=actor,
-        reservation=reservation,
-    )
+    _append(session, row, kind=kind, amount=reservation.amount, actor=actor, reservation=reservation)
 
 
 def _append(

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 from app.core import amounts
 from app.privacy import accountants
+from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.adjacency import Adjacency
 
 Subject: TypeAlias = Literal["model", "ledger"]
@@ -58,7 +59,7 @@ def guarantee(
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
         f"carry the same declaration, {claim(subject, single, replaced, shown_delta)} {_ASSUMES}"
-        f"{_SEVERAL_ROWS if unit_column is None else ''}"
+        f"{_SEVERAL_ROWS[accountant] if unit_column is None else ''}"
     )
     return {
         Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": shown_delta},
@@ -84,7 +85,11 @@ def _approximate_claim(subject: Subject, single: str, replaced: str, delta: str)
     )
 
 
-_SEVERAL_ROWS = " A person with several rows is protected at the sum over those rows."
+_SEVERAL_ROWS = {
+    pure.NAME: " A person with several rows is protected at the sum over those rows.",
+    zcdp.NAME: " For a person with k rows the account's bound is k² times its ρ, converted at the same δ.",
+    gdp.NAME: " For a person with k rows the account's bound is k² times its μ², converted at the same δ.",
+}
 
 
 def _unit(unit_column: str | None, max_rows: int) -> str:

@@ -196,7 +196,6 @@ def _succeed(installation: Installation, claim: Claim, *, digest: str, size_byte
 def _register(installation: Installation, claim: Claim, *, digest: str, size_bytes: int) -> None:
     with installation.database.write() as session:
         row = queue.held(session, claim)
-        at = installation.database.now(session)
         model = ModelRow(
             id=ids.new(ids.MODEL),
             name=row.name,
@@ -206,7 +205,7 @@ def _register(installation: Installation, claim: Claim, *, digest: str, size_byt
             algorithm=row.algorithm,
             digest=digest,
             size_bytes=size_bytes,
-            created_at=at,
+            created_at=row.submitted_at,  # public: the time of completion would tell how long the growing took
         )
         models.add(session, model)
-        queue.finish(row, state="succeeded", reason=None, at=at, model_id=model.id)
+        queue.finish(row, state="succeeded", reason=None, at=installation.database.now(session), model_id=model.id)

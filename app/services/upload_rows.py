@@ -7,8 +7,8 @@ from pathlib import Path
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
-from app.core import ids
-from app.core.errors import DatasetDeleted, Unavailable
+from app.core import ids, limits
+from app.core.errors import DatasetDeleted, TooLarge, Unavailable
 from app.datasets import catalog, ingest, row_files
 from app.services.answers import answer
 from app.services.installation import Installation
@@ -23,7 +23,7 @@ class SpooledBody:
     is_gzip: bool
 
 
-def may_upload(installation: Installation, principal: Principal, reference: str) -> None:
+def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
     """Checks, before a byte of the body is taken, that the principal owns a living dataset.
 
     Raises:
@@ -33,6 +33,7 @@ def may_upload(installation: Installation, principal: Principal, reference: str)
     with installation.database.read() as session:
         dataset = catalog.find(session, reference)
         grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        return dataset.id
 
 
 def upload_rows(
@@ -72,6 +73,10 @@ def upload_rows(
             def work() -> Answer:
                 nonlocal kept
                 catalog.locked(session, dataset.id).living()
+                epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
+                n_rows = report.n_rows + row_files.count_rows(installation.home, dataset.id, epochs)
+                if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
+                    raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
                 catalog.add_epoch(session, dataset.id, epoch_id=epoch_id, at=at)
                 kept = True
                 return answer(201, _report_out(epoch_id, report))

@@ -71,7 +71,10 @@ class _Loop:
         return self._is_current
 
     def _work_once(self) -> bool:
-        self._sweep_when_due()
+        try:
+            self._sweep_when_due()
+        except OSError:  # what stands in the home may be anybody's; jobs go on
+            _log.warning("sweeping failed", exc_info=True)
         claim = claim_next(self._installation)
         if claim is None:
             return False
@@ -83,9 +86,9 @@ class _Loop:
 
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
+            self._swept_at = time.monotonic()
             expire_jobs(self._installation)
             tidy_jobs(self._installation)
-            self._swept_at = time.monotonic()
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:
-            tidy_rows(self._installation)
             self._tidied_rows_at = time.monotonic()
+            tidy_rows(self._installation)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from app.access.idempotency import IdempotentRequest
 from app.api import problems
-from app.api.deps import Caller, Here, OptionalIdempotency, Page, checked_key, route_of, sent
+from app.api.deps import Caller, Here, OptionalIdempotency, Page, checked_key, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
@@ -126,12 +126,14 @@ async def upload_rows(
     """Uploads a batch of rows, which becomes an epoch. The report per column is for the owner only."""
     is_gzip = _is_gzip(request)
     key = None if idempotency_key is None else checked_key(idempotency_key)
-    await to_thread.run_sync(may_upload, here, caller, dataset)
+    dataset_id = await to_thread.run_sync(may_upload, here, caller, dataset)
     spooled, digest = await _spool(here, request)
     try:
         body = SpooledBody(spooled, is_gzip=is_gzip)
-        identity = None if key is None else IdempotentRequest(caller.key_id, route_of(request), key, digest)
-        return sent(await to_thread.run_sync(lambda: upload(here, caller, dataset, body, request=identity)))
+        # By id: under its name and under its id a dataset is the same, and another one of that name is not.
+        route = f"POST /datasets/{dataset_id}/rows"
+        identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
+        return sent(await to_thread.run_sync(lambda: upload(here, caller, dataset_id, body, request=identity)))
     finally:
         spooled.unlink(missing_ok=True)
 

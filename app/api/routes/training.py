@@ -10,6 +10,7 @@ from app.api.deps import Caller, Here, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.api.job_events import JobEvents
 from app.core.errors import (
+    AccountantMismatch,
     BudgetExceeded,
     DatasetDeleted,
     IdempotencyInFlight,
@@ -43,7 +44,14 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     "/plans",
     operation_id="create_plan",
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType
+        NotFound,
+        RoleMissing,
+        NotSupported,
+        DatasetDeleted,
+        AccountantMismatch,
+        MalformedRequest,
+        TooLarge,
+        UnsupportedMediaType,
     ),
 )
 def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
@@ -57,8 +65,9 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
     status_code=202,
     response_model=TrainOut,
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, NoRowsYet, BudgetExceeded, IdempotencyKeyMissing,
-        IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, NoRowsYet, BudgetExceeded,
+        IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
+        UnsupportedMediaType,
     ),
 )  # fmt: skip
 def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:

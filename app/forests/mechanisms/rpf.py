@@ -144,8 +144,12 @@ class ReweightedForest:
         trees: list[ReweightedTree] = []
         for _ in range(plan.n_trees):
             tree = rpf_tree.grow(scales, encoding, weighted, randomness)
-            weighted.finish_tree(leaf_scores.of_tree(tree.counts, tree.selections, scales.leaves, is_first=not trees))
             trees.append(tree)
+            if len(trees) < plan.n_trees:  # nobody reads the weights after the last one
+                is_first = len(trees) == 1
+                weighted.finish_tree(
+                    leaf_scores.of_tree(tree.counts, tree.selections, scales.leaves, is_first=is_first)
+                )
             on_tree_done()
         arrays = {
             field.name: np.stack([getattr(tree, field.name) for tree in trees]) for field in fields(ReweightedTree)

@@ -92,6 +92,8 @@ def _select(
     randomness: Randomness,
 ) -> dict[int, int | None]:
     """The released choice of every open node: a candidate, or ``None`` to stop."""
+    if not open_boxes:
+        return {}
     nodes = np.array(list(open_boxes), dtype=np.int32)
     splitting, stopping = split_utilities(rows, encoding, nodes)
     picked: dict[int, int | None] = {}

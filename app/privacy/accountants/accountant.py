@@ -74,6 +74,27 @@ class Accountant(Protocol):
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
 
 
+def largest_epsilon(
+    remaining: int, *, epsilon_of: Callable[[int], Fraction], price: Callable[[Fraction], int]
+) -> Fraction:
+    """The largest multiple of 10⁻⁹ ε whose price is at most ``remaining``; zero if there is none.
+
+    It is the last one before the ε that the next larger amount implies.
+
+    Args:
+        remaining: whole steps of the unit.
+        epsilon_of: the ε that an amount implies, rounded up.
+        price: what an ε costs.
+    """
+    if remaining <= 0:
+        return Fraction(0)
+    step = Fraction(1, 10**EPSILON_PLACES)
+    epsilon = epsilon_of(remaining + 1) - step
+    while epsilon > 0 and price(epsilon) > remaining:
+        epsilon -= step
+    return max(epsilon, Fraction(0))
+
+
 def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:
     """The loss of a tree from the losses of its leaves: sequential parts add, parallel parts count at their largest.
 

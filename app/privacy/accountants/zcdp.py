@@ -15,13 +15,14 @@ found is computed with guaranteed rounding. Solved for ρ and for ε, with c(α)
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from app.privacy.accountants.accountant import (
     EPSILON_PLACES,
     Leaf,
     checked_delta,
     composed,
+    largest_epsilon,
     pure_loss,
     steps_down,
     steps_up,
@@ -122,17 +123,8 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if there is none.
-
-    It is the last one before the ε that the next larger amount implies.
-    """
-    if remaining <= 0:
-        return Fraction(0)
-    step = Fraction(1, 10**EPSILON_PLACES)
-    epsilon = epsilon_of(remaining + 1, delta) - step
-    while epsilon > 0 and price(epsilon, delta) > remaining:
-        epsilon -= step
-    return max(epsilon, Fraction(0))
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if there is none."""
+    return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
 
 
 def replace_one(amount: int) -> int:
