@@ -177,3 +177,19 @@ def test_a_replay_outlives_the_server(database_url: str, tmp_path: Path) -> None
             server.ended(first.json()["job_id"])
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:
         assert _same(first, server.client(admin).post("/train", json=body, headers=headers))
+
+
+def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(server: Server) -> None:
+    dataset = server.uploaded()
+    headers, rows = new_idempotency_key() | CSV, csv_rows(7)
+    first = server.admin.http.post(f"/datasets/{dataset['name']}/rows", content=rows, headers=headers)
+    assert first.status_code == 201
+    before = server.footprint()
+    assert _same(first, server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=rows, headers=headers))
+    assert server.footprint() == before
+    server.admin.http.delete(f"/datasets/{dataset['id']}")
+    again = server.admin.http.post("/datasets", json=declaration(name=dataset["name"]))
+    assert again.status_code == 201
+    fresh = server.admin.http.post(f"/datasets/{dataset['name']}/rows", content=rows, headers=headers)
+    assert fresh.status_code == 201
+    assert fresh.json()["epoch"] != first.json()["epoch"], "another dataset of that name gets its own rows"

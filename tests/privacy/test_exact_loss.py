@@ -37,6 +37,7 @@ SEQUENTIAL = [
     pytest.param("rdt-ta", TWO_SPLITS, {}, "1", 4, 4, 1.0, id="rdt"),
     pytest.param("rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 2, 1.0, id="rdt-depth-2"),
     pytest.param("rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 2, 1.0, id="rdt-two-trees"),
+    pytest.param("rdt-pa", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-pa"),
     pytest.param("mrf", TWO_SPLITS, HALF, "1", 4, 4, 0.8, id="mrf"),
     pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 4, 0.6, id="mrf-large-epsilon"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2"),

@@ -173,3 +173,10 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch: pytes
             assert client._transport._http._mounts == {}
     with Client("http://grove.test:9", KEY) as client:
         assert client._transport._http._mounts != {}
+
+
+def test_a_request_without_a_key_is_not_sent_again_after_unavailable_which_may_hide_a_commit() -> None:
+    service = Service(_problem(503, "unavailable"), httpx.Response(201, json={"id": "key_1"}))
+    with pytest.raises(ApiProblem):
+        service.client().create_key("analyst", [])
+    assert len(service.requests) == 1

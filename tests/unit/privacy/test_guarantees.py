@@ -69,3 +69,12 @@ def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
 
     assert "released under this ledger together are (ε, δ)" in str(text)
     assert "model" not in str(text)
+
+
+@pytest.mark.parametrize(("accountant", "symbol"), [("zcdp", "ρ"), ("gdp", "μ²")])
+def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(accountant: str, symbol: str) -> None:
+    delta = Fraction(1, 10**6)
+    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta, subject="model")["text"])
+
+    assert "sum over those rows" not in text
+    assert f"k² times its {symbol}" in text

@@ -1,0 +1,14 @@
+"""No algorithm can be registered without an enumeration of its exact output law."""
+
+from typing import Any
+
+from app.forests import catalogue
+from tests.privacy import test_exact_loss, test_nbrt_law, test_paper_forests_exact_loss, test_rpf_exact_loss
+
+WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {"rpf": test_rpf_exact_loss, "nbrt": test_nbrt_law}
+
+
+def test_every_registered_algorithm_has_its_exact_loss_enumerated() -> None:
+    cases = [*test_exact_loss.SEQUENTIAL, *test_paper_forests_exact_loss.CASES]
+    enumerated = {str(case.values[0]) for case in cases} | set(WITH_A_FILE_OF_THEIR_OWN)
+    assert enumerated == set(catalogue.BY_SLUG)
