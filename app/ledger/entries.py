@@ -42,6 +42,9 @@ class Entry:
         actor: the key that caused it, or ``worker``.
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
+        details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
+            of a charge for a mechanism that ran elsewhere who attests it. Where there are none, the object has no such
+            member, so entries from before there were details keep their hashes.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: of this entry.
     """
@@ -57,10 +60,11 @@ class Entry:
     previous_hash: str
     places: int
     hash: str = ""
+    details: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The public object, with ``amount`` as shortest exact decimal text."""
-        return {
+        fields = {
             "sequence": self.sequence,
             "kind": self.kind.value,
             "amount": amounts.from_steps(self.amount, self.places),
@@ -72,6 +76,7 @@ class Entry:
             "previous_hash": self.previous_hash,
             "hash": self.hash,
         }
+        return {**fields, "details": self.details} if self.details else fields
 
     def sealed(self) -> "Entry":
         """The same entry with its hash."""

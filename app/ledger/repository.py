@@ -79,6 +79,7 @@ def append(session: Session, account_row: AccountRow, entry: Entry) -> None:
             at=entry.at,
             previous_hash=entry.previous_hash,
             hash=entry.hash,
+            details=entry.details,
         )
     )
     account_row.last_sequence = entry.sequence
@@ -144,4 +145,5 @@ def _entry(row: EntryRow, *, places: int) -> Entry:
         previous_hash=row.previous_hash,
         places=places,
         hash=row.hash,
+        details=row.details,
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import amounts, clock, ids
+from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, ReservationSettled
-from app.ledger import repository
+from app.ledger import chain, repository
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.tables import AccountRow, CellRow, ReservationRow
 from app.privacy import accountants
@@ -45,6 +45,7 @@ class NewReservation:
         event: canonical JSON form of the privacy event.
         job_id: the job that will spend it.
         delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
+        details: public facts that every entry of this reservation carries; see :class:`app.ledger.entries.Entry`.
     """
 
     account_id: str
@@ -53,6 +54,7 @@ class NewReservation:
     event: dict[str, Any]
     job_id: str
     delta: Fraction | None = None
+    details: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class CellBalance:
 
 
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
-    """Opens an account with its first entry, and one balance row per joint cell."""
+    """Opens an account with its first entry, which holds the account's facts, and one balance row per joint cell."""
     row = AccountRow(
         id=new.id,
         name=new.name,
@@ -123,7 +125,8 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
         CellRow(account_id=new.id, cell=cell, charged=0, reserved=0) for cell in range(new.partitions.n_joint_cells)
     )
     session.flush()
-    _append(session, row, kind=EntryKind.OPEN, amount=new.cap, actor=actor)
+    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=_facts(row))
+    chain.append(session, row, opened)
 
 
 def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
@@ -150,10 +153,11 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
         scope={name: list(listed) for name, listed in new.scope.items()},
         event=new.event,
         state="reserved",
+        details=new.details or None,
     )
     session.add(reservation)
     repository.move(session, new.account_id, cells, charged=0, reserved=new.amount)
-    _append(session, row, kind=EntryKind.RESERVE, amount=reservation.amount, actor=actor, reservation=reservation)
+    chain.append(session, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
     return reservation.id
 
 
@@ -234,17 +238,7 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     Entries never change, so they may then be read in as many transactions as is convenient.
     """
     row = repository.account(session, account_id)
-    header: dict[str, Any] = {
-        "kind": "export",
-        "format": 1,
-        "dataset": row.id,
-        "accountant": row.accountant,
-        "cap": amount_text(row.accountant, row.cap),
-        "delta": row.delta,
-        "adjacency": row.adjacency,
-        "privacy_unit": row.privacy_unit,
-        "partitions": _partitions(row).to_json(),
-    }
+    header = {"kind": "export", "format": 1, "cap": amount_text(row.accountant, row.cap), **_facts(row)}
     return header, row.last_sequence
 
 
@@ -257,36 +251,19 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: st
     reservation.state = state
     charged = reservation.amount if kind is EntryKind.CHARGE else 0
     repository.move(session, row.id, _partitions(row).joint_cells(scope), charged=charged, reserved=-reservation.amount)
-    _append(session, row, kind=kind, amount=reservation.amount, actor=actor, reservation=reservation)
+    chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
 
 
-def _append(
-    session: Session,
-    row: AccountRow,
-    *,
-    kind: EntryKind,
-    amount: int,
-    actor: str,
-    reservation: ReservationRow | None = None,
-) -> None:
-    entry = Entry(
-        sequence=row.last_sequence + 1,
-        kind=kind,
-        amount=amount,
-        scope={} if reservation is None else reservation.scope,
-        event=None if reservation is None else reservation.event,
-        job_id=None if reservation is None else reservation.job_id,
-        actor=actor,
-        at=_next_time(row.last_at),
-        previous_hash=row.last_hash,
-        places=accountants.by_name(row.accountant).PLACES,
-    )
-    repository.append(session, row, entry.sealed())
-
-
-def _next_time(last_at: str) -> str:
-    """Now, but never before the last entry: clocks step back, chains do not."""
-    return max(clock.to_text(clock.now()), last_at)
+def _facts(row: AccountRow) -> dict[str, Any]:
+    """What an account is, fixed when it was opened: said in its first entry, and again at the head of an export."""
+    return {
+        "dataset": row.id,
+        "accountant": row.accountant,
+        "delta": row.delta,
+        "adjacency": row.adjacency,
+        "privacy_unit": row.privacy_unit,
+        "partitions": _partitions(row).to_json(),
+    }
 
 
 def _partitions(row: AccountRow) -> Partitions:

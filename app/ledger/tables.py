@@ -61,6 +61,7 @@ class ReservationRow(Base):
     scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     event: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     state: Mapped[str]
+    details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
 
     __table_args__ = (
         UniqueConstraint("account_id", "job_id"),
@@ -85,6 +86,7 @@ class EntryRow(Base):
     at: Mapped[str]
     previous_hash: Mapped[str]
     hash: Mapped[str]
+    details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
 
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),

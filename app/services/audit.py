@@ -23,13 +23,16 @@ from app.wire.ledger import (
     BalanceOut,
     CellOut,
     DatasetBalance,
+    DetailedEntryOut,
     EntryList,
     EntryOut,
     PartitionBalance,
 )
 
 EXPORT_BATCH = 1_000
-CSV_COLUMNS = ("sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash")
+CSV_COLUMNS = (
+    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash", "details",
+)  # fmt: skip
 
 
 def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
@@ -90,7 +93,7 @@ def list_entries(installation: Installation, principal: Principal, reference: st
             lambda limit: ledger.entries(session, dataset.id, after=page.sequence(), limit=limit),
             lambda entry: str(entry.sequence),
         )
-        return EntryList(entries=[EntryOut.model_validate(entry.to_json()) for entry in shown], next=following)
+        return EntryList(entries=[_entry(entry) for entry in shown], next=following)
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
@@ -163,11 +166,16 @@ def _cell(cell: ledger.CellBalance, balance: ledger.Balance) -> CellOut:
     )
 
 
+def _entry(entry: Entry) -> EntryOut:
+    form = DetailedEntryOut if entry.details else EntryOut
+    return form.model_validate(entry.to_json())
+
+
 def _csv_cells(entry: Entry) -> list[str]:
     value = entry.to_json()
     cells = []
     for name in CSV_COLUMNS:
-        cell = value[name]
+        cell = value.get(name)
         if isinstance(cell, dict):
             cell = json.dumps(cell, sort_keys=True, separators=(",", ":"))
         cells.append("" if cell is None else str(cell))

@@ -24,6 +24,9 @@ _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
 _KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
+BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
+"""Facts of the header that the first entry repeats, so that the chain holds them."""
+
 _MAX_DELTA_PLACES = 120
 """No request can name a δ with more."""
 
@@ -77,7 +80,8 @@ class Header:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. ``amount`` is in steps of the account's unit, ``event`` is kept as it came."""
+    """One line of the ledger. ``amount`` is in steps of the account's unit, ``event`` and ``details`` as they came;
+    ``details`` is None where the entry has none."""
 
     sequence: int
     kind: str
@@ -88,6 +92,7 @@ class Entry:
     at: datetime
     previous_hash: str
     hash: str
+    details: Json
 
 
 def read_header(value: Json) -> Header:
@@ -138,7 +143,10 @@ def read_entry(value: Json, partitions: Mapping[str, HashPartition], *, places: 
     Raises:
         Malformed: a field too many or too few, or one that is not of its form.
     """
-    fields = _object(value, _ENTRY_FIELDS, "the entry")
+    details = value.get("details") if isinstance(value, dict) else None
+    if isinstance(value, dict) and "details" in value and not (isinstance(details, dict) and details):
+        raise Malformed("details is not an object with members")
+    fields = _object(value, _ENTRY_FIELDS | ({"details"} if details else set()), "the entry")
     if fields["kind"] not in _KINDS:
         raise Malformed("the entry's kind is unknown")
     _text(fields["actor"], "actor")
@@ -152,6 +160,7 @@ def read_entry(value: Json, partitions: Mapping[str, HashPartition], *, places: 
         at=_time(fields["at"]),
         previous_hash=_hash(fields["previous_hash"], "previous_hash"),
         hash=_hash(fields["hash"], "hash"),
+        details=details,
     )
     _check_by_kind(entry)
     return entry

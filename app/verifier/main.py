@@ -16,6 +16,10 @@ from app.verifier.replay import MAX_LINE_BYTES, NotVerified, Summary, verify
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 
 CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
+NOT_BOUND = (
+    "The header's facts are not repeated in the first entry, as ledgers of early versions do not: "
+    "compare them with the owner's declaration."
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,6 +85,7 @@ def to_json(summary: Summary) -> dict[str, object]:
         "remaining": summary.header.text(summary.cap - tightest.load),
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
+        "header_bound": summary.header_bound,
         "note": CUT_TAIL,
     }
 
@@ -103,7 +108,8 @@ def to_text(summary: Summary) -> str:
     ]
     table = "\n".join(f"  {name:<14}{value}" for name, value in rows)
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    return f"VERIFIED\n{table}\n{checks}\n{CUT_TAIL}"
+    notes = [CUT_TAIL] if summary.header_bound else [NOT_BOUND, CUT_TAIL]
+    return "\n".join(["VERIFIED", table, checks, *notes])
 
 
 def _account(header: Header) -> str:

@@ -2,7 +2,8 @@
 
 Checked for every line: its form; the sequence 1, 2, 3 … without gaps; the chain (``previous_hash`` is the hash before
 it, ``hash`` is its own); times that never go back; the life of every charge (one reservation, then at most one of
-charge, void and expire, with the same amount, scope and event); the cap in force, over every joint cell, after every
+charge, void and expire, with the same amount, scope, event and details); the header against what the first entry says
+of the account; the cap in force, over every joint cell, after every
 admission; and that each event, recomputed, costs no more than its entry's amount.
 """
 
@@ -14,7 +15,7 @@ from fractions import Fraction
 
 from app.verifier import canonical, events
 from app.verifier.composition import Balance, JointCells, TooManyCells
-from app.verifier.export import GENESIS, Entry, Header, Malformed, read_entry, read_header
+from app.verifier.export import BOUND_FIELDS, GENESIS, Entry, Header, Malformed, read_entry, read_header
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
@@ -40,6 +41,8 @@ class Summary:
         cap: in force at the end, in steps of the account's unit.
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
+        header_bound: whether the first entry repeats the header's facts, so that the chain holds them too. Ledgers that
+            were opened by early versions do not.
     """
 
     header: Header
@@ -47,6 +50,7 @@ class Summary:
     cap: int
     tightest: Balance
     last: Entry
+    header_bound: bool
 
 
 def verify(lines: Iterable[bytes]) -> Summary:
@@ -64,7 +68,7 @@ def verify(lines: Iterable[bytes]) -> Summary:
         try:
             value = _read_line(line)
             if replay is None:
-                replay = _Replay(read_header(value))
+                replay = _Replay(read_header(value), value)
             else:
                 replay.take(value)
         except (Malformed, TooManyCells, _Broken) as error:
@@ -74,7 +78,14 @@ def verify(lines: Iterable[bytes]) -> Summary:
     if replay.cap != replay.header.cap:
         stated, found = replay.header.text(replay.header.cap), replay.header.text(replay.cap)
         raise NotVerified(1, f"the header says a cap of {stated}, the entries end with {found}")
-    return Summary(replay.header, dict(replay.kinds), replay.cap, replay.cells.tightest(()), replay.last)
+    return Summary(
+        header=replay.header,
+        kinds=dict(replay.kinds),
+        cap=replay.cap,
+        tightest=replay.cells.tightest(()),
+        last=replay.last,
+        header_bound=replay.header_bound,
+    )
 
 
 class _Broken(ValueError):
@@ -95,8 +106,10 @@ class _Replay:
     """The account after the lines so far."""
 
     header: Header
+    first_line: canonical.Json
     kinds: Counter[str] = field(default_factory=Counter)
     cap: int = 0
+    header_bound: bool = False
     last: Entry | None = None
     reserved: dict[str, Entry] = field(default_factory=dict)
     settled: dict[str, str] = field(default_factory=dict)
@@ -113,7 +126,9 @@ class _Replay:
         if (entry.kind == "open") is not (self.last is None):
             raise _Broken("the first entry, and only the first, must be of kind open")
         match entry.kind:
-            case "open" | "cap":
+            case "open":
+                self._open(entry)
+            case "cap":
                 self.cap = entry.amount
             case "reserve":
                 self._reserve(entry)
@@ -136,6 +151,19 @@ class _Replay:
         hashed = canonical.dumps({name: item for name, item in value.items() if name != "hash"})
         if hashlib.sha256(hashed).hexdigest() != entry.hash:
             raise _Broken("hash is not that of the entry's content: something in it was changed")
+
+    def _open(self, entry: Entry) -> None:
+        self.cap = entry.amount
+        if entry.details is None:
+            return
+        assert isinstance(entry.details, dict), "details are read as an object"
+        assert isinstance(self.first_line, dict), "read_header takes objects only"
+        for name in BOUND_FIELDS:
+            if name not in entry.details:
+                raise _Broken(f"the first entry's details do not say {name}")
+            if canonical.dumps(entry.details[name]) != canonical.dumps(self.first_line[name]):
+                raise _Broken(f"the header's {name} is not what the first entry says")
+        self.header_bound = True
 
     def _reserve(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
@@ -170,6 +198,7 @@ class _Replay:
             "amount": entry.amount == reservation.amount,
             "scope": entry.scope == reservation.scope,
             "event": canonical.dumps(entry.event) == canonical.dumps(reservation.event),
+            "details": canonical.dumps(entry.details) == canonical.dumps(reservation.details),
         }
         for name, holds in same.items():
             if not holds:

@@ -58,6 +58,12 @@ class EntryOut(Answer):
     hash: str
 
 
+class DetailedEntryOut(EntryOut):
+    """An entry with ``details``. One that has none has no such member, so that it shows the object that was hashed."""
+
+    details: JsonObject
+
+
 class EntryList(Answer):
-    entries: list[EntryOut]
+    entries: list[EntryOut | DetailedEntryOut]
     next: str | None

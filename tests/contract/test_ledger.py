@@ -17,6 +17,7 @@ from app.ledger.entries import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
 from app.services import audit
 from app.services.installation import Installation
+from app.services.pages import PageRequest
 from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation, opened
 
 ACCOUNT = "ds_account"
@@ -60,6 +61,14 @@ def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installatio
         (first,) = ledger.entries(session, ACCOUNT, after=0, limit=9)
     assert (first.sequence, first.kind, first.amount, first.previous_hash) == (1, "open", CAP, FIRST_PREVIOUS_HASH)
     assert (first.scope, first.event, first.job_id) == ({}, None, None)
+    assert first.details == {
+        "dataset": ACCOUNT,
+        "accountant": "pure",
+        "delta": None,
+        "adjacency": "add_remove",
+        "privacy_unit": {"column": None, "max_rows": 1},
+        "partitions": [{"name": "shard", "kind": "hash", "cells": 4}],
+    }
     assert _cells(installation) == [(0, 0)] * 4
 
 
@@ -82,6 +91,19 @@ def test_a_reservation_ends_once(installation: Installation, end: End, state: st
             _settle(installation, again, reservation_id)
     assert _kinds(installation) == kinds
     assert _cells(installation) == [(0, 0), (charged, 0), (0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(("end", "_state"), ENDS)
+def test_every_step_of_a_reservation_says_its_details(installation: Installation, end: End, _state: str) -> None:
+    details = {"attested_by": "key_analyst"}
+    new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id="jb_1", details=details)
+    with installation.database.write() as session:
+        reservation_id = ledger.reserve(session, new, actor="key_analyst")
+    _settle(installation, end, reservation_id)
+    with installation.database.read() as session:
+        steps = ledger.entries(session, ACCOUNT, after=1, limit=9)
+    assert [entry.details for entry in steps] == [details, details]
+    assert [entry.to_json() for entry in steps] == [entry.sealed().to_json() for entry in steps]
 
 
 def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Installation) -> None:
@@ -196,6 +218,15 @@ def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: 
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["hash"] for row in rows] == [entry["hash"] for entry in shown]
     assert json.loads(rows[1]["event"]) == shown[1]["event"]
+    assert json.loads(rows[0]["details"]) == shown[0]["details"]
+    assert {row["details"] for row in rows[1:]} == {""}
+
+
+def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> None:
+    page = PageRequest(cursor=None, limit=500)
+    answered = json.loads(audit.list_entries(scene.installation, OWNER, scene.dataset_id, page).model_dump_json())
+    assert answered["entries"] == [json.loads(line) for line in scene.export()[1:]]
+    assert ["details" in entry for entry in answered["entries"]] == [True] + [False] * 5
 
 
 def test_an_export_ends_where_it_began_to_be_read(scene: Scene) -> None:

@@ -80,6 +80,7 @@ def test_the_public_object_has_exact_text_and_every_field() -> None:
         {"actor": "worker"},
         {"at": "2026-11-20T09:30:01.000001Z"},
         {"previous_hash": FIRST_PREVIOUS_HASH},
+        {"details": {"attested_by": "key_owner"}},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -94,6 +95,20 @@ def test_the_hash_survives_a_round_trip_through_json(amount: int, actor: str) ->
     stated = read.pop("hash")
     text = json.dumps(read, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert hashlib.sha256(text.encode()).hexdigest() == stated
+
+
+@pytest.mark.parametrize("details", [None, {}])
+def test_an_entry_without_details_is_the_object_that_it_was_before_there_were_any(
+    details: dict[str, str] | None,
+) -> None:
+    entry = replace(OPEN, details=details).sealed()
+    assert "details" not in entry.to_json()
+    assert entry.hash == OPEN_HASH
+
+
+def test_details_stand_in_the_object_as_they_are() -> None:
+    details = {"reason": "a longer study", "earlier": {"cap": "3"}}
+    assert replace(OPEN, details=details).sealed().to_json()["details"] == details
 
 
 def test_no_kind_lowers_what_was_spent() -> None:

@@ -33,7 +33,16 @@ def chained(entries: list[Fields]) -> list[Fields]:
 class Writer:
     """An export in the making. Every method returns the writer, so that a history reads as one line."""
 
-    def __init__(self, *, cap: str = "3", shards: int = 0, max_rows: int = 1, adjacency: str = "add_remove") -> None:
+    def __init__(
+        self,
+        *,
+        cap: str = "3",
+        shards: int = 0,
+        max_rows: int = 1,
+        adjacency: str = "add_remove",
+        bound: bool = True,
+        **facts: object,
+    ) -> None:
         self.header: Fields = {
             "kind": "export",
             "format": 1,
@@ -44,9 +53,11 @@ class Writer:
             "adjacency": adjacency,
             "privacy_unit": {"column": None, "max_rows": max_rows},
             "partitions": [{"name": "shard", "kind": "hash", "cells": shards}] if shards else [],
+            **facts,
         }
         self.entries: list[Fields] = []
-        self.add("open", cap)
+        unbound = ("kind", "format", "cap")
+        self.add("open", cap, details={k: v for k, v in self.header.items() if k not in unbound} if bound else None)
 
     def add(
         self,
@@ -56,6 +67,7 @@ class Writer:
         job_id: str | None = None,
         scope: Fields | None = None,
         event: object = None,
+        details: Fields | None = None,
     ) -> "Writer":
         at = datetime(2026, 11, 20, 9, tzinfo=UTC) + timedelta(seconds=len(self.entries))
         entry: Fields = {
@@ -67,6 +79,8 @@ class Writer:
             "actor": "key_owner",
             "at": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
+        if details is not None:
+            entry["details"] = details
         self.entries = chained([*self.entries, entry])
         return self
 
@@ -78,10 +92,13 @@ class Writer:
         *,
         scope: Fields | None = None,
         event: object = NANO_EVENT,
+        details: Fields | None = None,
     ) -> "Writer":
         """A reservation and, unless ``end`` is None, how it ended."""
-        self.add("reserve", amount, job_id=job_id, scope=scope, event=event)
-        return self.add(end, amount, job_id=job_id, scope=scope, event=event) if end else self
+        steps = ("reserve", end) if end else ("reserve",)
+        for kind in steps:
+            self.add(kind, amount, job_id=job_id, scope=scope, event=event, details=details)
+        return self
 
     def lines(self) -> list[bytes]:
         return [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in [self.header, *self.entries]]

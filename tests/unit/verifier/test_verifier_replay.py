@@ -20,9 +20,9 @@ def _event(inverse_scale: str) -> dict[str, Any]:
     return {**LAPLACE, "inverse_scale": inverse_scale}
 
 
-def _history(export: Export) -> Any:
+def _history(export: Export, *, bound: bool = True) -> Any:
     """Every kind of entry, one reservation still open, some boxes. Lines: header 1, open 2, jobs from 3."""
-    writer = export(cap="3", shards=4)
+    writer = export(cap="3", shards=4, bound=bound)
     writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
     writer.add("cap", "2.5")
     writer.job("jb_4", "1.5", scope={"shard": [3]}).job("jb_5", "0.7", None, scope={"shard": [0, 1]}, event=_event("0"))
@@ -160,9 +160,55 @@ def test_a_header_out_of_form_or_against_the_entries_is_found_on_line_1(
 
 
 def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Export) -> None:
-    writer = _history(export)
+    writer = _history(export, bound=False)
     writer.header["partitions"] = []
     assert _failure(writer.lines()).line == 5
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dataset", "ds_other"),
+        ("accountant", "zcdp"),
+        ("delta", "0.1"),
+        ("adjacency", "label"),
+        ("privacy_unit", {"column": None, "max_rows": 2}),
+        ("partitions", [{"name": "shard", "kind": "hash", "cells": 5}]),
+    ],
+)
+def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, field: str, value: object) -> None:
+    writer = _history(export)
+    assert verify(writer.lines()).header_bound is True
+    if field in ("accountant", "delta"):  # neither of the two is well formed alone
+        writer.header |= {"accountant": "zcdp", "delta": "0.1"}
+    writer.header[field] = value
+    failure = _failure(writer.lines())
+    stated = "accountant" if field == "delta" else field
+    assert (failure.line, failure.reason) == (2, f"the header's {stated} is not what the first entry says")
+
+
+def test_a_ledger_from_before_details_verifies_and_says_that_its_header_is_not_bound(export: Export) -> None:
+    writer = _history(export, bound=False)
+    assert all("details" not in entry for entry in writer.entries)
+    assert verify(writer.lines()).header_bound is False
+
+
+def test_a_fact_missing_in_the_first_entry_is_found(export: Export, rechained: Callable[..., Any]) -> None:
+    failure = _forge(export, rechained, lambda entries: entries[0]["details"].pop("partitions"))
+    assert (failure.line, failure.reason) == (2, "the first entry's details do not say partitions")
+
+
+@pytest.mark.parametrize("details", [{}, None, [], "text", 1, True])
+def test_details_without_members_are_left_out_and_nothing_else(
+    export: Export, rechained: Callable[..., Any], details: object
+) -> None:
+    failure = _forge(export, rechained, lambda entries: entries[1].update(details=details))
+    assert (failure.line, failure.reason) == (3, "details is not an object with members")
+
+
+def test_details_of_a_charge_are_those_of_its_reservation(export: Export, rechained: Callable[..., Any]) -> None:
+    failure = _forge(export, rechained, lambda entries: entries[2].update(details={"attested_by": "key_other"}))
+    assert (failure.line, failure.reason) == (4, "details is not that of the reservation, sequence 2")
 
 
 def _forge(
@@ -335,9 +381,8 @@ PRICES = {"zcdp": ("0.005", "0.004999999999"), "gdp": ("0.01", "0.009999999999")
 
 
 def _approximate(export: Export, accountant: str, amount: str, *, max_rows: int = 1) -> list[bytes]:
-    writer = export(cap="0.05", max_rows=max_rows).job("jb_1", amount, event=NOISE)
-    writer.header |= {"accountant": accountant, "delta": "0.000001"}
-    return writer.lines()
+    writer = export(cap="0.05", max_rows=max_rows, accountant=accountant, delta="0.000001")
+    return list(writer.job("jb_1", amount, event=NOISE).lines())
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])

@@ -1,0 +1,63 @@
+"""Extending an account's chain: the only code that makes entries."""
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import clock
+from app.ledger import repository
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.tables import AccountRow, ReservationRow
+from app.privacy import accountants
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """What an entry says, before it has its place in the chain; the fields are those of an entry."""
+
+    kind: EntryKind
+    amount: int
+    _: KW_ONLY
+    actor: str
+    scope: dict[str, Any] = field(default_factory=dict)
+    event: dict[str, Any] | None = None
+    job_id: str | None = None
+    details: dict[str, Any] | None = None
+
+
+def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) -> NewEntry:
+    """The entry of one step of a reservation: all of them say the same amount, scope, event, job and details."""
+    return NewEntry(
+        kind,
+        reservation.amount,
+        actor=actor,
+        scope=reservation.scope,
+        event=reservation.event,
+        job_id=reservation.job_id,
+        details=reservation.details,
+    )
+
+
+def append(session: Session, row: AccountRow, new: NewEntry) -> Entry:
+    """Writes the next entry of an account whose row the caller has locked; returns it with its hash."""
+    entry = Entry(
+        sequence=row.last_sequence + 1,
+        kind=new.kind,
+        amount=new.amount,
+        scope=new.scope,
+        event=new.event,
+        job_id=new.job_id,
+        actor=new.actor,
+        at=_next_time(row.last_at),
+        previous_hash=row.last_hash,
+        places=accountants.by_name(row.accountant).PLACES,
+        details=new.details or None,
+    ).sealed()
+    repository.append(session, row, entry)
+    return entry
+
+
+def _next_time(last_at: str) -> str:
+    """Now, but never before the last entry: clocks step back, chains do not."""
+    return max(clock.to_text(clock.now()), last_at)
