@@ -100,6 +100,12 @@ def reservation(session: Session, reservation_id: str) -> ReservationRow:
     return row
 
 
+def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
+    """Every reservation of some jobs, in order of the accounts' ids."""
+    query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
+    return list(session.execute(query.order_by(ReservationRow.account_id, ReservationRow.job_id)).scalars())
+
+
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
     rows = session.execute(

@@ -4,6 +4,7 @@ Everything of one account happens under the lock of its row. A reservation is ad
 its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
-from app.core.errors import BudgetExceeded, ReservationSettled
+from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, repository
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.tables import AccountRow, CellRow, ReservationRow
@@ -188,6 +189,47 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
     _settle(session, reservation_id, kind=EntryKind.EXPIRE, state="expired", actor=actor)
 
 
+def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: str) -> list[str]:
+    """Reservations of one job on several accounts: all of them, or an error and none, since the caller rolls back.
+
+    Accounts are locked in order of their ids before the first is looked at, so jobs that cross never wait in a circle.
+
+    Returns:
+        The reservations' ids, in the order of ``wanted``.
+
+    Raises:
+        BudgetExceeded: an account refuses; the error names it.
+    """
+    _lock_accounts(session, [new.account_id for new in wanted])
+    made = {
+        new.account_id: reserve(session, new, actor=actor) for new in sorted(wanted, key=lambda new: new.account_id)
+    }
+    return [made[new.account_id] for new in wanted]
+
+
+def charge_job(session: Session, job_id: str, *, actor: str) -> None:
+    """Turns every reservation of a job into a charge, in order of the accounts' ids.
+
+    Raises:
+        ReservationSettled: one of them came to an end before.
+        NotFound: the job holds no reservation.
+    """
+    _settle_jobs(session, [job_id], kind=EntryKind.CHARGE, state="charged", actor=actor)
+
+
+def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
+    """Gives back every reservation of jobs that never started; see :func:`charge_job`.
+
+    The accounts of all jobs are locked before the first entry is written.
+    """
+    _settle_jobs(session, job_ids, kind=EntryKind.VOID, state="void", actor=actor)
+
+
+def expire_job(session: Session, job_id: str, *, actor: str) -> None:
+    """Gives back every reservation of a job that waited too long and never started; see :func:`charge_job`."""
+    _settle_jobs(session, [job_id], kind=EntryKind.EXPIRE, state="expired", actor=actor)
+
+
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
     """The tightest joint cell of an account, or of a box of it."""
     row = repository.account(session, account_id)
@@ -240,6 +282,20 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     row = repository.account(session, account_id)
     header = {"kind": "export", "format": 1, "cap": amount_text(row.accountant, row.cap), **_facts(row)}
     return header, row.last_sequence
+
+
+def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, state: str, actor: str) -> None:
+    held = repository.reservations_of(session, job_ids)
+    if {row.job_id for row in held} != set(job_ids):
+        raise NotFound("reservation")
+    _lock_accounts(session, [row.account_id for row in held])
+    for row in held:
+        _settle(session, row.id, kind=kind, state=state, actor=actor)
+
+
+def _lock_accounts(session: Session, account_ids: Sequence[str]) -> None:
+    for account_id in sorted(set(account_ids)):
+        repository.locked_account(session, account_id)
 
 
 def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: str, actor: str) -> None:

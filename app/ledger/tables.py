@@ -50,13 +50,16 @@ class CellRow(Base):
 
 
 class ReservationRow(Base):
-    """Where a reservation stands. The entries are the record; this row says which end it came to."""
+    """Where a reservation stands. The entries are the record; this row says which end it came to.
+
+    A job holds one on every account that pays for it.
+    """
 
     __tablename__ = "reservations"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     account_id: Mapped[str]
-    job_id: Mapped[str]
+    job_id: Mapped[str] = mapped_column(index=True)
     amount: Mapped[int]
     scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     event: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)

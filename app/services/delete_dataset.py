@@ -25,8 +25,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         at = installation.database.now(session)
         # All jobs before the account: a worker that holds one of them may be waiting for it.
         unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset.id)]
-        for job in unfinished:
-            jobs.cancel_locked(session, job, actor=principal.key_id, at=at)
+        jobs.cancel_locked(session, unfinished, actor=principal.key_id, at=at)
         if row.deleted_at is None:
             catalog.bury(row, at=at)
     row_files.erase_dataset(installation.home, dataset.id)

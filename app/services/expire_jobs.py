@@ -109,7 +109,7 @@ def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
         if not waited_too_long:
             return True
     if row.state == "queued" and waited_too_long:
-        ledger.expire(session, row.reservation_id, actor=SWEEPER)
+        ledger.expire_job(session, row.id, actor=SWEEPER)
         queue.finish(row, state="failed", reason="expired", at=at)
         return True
     return False

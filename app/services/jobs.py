@@ -55,17 +55,16 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
         if row.state not in queue.UNFINISHED:
             raise JobFinished
-        cancel_locked(session, row, actor=principal.key_id, at=installation.database.now(session))
+        cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
         return job_out(row)
 
 
-def cancel_locked(session: Session, row: JobRow, *, actor: str, at: datetime) -> None:
-    """Ends a job that the caller holds under its lock. The worker finds its lease gone and kills the child."""
-    if row.state not in queue.UNFINISHED:
-        return
-    if row.charged_at is None:
-        ledger.void(session, row.reservation_id, actor=actor)
-    queue.finish(row, state="cancelled", reason="cancelled", at=at)
+def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
+    """Ends jobs that the caller holds under their locks. Their workers find the lease gone and kill the child."""
+    unfinished = [row for row in rows if row.state in queue.UNFINISHED]
+    ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
+    for row in unfinished:
+        queue.finish(row, state="cancelled", reason="cancelled", at=at)
 
 
 def job_out(row: JobRow) -> JobOut:

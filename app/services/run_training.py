@@ -85,7 +85,7 @@ def charge_job(installation: Installation, claim: Claim) -> TrainingTask:
         row = queue.held(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
-        ledger.charge(session, row.reservation_id, actor=WORKER)
+        ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = installation.database.now(session)
         return _task(installation, row, catalog.find(session, row.dataset_id), covered=_covered(session, row))
 

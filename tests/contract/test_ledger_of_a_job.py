@@ -1,0 +1,142 @@
+"""Jobs that hold reservations on several accounts: all are settled together, on both databases."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
+from app.ledger import repository
+from app.ledger import service as ledger
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, open_account, open_installation
+
+FIRST, SECOND, THIRD = ACCOUNTS = ("ds_a", "ds_b", "ds_c")
+CAP = 100
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    yield from _installation(database_url, tmp_path)
+
+
+@pytest.fixture
+def on_postgresql(postgresql_database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    yield from _installation(postgresql_database_url, tmp_path)
+
+
+def _installation(url: str, folder: Path) -> Iterator[Installation]:
+    found = open_installation(url, folder / "home")
+    for account_id in ACCOUNTS:
+        open_account(found, account_id, cap=CAP)
+    yield found
+    found.close()
+
+
+def _wanted(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:
+    return [
+        ledger.NewReservation(account_id=account_id, amount=amount, scope={}, event=EVENT, job_id=job_id)
+        for account_id, amount in amounts.items()
+    ]
+
+
+def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -> list[str]:
+    with installation.database.write() as session:
+        return ledger.reserve_all(session, _wanted(job_id, amounts), actor="key_analyst")
+
+
+def _kinds(installation: Installation, account_id: str) -> list[str]:
+    with installation.database.read() as session:
+        return [entry.kind.value for entry in ledger.entries(session, account_id, after=1, limit=100)]
+
+
+def test_reservations_come_back_in_the_order_that_they_were_asked_in(installation: Installation) -> None:
+    made = _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20})
+    with installation.database.read() as session:
+        rows = [repository.reservation(session, reservation_id) for reservation_id in made]
+    assert [(row.account_id, row.amount, row.state) for row in rows] == [
+        (SECOND, 30, "reserved"),
+        (FIRST, 20, "reserved"),
+    ]
+    assert _kinds(installation, THIRD) == []
+
+
+def test_one_account_that_refuses_is_named_and_the_other_keeps_nothing(installation: Installation) -> None:
+    with pytest.raises(BudgetExceeded) as refused:
+        _reserve(installation, "jb_1", {FIRST: 20, SECOND: CAP + 1})
+    assert refused.value.dataset == SECOND
+    assert _kinds(installation, FIRST) == _kinds(installation, SECOND) == []
+
+
+def _charge(installation: Installation, job_id: str) -> None:
+    with installation.database.write() as session:
+        ledger.charge_job(session, job_id, actor="worker")
+
+
+def _void(installation: Installation, *job_ids: str) -> None:
+    with installation.database.write() as session:
+        ledger.void_jobs(session, job_ids, actor="key_analyst")
+
+
+def _expire(installation: Installation, job_id: str) -> None:
+    with installation.database.write() as session:
+        ledger.expire_job(session, job_id, actor="sweeper")
+
+
+@pytest.mark.parametrize(("end", "kind"), [(_charge, "charge"), (_void, "void"), (_expire, "expire")])
+def test_all_reservations_of_a_job_come_to_one_end_once(installation: Installation, end: object, kind: str) -> None:
+    assert callable(end)
+    _reserve(installation, "jb_1", {SECOND: 30, FIRST: 20})
+    _reserve(installation, "jb_2", {SECOND: 40})
+    end(installation, "jb_1")
+    assert _kinds(installation, FIRST) == ["reserve", kind]
+    assert _kinds(installation, SECOND) == ["reserve", "reserve", kind]
+    for again in (_charge, _void, _expire):
+        with pytest.raises(ReservationSettled):
+            again(installation, "jb_1")
+    with installation.database.read() as session:
+        balance = ledger.balance(session, SECOND)
+    assert (balance.charged, balance.reserved) == (30 if kind == "charge" else 0, 40)
+
+
+def test_a_job_of_which_one_reservation_has_ended_is_settled_on_no_account(installation: Installation) -> None:
+    first, _ = _reserve(installation, "jb_1", {FIRST: 20, SECOND: 30})
+    with installation.database.write() as session:
+        ledger.void(session, first, actor="key_analyst")
+    with pytest.raises(ReservationSettled):
+        _charge(installation, "jb_1")
+    assert _kinds(installation, SECOND) == ["reserve"]
+
+
+def test_a_job_without_a_reservation_cannot_be_settled(installation: Installation) -> None:
+    _reserve(installation, "jb_1", {FIRST: 1})
+    with pytest.raises(NotFound):
+        _void(installation, "jb_1", "jb_unknown")
+    assert _kinds(installation, FIRST) == ["reserve"]
+
+
+def test_jobs_that_cross_never_wait_in_a_circle(on_postgresql: Installation) -> None:
+    """One transaction voids jobs on A and C and on A and B; another charges a job on C and B meanwhile."""
+    n_rounds = 25
+    for index in range(n_rounds):
+        _reserve(on_postgresql, f"jb_{index}_ac", {THIRD: 1, FIRST: 1})
+        _reserve(on_postgresql, f"jb_{index}_ab", {SECOND: 1, FIRST: 1})
+        _reserve(on_postgresql, f"jb_{index}_bc", {THIRD: 1, SECOND: 1})
+    together = threading.Barrier(2)
+
+    def void_both(index: int) -> None:
+        together.wait(timeout=20)
+        _void(on_postgresql, f"jb_{index}_ac", f"jb_{index}_ab")
+
+    def charge(index: int) -> None:
+        together.wait(timeout=20)
+        _charge(on_postgresql, f"jb_{index}_bc")
+
+    with ThreadPoolExecutor(2) as pool:
+        for index in range(n_rounds):
+            for done in (pool.submit(void_both, index), pool.submit(charge, index)):
+                done.result(timeout=30)
+    assert _kinds(on_postgresql, SECOND).count("charge") == n_rounds
+    assert _kinds(on_postgresql, FIRST).count("void") == 2 * n_rounds
