@@ -43,6 +43,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
     errors.AccountantMismatch: ProblemType(409, "accountant-mismatch", "The account cannot hold this charge"),
+    errors.AdjacencyMismatch: ProblemType(409, "adjacency-mismatch", "The account protects something else"),
     errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
     errors.UnsupportedMediaType: ProblemType(415, "unsupported-media-type", "Not a body that this call reads"),
     errors.InvalidRequest: ProblemType(422, "invalid-request", "The request breaks a rule"),
@@ -170,6 +171,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
             return dict(error.__dict__)
         case errors.AccountantMismatch():
             return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
+        case errors.AdjacencyMismatch():
+            return {"adjacency": error.adjacency, "accepted_by": list(error.accepted_by)}
         case errors.NotSupported():
             return {"what": error.what}
         case errors.TooLarge():

@@ -16,6 +16,7 @@
     ├── JobFinished                  too late to cancel
     ├── IdempotencyInFlight          the first request with this key has not ended
     ├── AccountantMismatch           this account's unit cannot hold that charge
+    ├── AdjacencyMismatch            what is protected here is not what that algorithm protects
     ├── TooLarge                     over a public limit
     ├── UnsupportedMediaType         not a body we read
     ├── InvalidRequest               a field breaks its rule
@@ -158,6 +159,17 @@ class AccountantMismatch(GrovekeeperError):
 
     def __str__(self) -> str:
         return f"a {self.accountant} account cannot take this; accepted by: {', '.join(self.accepted_by) or 'none'}"
+
+
+@dataclass(eq=False)
+class AdjacencyMismatch(GrovekeeperError):
+    """The algorithm protects something else than the account does; ``accepted_by`` names adjacencies that take it."""
+
+    adjacency: str
+    accepted_by: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"a {self.adjacency} account cannot take this; accepted by accounts of: {', '.join(self.accepted_by)}"
 
 
 @dataclass(eq=False)

@@ -12,7 +12,11 @@ from app.core.errors import DatasetDeleted, NameTaken, NotFound
 from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
 from app.privacy.composition import HashPartition, Partitions
+
+PROTECTS_LABEL = "label"
+"""Of a declaration: the owner publishes features and membership, and only labels are protected."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class Dataset:
     def hash_partition(self) -> HashPartition | None:
         """The declared hash partition, if there is one."""
         return next(iter(self.partitions.declared), None)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What the account protects: a row's presence, or its label where features and membership are public."""
+        return Adjacency.LABEL if self.row.protects == PROTECTS_LABEL else Adjacency.ADD_REMOVE_ONE
 
     @property
     def is_deleted(self) -> bool:

@@ -71,6 +71,7 @@ def algorithms() -> list[dict[str, object]]:
             "title": each.title,
             "regime": each.accountants[0],
             "accountants": list(each.accountants),
+            "adjacency": each.adjacency.value,
             "source": each.source,
             "read_outs": list(each.read_outs),
             "parameters": [parameter.describe() for parameter in each.parameters],

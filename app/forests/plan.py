@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from app.forests.mechanisms.parameters import Value
 from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 
@@ -22,6 +23,7 @@ class Plan:
         warnings: sentences for the analyst.
         accountant: in whose unit the event was priced.
         delta: of the request; the event costs at most what (ε, δ) is in that unit.
+        adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
     """
 
     algorithm: str
@@ -32,10 +34,14 @@ class Plan:
     warnings: tuple[str, ...]
     accountant: str = pure.NAME
     delta: Fraction | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
 
     def to_json(self) -> dict[str, object]:
-        """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ."""
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
+        adjacency if it is not add/remove."""
         account = {} if self.delta is None else {"accountant": self.accountant, "delta": str(self.delta)}
+        if self.adjacency is not Adjacency.ADD_REMOVE_ONE:
+            account |= {"adjacency": self.adjacency.value}
         return {
             "algorithm": self.algorithm,
             "parameters": dict(self.parameters),

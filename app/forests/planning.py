@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from app.core import limits
-from app.core.errors import AccountantMismatch, GrovekeeperError, InvalidRequest
+from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
 from app.forests.mechanisms.auto import Choice
 from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
@@ -23,6 +23,14 @@ ASSUMED_SIZE = 3_000
 
 _NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
 
+_STEPS_OF_A_LABEL = 2
+"""A label that changes is a row removed and a row added."""
+
+_TWO_STEPS = (
+    "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "
+    "both at once, so the algorithm runs at half of the ε (a quarter of the ρ or μ²) that is charged."
+)
+
 
 class PlanInvalid(GrovekeeperError):
     """A stored plan that this code cannot have written."""
@@ -38,10 +46,11 @@ class PlanRequest:
     Attributes:
         algorithm: slug of the catalogue, or ``auto``.
         parameters: values by name; what is absent is chosen by public rules.
-        epsilon: what the job may cost one row under add/remove, above zero.
+        epsilon: what the job may cost one row under the account's adjacency, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
         accountant: name of the account's accountant.
         delta: the other half of what the job may cost, on accounts that have one.
+        adjacency: of the account.
     """
 
     algorithm: str
@@ -50,6 +59,7 @@ class PlanRequest:
     public_size: int | None
     accountant: str = pure.NAME
     delta: Fraction | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -59,20 +69,21 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
         NotSupported: a documented choice that is not built yet.
         AccountantMismatch: the algorithm has no bound in the account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and the account more.
     """
-    budget = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta)
-    size = ASSUMED_SIZE if request.public_size is None else request.public_size
-    facts = PublicFacts(schema, request.epsilon, size, budget)
     choice = Choice(request.algorithm, request.parameters, ())
     if request.algorithm == catalogue.AUTO.slug:
         read_all(catalogue.AUTO.parameters, request.parameters)
-        choice = catalogue.AUTO.choose(facts)
+        choice = catalogue.AUTO.choose(_facts(request, schema, catalogue.AUTO.adjacency))
     mechanism = catalogue.mechanism(choice.slug)
+    facts = _facts(request, schema, mechanism.adjacency)
     if request.accountant not in mechanism.accountants:
         raise AccountantMismatch(request.accountant, mechanism.accountants)
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, settled, facts)
     warnings = (*choice.warnings, *warnings)
+    if mechanism.adjacency is not request.adjacency:
+        warnings = (_TWO_STEPS, *warnings)
     if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
         warnings = (_NO_SIZE, *warnings)
     parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
@@ -85,12 +96,26 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         warnings,
         request.accountant,
         request.delta,
+        request.adjacency,
     )
     assert _is_paid_for(made)
     return made
 
 
-def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> Budget:
+def _facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+    """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
+    if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
+        raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
+    asked = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta, adjacency=request.adjacency)
+    own = asked.stated_under(adjacency)
+    if own.amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    epsilon = request.epsilon if own == asked else request.epsilon / _STEPS_OF_A_LABEL
+    size = ASSUMED_SIZE if request.public_size is None else request.public_size
+    return PublicFacts(schema, epsilon, size, own)
+
+
+def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency) -> Budget:
     """What (ε, δ) is in the unit of an account, rounded as its price is.
 
     Raises:
@@ -107,7 +132,7 @@ def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> 
     amount = unit.price(epsilon, delta)
     if amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
-    return Budget(accountant, amount, Adjacency.ADD_REMOVE_ONE)
+    return Budget(accountant, amount, adjacency)
 
 
 def read(value: object) -> Plan:
@@ -143,7 +168,9 @@ def _read(value: object) -> Plan:
             "event": event,
             "warnings": [*warnings],
             **account,
-        } if set(account) in (set(), {"accountant", "delta"}) and all(isinstance(warning, str) for warning in warnings):
+        } if set(account) - {"adjacency"} in (set(), {"accountant", "delta"}) and all(
+            isinstance(warning, str) for warning in warnings
+        ):
             known = catalogue.mechanism(algorithm).parameters
             added = {own.name: own.default for own in known if own.added}
             read = Plan(
@@ -154,7 +181,8 @@ def _read(value: object) -> Plan:
                 events.from_json(event),
                 tuple(warnings),
                 str(account.get("accountant", pure.NAME)),
-                Fraction(str(account["delta"])) if account else None,
+                Fraction(str(account["delta"])) if "delta" in account else None,
+                Adjacency(str(account.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
             )
             kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
             if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
@@ -175,5 +203,6 @@ def _is_consistent(read: Plan) -> bool:
 def _is_paid_for(made: Plan) -> bool:
     """Whether the event costs no more than the request's (ε, δ)."""
     if made.delta is None:
-        return pure.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE) <= made.epsilon
-    return budget_of(made.epsilon, accountant=made.accountant, delta=made.delta).covers(made.event)
+        return pure.loss(made.event, adjacency=made.adjacency) <= made.epsilon
+    budget = budget_of(made.epsilon, accountant=made.accountant, delta=made.delta, adjacency=made.adjacency)
+    return budget.covers(made.event)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from app.privacy import accountants
 from app.privacy.accountants.intervals import Interval, root
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Event, UnknownPrivacyEvent
 
 _DIGITS = 12
 _MAX_DOUBLINGS = 128
@@ -32,6 +32,22 @@ class Budget:
     def limit(self) -> Fraction:
         """The amount in the accountant's unit."""
         return Fraction(self.amount, 10 ** accountants.by_name(self.accountant).PLACES)
+
+    def stated_under(self, adjacency: Adjacency) -> "Budget":
+        """What a mechanism may cost whose guarantee is stated under ``adjacency``, so that this budget covers it.
+
+        A label that changes is one row removed and one added: on a ``label`` account a mechanism stated under
+        add/remove costs what replacing a row costs (docs/proofs/accounting.md A2).
+
+        Raises:
+            UnknownPrivacyEvent: nothing stated under ``adjacency`` has a bound here.
+        """
+        if adjacency is self.adjacency:
+            return self
+        if (self.adjacency, adjacency) != (Adjacency.LABEL, Adjacency.ADD_REMOVE_ONE):
+            raise UnknownPrivacyEvent("no bound under this adjacency")
+        steps = accountants.by_name(self.accountant).replace_one(1)
+        return Budget(self.accountant, self.amount // steps, adjacency)
 
     def loss(self, event: Event) -> Fraction:
         """The loss of an event in this budget's unit, exact or rounded up.

@@ -68,20 +68,69 @@ def guarantee(
     }
 
 
-def _pure_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
-    return (
-        f"{_SUBJECTS[subject]} a privacy loss of at most ε = {single}, with δ = {delta}. Where one is replaced by "
-        f"another, at most {replaced}."
+def guarantee_of_labels(
+    *,
+    accountant: str,
+    amount: int,
+    delta: Fraction | None,
+    subject: Subject,
+    unit_column: str | None = None,
+    max_rows: int = 1,
+) -> dict[str, object]:
+    """The same of an account that protects labels alone, where one label that changes is the adjacency itself.
+
+    There is no number for a row that is added, removed or replaced: its features and its presence are the owner's
+    publication. So those members are ``None``, which a reader cannot take for a number.
+
+    Args:
+        accountant: see :func:`guarantee`.
+        amount: see :func:`guarantee`; what all changed labels of one unit cost.
+        delta: see :func:`guarantee`.
+        subject: see :func:`guarantee`.
+        unit_column: see :func:`guarantee`.
+        max_rows: see :func:`guarantee`.
+
+    Returns:
+        ``{"label": {"epsilon", "delta"}, "add_remove": None, "replace_one": None, "text"}``.
+    """
+    assert amount >= 0
+    assert max_rows >= 1
+    epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, delta))
+    shown_delta = amounts.to_text(delta or 0)
+    claim = (_pure_bound if delta is None else _approximate_bound)(subject, epsilon, shown_delta)
+    text = (
+        f"Labels only; features and membership are not protected. For any two datasets with the same rows and the same "
+        f"features that differ in {_labels(unit_column, max_rows)} and carry the same declaration, {claim} It assumes "
+        f"the declared public schema, and that running times are not observed."
+        f"{_SEVERAL_LABELS[accountant] if unit_column is None else ''}"
     )
+    return {
+        Adjacency.LABEL.value: {"epsilon": epsilon, "delta": shown_delta},
+        Adjacency.ADD_REMOVE_ONE.value: None,
+        Adjacency.REPLACE_ONE.value: None,
+        "text": text,
+    }
+
+
+def _pure_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
+    return f"{_pure_bound(subject, single, delta)} Where one is replaced by another, at most {replaced}."
+
+
+def _pure_bound(subject: Subject, epsilon: str, delta: str) -> str:
+    return f"{_SUBJECTS[subject]} a privacy loss of at most ε = {epsilon}, with δ = {delta}."
 
 
 def _approximate_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
+    replacing = f" Where one is replaced by another, with ε = {replaced} at the same δ."
+    return _approximate_bound(subject, single, delta, then=replacing)
+
+
+def _approximate_bound(subject: Subject, epsilon: str, delta: str, *, then: str = "") -> str:
     included = ", this model among them," if subject == "model" else ""
     return (
         f"all outputs released under this ledger together{included} are (ε, δ)-differentially private with ε = "
-        f"{single} and δ = {delta}. Where one is replaced by another, with ε = {replaced} at the same δ. This is the "
-        f"guarantee of the account at its highest cap since the first charge: a smaller number for what was spent so "
-        f"far would not be a theorem."
+        f"{epsilon} and δ = {delta}.{then} This is the guarantee of the account at its highest cap since the first "
+        f"charge: a smaller number for what was spent so far would not be a theorem."
     )
 
 
@@ -90,6 +139,20 @@ _SEVERAL_ROWS = {
     zcdp.NAME: " For a person with k rows the account's bound is k² times its ρ, converted at the same δ.",
     gdp.NAME: " For a person with k rows the account's bound is k² times its μ², converted at the same δ.",
 }
+
+
+_SEVERAL_LABELS = {
+    pure.NAME: " A person with several rows is protected at the sum over the labels of those rows.",
+    zcdp.NAME: " For a person with k rows the account's bound is k² times its ρ, converted at the same δ.",
+    gdp.NAME: " For a person with k rows the account's bound is k² times its μ², converted at the same δ.",
+}
+
+
+def _labels(unit_column: str | None, max_rows: int) -> str:
+    if unit_column is None:
+        return "one label"
+    rows = "its one row" if max_rows == 1 else f"its at most {max_rows} rows"
+    return f"the labels of one value of the column {unit_column!r} with {rows}"
 
 
 def _unit(unit_column: str | None, max_rows: int) -> str:

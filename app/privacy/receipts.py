@@ -1,10 +1,11 @@
 """An event tree in words: what is released, how often, with which noise, and why it composes to the price."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 from app.core import amounts
 from app.privacy import accountants
-from app.privacy.accountants.accountant import Accountant
+from app.privacy.accountants.accountant import Accountant, Leaf
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
     DiscreteLaplace,
@@ -30,38 +31,70 @@ _TOTALS = {
     "gdp": "Total: μ² {total} of Gaussian differential privacy where one row is added or removed; four times that μ² "
     "where one is replaced.",
 }
+_LABEL_TOTALS = {
+    "pure": "Total: changing one label changes the chance of any outcome by a factor of at most e^ε, ε {total}.",
+    "zcdp": "Total: ρ {total} of zero-concentrated differential privacy where one label changes.",
+    "gdp": "Total: μ² {total} of Gaussian differential privacy where one label changes.",
+}
+_LABELS_ONLY = " Features and membership are not protected."
+_TWO_STEPS = {
+    "pure": " Releases proven for a row that is added or removed are counted at twice their ε: a changed label is "
+    "both.",
+    "zcdp": " Releases proven for a row that is added or removed are counted at four times their ρ: a changed label is "
+    "both.",
+    "gdp": " Releases proven for a row that is added or removed are counted at four times their μ²: a changed label is "
+    "both.",
+}
 
 
-def in_words(event: Event, *, accountant: str) -> str:
+@dataclass(frozen=True)
+class _Teller:
+    """On which account a receipt is told: its unit, and what its neighbours differ in."""
+
+    accountant: Accountant
+    adjacency: Adjacency
+
+    def loss(self, event: Event) -> Fraction:
+        return self.accountant.loss(event, adjacency=self.adjacency)
+
+    def total(self, event: Event) -> str:
+        name, figure = self.accountant.NAME, _figure(self.loss(event))
+        if self.adjacency is not Adjacency.LABEL:
+            return _TOTALS[name].format(total=figure)
+        steps = "" if _is_stated_under(event, self.adjacency) else _TWO_STEPS[name]
+        return _LABEL_TOTALS[name].format(total=figure) + _LABELS_ONLY + steps
+
+
+def in_words(event: Event, *, accountant: str, adjacency: Adjacency) -> str:
     """The receipt of an event: one line per part, and a last line with the total.
 
     Every number is public: it was known before any row was read. Figures with more than six significant digits are
     rounded up and marked with ≤; the event itself holds the exact ones.
 
     Args:
-        event: with leaves stated under add/remove.
+        event: what runs.
         accountant: name of the one whose unit the losses are told in.
+        adjacency: of the account.
 
     Raises:
-        UnknownPrivacyEvent: an event without a proven bound in that unit.
+        UnknownPrivacyEvent: an event without a proven bound on such an account.
     """
-    teller = accountants.by_name(accountant)
-    lines = _lines(Part(1, event), teller, depth=0)
-    return "\n".join([*lines, _TOTALS[accountant].format(total=_figure(_loss(event, teller)))])
+    teller = _Teller(accountants.by_name(accountant), adjacency)
+    return "\n".join([*_lines(Part(1, event), teller, depth=0), teller.total(event)])
 
 
-def _lines(part: Part, accountant: Accountant, *, depth: int) -> list[str]:
-    margin, cost = _INDENT * depth, f"{accountant.SYMBOL} {_figure(_loss(part.event, accountant))}"
+def _lines(part: Part, teller: _Teller, *, depth: int) -> list[str]:
+    margin, cost = _INDENT * depth, f"{teller.accountant.SYMBOL} {_figure(teller.loss(part.event))}"
     match part.event:
         case Sequential(parts):
             head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
-            return [head, *(line for inner in parts for line in _lines(inner, accountant, depth=depth + 1))]
+            return [head, *(line for inner in parts for line in _lines(inner, teller, depth=depth + 1))]
         case Parallel(over, parts):
             head = (
                 f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
                 f"the largest loss counts ({cost}):"
             )
-            return [head, *(line for inner in parts for line in _lines(inner, accountant, depth=depth + 1))]
+            return [head, *(line for inner in parts for line in _lines(inner, teller, depth=depth + 1))]
     return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
 
 
@@ -71,31 +104,37 @@ def _leaf(event: Event) -> str:
             return (
                 f"choice of one among at most {event.max_candidates} public candidates by permute-and-flip: a "
                 f"candidate whose score is lower than the best by g is accepted with chance "
-                f"exp(−g · {_plain(event.inverse_scale)}); {_spread(event.range_sensitivity)}"
+                f"exp(−g · {_plain(event.inverse_scale)}); {_spread(event)}"
             )
         case ExponentialMechanism():
             return (
                 f"choice of one among at most {event.max_candidates} public candidates by the exponential mechanism: "
                 f"the weight of a candidate of score u is exp(u · {_plain(event.inverse_scale)}); "
-                f"{_spread(event.range_sensitivity)}"
+                f"{_spread(event)}"
             )
         case DiscreteLaplace():
             return (
                 f"release of {event.coordinates} whole numbers, each with discrete Laplace noise of scale "
-                f"{_noise_scale(event.inverse_scale)}; one row moves all of them together by at most "
+                f"{_noise_scale(event.inverse_scale)}; {_changed(event)} moves all of them together by at most "
                 f"{_plain(event.l1_sensitivity)}"
             )
         case RoundedGaussian():
             return (
                 f"release of {event.coordinates} whole numbers, each with normal noise of variance "
-                f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; the "
-                f"squares of what one row moves them by add up to at most {_plain(event.l2_sensitivity_squared)}"
+                f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
+                f"the squares of what {_changed(event)} moves them by add up to at most "
+                f"{_plain(event.l2_sensitivity_squared)}"
             )
     raise UnknownPrivacyEvent("no words for this event")
 
 
-def _spread(range_sensitivity: Fraction) -> str:
-    return f"one row moves scores against each other by at most {_plain(range_sensitivity)}"
+def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:
+    return f"{_changed(event)} moves scores against each other by at most {_plain(event.range_sensitivity)}"
+
+
+def _changed(leaf: Leaf) -> str:
+    """What differs between neighbours where a leaf's sensitivity is stated."""
+    return "one changed label" if leaf.adjacency is Adjacency.LABEL else "one row"
 
 
 def _repeated(times: int) -> str:
@@ -106,8 +145,10 @@ def _singular(over: str) -> str:
     return over.removesuffix("s")
 
 
-def _loss(event: Event, accountant: Accountant) -> Fraction:
-    return accountant.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
+def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
+    if isinstance(event, Sequential | Parallel):
+        return all(_is_stated_under(part.event, adjacency) for part in event.parts)
+    return event.adjacency is adjacency
 
 
 def _figure(value: Fraction) -> str:

@@ -71,6 +71,7 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
         AccountantMismatch: the algorithm has no bound in the account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and the account more.
     """
     with installation.database.read() as session:
         quoted = quote(session, permitted_dataset(session, principal, wanted.dataset).living(), wanted)
@@ -83,7 +84,7 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         scope={name: list(cells) for name, cells in quoted.scope.items()},
         price=quoted.price,
         event=event.to_json(),
-        receipt=receipts.in_words(event, accountant=quoted.balance.accountant),
+        receipt=receipts.in_words(event, accountant=quoted.balance.accountant, adjacency=quoted.dataset.adjacency),
         fits=quoted.amount <= quoted.balance.remaining,
         largest_that_fits=quoted.largest_that_fits,
         warnings=[*quoted.plan.warnings, *quoted.warnings],
@@ -101,7 +102,7 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
     """Works out plan, scope and price from public facts alone: what it reads of the ledger is the balance."""
     scope = read_scope(dataset, wanted.scope)
     balance = ledger.balance(session, dataset.id, scope)
-    amount = budget_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta).amount
+    budget = budget_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta, adjacency=dataset.adjacency)
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
@@ -109,9 +110,10 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
         public_size=_public_size(dataset, scope),
         accountant=balance.accountant,
         delta=wanted.delta,
+        adjacency=dataset.adjacency,
     )
     planned = plan(request, dataset.schema)
-    return Quote(dataset, scope, planned, balance, amount, epsilon=wanted.epsilon, delta=wanted.delta)
+    return Quote(dataset, scope, planned, balance, budget.amount, epsilon=wanted.epsilon, delta=wanted.delta)
 
 
 def _usual_delta(public_size: int) -> Fraction:

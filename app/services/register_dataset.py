@@ -16,7 +16,6 @@ from app.datasets.tables import DatasetRow
 from app.forests.schema import Schema
 from app.ledger import service as ledger
 from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.composition import HashPartition, Partitions
 from app.services.answers import answer
 from app.services.installation import Installation
@@ -62,8 +61,6 @@ def two_significant_digits(size: int) -> int:
 def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
     if declaration.visibility == "public":
         raise NotSupported("visibility public")
-    if declaration.protects == "label":
-        raise NotSupported("protects label")
     if declaration.privacy_unit.column is not None:
         raise NotSupported("privacy_unit column")
     if declaration.budget is None:
@@ -134,7 +131,7 @@ def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, 
             id=dataset.id,
             name=dataset.name,
             accountant=budget.accountant,
-            adjacency=Adjacency.ADD_REMOVE_ONE.value,
+            adjacency=dataset.adjacency.value,
             cap=_cap(budget),
             delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=unit,

@@ -23,6 +23,7 @@ from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.privacy import events, guarantees, receipts
 from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.installation import Installation
@@ -132,6 +133,7 @@ def _task(installation: Installation, row: JobRow, dataset: catalog.Dataset, *, 
 def _public_facts(row: JobRow, dataset: catalog.Dataset, covered: ledger.Limit) -> dict[str, object]:
     """What the model card will show, bound into the artifact's own bytes."""
     unit = dataset.row.privacy_unit
+    printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
     event = events.from_json(row.task["plan"]["event"])
     return {
         "job_id": row.id,
@@ -139,7 +141,7 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset, covered: ledger.Limit) 
         "dataset": dataset.id,
         "dataset_name": dataset.name,
         "price": row.price,
-        "guarantee": guarantees.guarantee(
+        "guarantee": printed(
             accountant=covered.accountant,
             amount=covered.amount,
             delta=covered.delta,
@@ -147,7 +149,7 @@ def _public_facts(row: JobRow, dataset: catalog.Dataset, covered: ledger.Limit) 
             unit_column=unit["column"],
             max_rows=unit["max_rows"],
         ),
-        "receipt": receipts.in_words(event, accountant=covered.accountant),
+        "receipt": receipts.in_words(event, accountant=covered.accountant, adjacency=dataset.adjacency),
         "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
     }
 

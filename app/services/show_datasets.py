@@ -7,7 +7,6 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.ledger import service as ledger
-from app.privacy.adjacency import Adjacency
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import AccountOut, DatasetList, DatasetOut
@@ -46,7 +45,7 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
             "name": row.name,
             "account": account_out(ledger.balance(session, row.id)),
             "schema": row.schema,
-            "adjacency": Adjacency.ADD_REMOVE_ONE.value,
+            "adjacency": dataset.adjacency.value,
             "privacy_unit": row.privacy_unit,
             "protects": row.protects,
             "partitions": row.partitions,

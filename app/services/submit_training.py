@@ -31,6 +31,7 @@ def submit_training(
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
         AccountantMismatch: the algorithm has no bound in the account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and the account more.
         NoRowsYet: nothing was uploaded so far.
         BudgetExceeded: the ledger refuses.
     """

@@ -84,6 +84,7 @@ class AlgorithmOut(Answer):
     regime: str
     source: str
     accountants: list[str]
+    adjacency: str
     read_outs: list[str]
     parameters: list[JsonObject]
 

@@ -29,7 +29,7 @@ PUBLISHED = {
     405: {"method-not-allowed"},
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
-        "accountant-mismatch",
+        "accountant-mismatch", "adjacency-mismatch",
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},

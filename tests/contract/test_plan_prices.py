@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from app.core.errors import AccountantMismatch
+from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue, planning
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
@@ -32,36 +32,59 @@ def delta_for(accountant: str) -> Fraction | None:
     return DELTA if accountants.by_name(accountant).TAKES_DELTA else None
 
 
-def planned(slug: str, accountant: str, epsilon: Fraction) -> Plan:
-    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant))
+def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency) -> Plan:
+    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant), adjacency)
     return plan(request, SCHEMA)
+
+
+def native(slug: str) -> Adjacency:
+    return catalogue.BY_SLUG[slug].adjacency
 
 
 @each_algorithm
 @each_accountant
 @pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(3)])
-def test_event_is_covered_by_the_price_and_uses_most_of_it(slug: str, accountant: str, epsilon: Fraction) -> None:
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
+def test_event_is_covered_by_the_price_and_uses_most_of_it(
+    slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency
+) -> None:
     unit = accountants.by_name(accountant)
+    if (adjacency, native(slug)) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
+        with pytest.raises(AdjacencyMismatch) as mismatch:
+            planned(slug, accountant, epsilon, adjacency)
+        assert (mismatch.value.adjacency, mismatch.value.accepted_by) == ("add_remove", ("label",))
+        return
     if accountant not in catalogue.BY_SLUG[slug].accountants:
         with pytest.raises(AccountantMismatch) as refused:
-            planned(slug, accountant, epsilon)
+            planned(slug, accountant, epsilon, adjacency)
         assert refused.value.accountant == accountant
         assert set(refused.value.accepted_by) == set(catalogue.BY_SLUG[slug].accountants)
         return
-    made = planned(slug, accountant, epsilon)
+    made = planned(slug, accountant, epsilon, adjacency)
     limit = Fraction(unit.price(epsilon, delta_for(accountant)), 10**unit.PLACES)
 
-    loss = unit.loss(made.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    loss = unit.loss(made.event, adjacency=adjacency)
     assert limit * Fraction(99, 100) < loss <= limit
-    assert verifier.total(made.event.to_json(), adjacency="add_remove", accountant=accountant) <= limit
+    assert verifier.total(made.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
     assert planning.read(made.to_json()) == made
-    assert unit.SYMBOL in receipts.in_words(made.event, accountant=accountant).splitlines()[-1]
+    assert any("A changed label is both" in warning for warning in made.warnings) is (adjacency is not native(slug))
+    receipt = receipts.in_words(made.event, accountant=accountant, adjacency=made.adjacency)
+    assert unit.SYMBOL in receipt.splitlines()[-1]
 
 
 @each_algorithm
 def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slug: str) -> None:
     named = catalogue.BY_SLUG[slug].accountants
-    events = [planned(slug, accountant, Fraction(1)).event for accountant in named]
+    events = [planned(slug, accountant, Fraction(1), native(slug)).event for accountant in named]
 
     for event in events:
-        assert set(accountants.accepting(event, adjacency=Adjacency.ADD_REMOVE_ONE)) == set(named)
+        assert set(accountants.accepting(event, adjacency=native(slug))) == set(named)
+
+
+@pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])
+def test_an_add_remove_mechanism_costs_two_steps_where_labels_are_protected(accountant: str, steps: int) -> None:
+    """The same event that uses up half of an add/remove budget's ε uses up all of a label budget's."""
+    unit, label = accountants.by_name(accountant), Adjacency.LABEL
+    event = planned("auto", accountant, Fraction(2), label).event
+
+    assert unit.loss(event, adjacency=label) == steps * unit.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)

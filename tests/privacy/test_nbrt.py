@@ -119,7 +119,7 @@ def test_a_whole_job_on_one_transcript() -> None:
         ranges = [int(own.max(initial=0) - own.min(initial=0)) for own in moved if own.any()]
         assert len(ranges) <= 2 * 4  # one interval per feature and level
         assert max(ranges) <= 2
-    assert budget_of(plan.epsilon, accountant="gdp", delta=plan.delta).covers(plan.event)
+    assert budget_of(plan.epsilon, accountant="gdp", delta=plan.delta, adjacency=plan.adjacency).covers(plan.event)
 
 
 # --- flaws that would break it ------------------------------------------------------------------------------------

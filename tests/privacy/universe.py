@@ -136,3 +136,12 @@ def replace_one_pairs(
             for other in records:
                 if other > record:
                     yield dataset, {**dataset, row_id: other}
+
+
+def label_pairs(all_datasets: Iterable[Dataset], labels: tuple[int, ...] = (0, 1)) -> Iterator[tuple[Dataset, Dataset]]:
+    """(D, D with the label of one record changed, its features as they were)."""
+    for dataset in all_datasets:
+        for row_id, record in dataset.items():
+            for other in labels:
+                if other > record[2]:
+                    yield dataset, {**dataset, row_id: (*record[:2], other)}

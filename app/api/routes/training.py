@@ -11,6 +11,7 @@ from app.api.exact_json import ExactRoute
 from app.api.job_events import JobEvents
 from app.core.errors import (
     AccountantMismatch,
+    AdjacencyMismatch,
     BudgetExceeded,
     DatasetDeleted,
     IdempotencyInFlight,
@@ -49,6 +50,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
         NotSupported,
         DatasetDeleted,
         AccountantMismatch,
+        AdjacencyMismatch,
         MalformedRequest,
         TooLarge,
         UnsupportedMediaType,
@@ -65,8 +67,8 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
     status_code=202,
     response_model=TrainOut,
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, NoRowsYet, BudgetExceeded,
-        IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, NoRowsYet,
+        BudgetExceeded, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
         UnsupportedMediaType,
     ),
 )  # fmt: skip

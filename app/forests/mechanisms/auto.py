@@ -12,6 +12,7 @@ from app.forests.mechanisms.parameters import Parameter
 from app.forests.mechanisms.rpf import ReweightedForest
 from app.privacy import accountants
 from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
 
 HOPELESS: Final = 10
 """Rows × μ below which noise outweighs any structure: the noisy class proportions do as well."""
@@ -45,6 +46,7 @@ class Auto:
     title: str = "The better of rpf and nbrt for the account, sized by public numbers"
     source: str = "Grovekeeper; docs/proofs/rpf.md, docs/proofs/nbrt.md"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
 

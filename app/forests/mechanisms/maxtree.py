@@ -19,6 +19,7 @@ from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTr
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.tree_price import TreePrice
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class MaximalVoteTrees:
     title: str = "Greedy maximal-vote trees, without bootstrap"
     source: str = "Liu et al. (2018), Applied Soft Computing, in its outline; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (

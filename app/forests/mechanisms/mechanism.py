@@ -19,6 +19,7 @@ from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 from app.privacy.events import Event, quantised
 
@@ -38,10 +39,10 @@ class PublicFacts:
 
     Attributes:
         schema: the declaration.
-        epsilon: what one tree ensemble may cost under add/remove; on accounts with a δ, the ε of the request, or a
-            strength that is looked for (see ``app.privacy.calibration.fitted``).
+        epsilon: what one tree ensemble may cost under the mechanism's own adjacency; on accounts with a δ, the ε of the
+            request, or a strength that is looked for (see ``app.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
-        budget: what the job may cost in the unit of its account.
+        budget: what the job may cost in the unit of its account, under the mechanism's own adjacency.
     """
 
     schema: Schema
@@ -99,6 +100,10 @@ class Mechanism(Protocol):
     @property
     def accountants(self) -> tuple[str, ...]:
         """Names of the accounts that can pay for it. With ``pure`` among them, :meth:`event` is written in ε."""
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Under which its guarantee and its event are stated. ``label`` ones run on accounts of labels alone."""
 
     @property
     def family(self) -> Family:

@@ -24,6 +24,7 @@ from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.selections import Selection
 from app.forests.mechanisms.tree_price import TreePrice
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class MultinomialForest:
     title: str = "Multinomial random forest, repaired"
     source: str = "Bai et al. (2022), Multinomial random forest, Pattern Recognition; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
     family: Family = ChosenLeafFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (

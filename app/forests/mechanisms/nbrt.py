@@ -83,6 +83,7 @@ class NoiseMatchedBoosting:
     title: str = "Noise-matched boosting of random trees"
     source: str = "Grovekeeper; docs/proofs/nbrt.md"
     accountants: tuple[str, ...] = (gdp.NAME, zcdp.NAME)
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
     family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE)

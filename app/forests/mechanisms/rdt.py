@@ -50,6 +50,7 @@ class RandomDecisionTrees:
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     source: str = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

@@ -27,6 +27,7 @@ from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class ReweightedForest:
     title: str = "Reweighted ℓ4 permute-and-flip forest"
     source: str = "Grovekeeper; docs/proofs/rpf.md"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("log",)
     family: Family = ReweightedFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)

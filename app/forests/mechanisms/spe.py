@@ -24,6 +24,7 @@ from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.selections import Selection
 from app.forests.mechanisms.tree_price import TreePrice
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class MedianTrees:
     title: str = "Supervised private ensemble of median trees"
     source: str = "Huang, Lei and Kabán, differentially private partitioning machine ensembles; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("log", "sum", "ta", "mv")
     family: Family = CountFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (

@@ -19,6 +19,7 @@ from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.schema import Schema
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class LabelledRandomTrees:
     title: str = "Random trees with private labels"
     source: str = "Fletcher and Islam (2017), smooth random trees; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("mv",)
     family: Family = LabelFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (

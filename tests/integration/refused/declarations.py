@@ -101,7 +101,7 @@ def declarations() -> Iterator[Refused]:
             f"declare-{index}{at or '/'}-{problem}", "POST", "/datasets", "invalid-request", body, at, problem
         )
     later: list[tuple[str, object]] = [
-        ("/visibility", "public"), ("/protects", "label"), ("/privacy_unit/column", CANARY),
+        ("/visibility", "public"), ("/privacy_unit/column", CANARY),
         ("/partitions/0/kind", "epoch"),
         ("/partitions", full["partitions"] + [{"name": "other", "kind": "hash", "cells": 2}]),
     ]  # fmt: skip

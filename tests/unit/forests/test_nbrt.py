@@ -21,9 +21,11 @@ from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, RoundedGaussian
 
 DELTA = Fraction(1, 10**6)
+ADD_REMOVE = Adjacency.ADD_REMOVE_ONE
 
 
 def schema_of(n_classes: int, *, n_features: int = 5, numeric: bool = False, upper: int = 9) -> Schema:
@@ -60,7 +62,7 @@ def grown(settled: Plan, schema: Schema, X: np.ndarray, y: np.ndarray) -> Forest
 @pytest.mark.parametrize("numeric", [False, True])
 def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon: str, accountant: str) -> None:
     settled = planned(schema_of(3, numeric=numeric), epsilon, accountant=accountant)
-    budget = budget_of(Fraction(epsilon), accountant=accountant, delta=DELTA)
+    budget = budget_of(Fraction(epsilon), accountant=accountant, delta=DELTA, adjacency=ADD_REMOVE)
     loss = budget.loss(settled.event)
 
     assert Fraction(9999, 10000) * budget.limit < loss <= budget.limit
@@ -72,7 +74,7 @@ def test_the_event_uses_up_the_amount_and_never_passes_it(numeric: bool, epsilon
 def test_shares_are_those_of_the_rule() -> None:
     schema = schema_of(2, numeric=True)
     settled = planned(schema)
-    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA)
+    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
     bins, start, trees = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
 
     assert float(bins) == pytest.approx(0.068, rel=1e-4)
@@ -91,7 +93,7 @@ def test_bins_are_chosen_by_the_exponential_mechanism() -> None:
 )
 def test_depth_follows_rows_times_mu(size: int, epsilon: str, depth: int) -> None:
     found = planned(schema_of(2), epsilon, size=size).parameters["max_depth"]
-    mu = math.sqrt(budget_of(Fraction(epsilon), accountant="gdp", delta=DELTA).limit)
+    mu = math.sqrt(budget_of(Fraction(epsilon), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE).limit)
     assert found == depth == min(max(round(0.5 * math.log2(max(size * mu, 1)) - 0.9), 2), 6)
 
 
@@ -105,7 +107,7 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     schema = schema_of(3, numeric=True)
     settled = planned(schema, max_depth=0, n_estimators=3)
     (only,) = settled.event.parts
-    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA)
+    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
 
     assert isinstance(only.event, RoundedGaussian)
     assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit

@@ -204,7 +204,7 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
 def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
     delta = Fraction(1, 10**6)
     settled = plan(PlanRequest(slug, {}, Fraction(1), 10_000, accountant, delta), wide())
-    budget = budget_of(Fraction(1), accountant=accountant, delta=delta)
+    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=settled.adjacency)
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit

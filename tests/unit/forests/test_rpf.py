@@ -115,7 +115,9 @@ def test_verifier_recomputes_the_deepest_event_and_the_receipt_tells_it() -> Non
 
     assert settled.parameters["max_depth"] == 12
     assert verifier.total(settled.event.to_json(), adjacency="add_remove", accountant="pure") == own
-    assert "4096 × choice" not in (words := receipts.in_words(settled.event, accountant="pure"))
+    assert "4096 × choice" not in (
+        words := receipts.in_words(settled.event, accountant="pure", adjacency=settled.adjacency)
+    )
     assert "2048 × choice" in words
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from app.privacy import accountants
-from app.privacy.guarantees import guarantee
+from app.privacy.guarantees import guarantee, guarantee_of_labels
 
 
 def test_replacing_a_row_is_printed_at_twice_the_price() -> None:
@@ -78,3 +78,34 @@ def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(acc
 
     assert "sum over those rows" not in text
     assert f"k² times its {symbol}" in text
+
+
+def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> None:
+    printed = guarantee_of_labels(accountant="pure", amount=700_000_000, delta=None, subject="model")
+
+    assert printed["label"] == {"epsilon": "0.7", "delta": "0"}
+    assert printed["add_remove"] is None
+    assert printed["replace_one"] is None
+    assert printed["text"] == (
+        "Labels only; features and membership are not protected. For any two datasets with the same rows and the same "
+        "features that differ in one label and carry the same declaration, this model has a privacy loss of at most "
+        "ε = 0.7, with δ = 0. It assumes the declared public schema, and that running times are not observed. A person "
+        "with several rows is protected at the sum over the labels of those rows."
+    )
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> None:
+    delta = Fraction(1, 10**6)
+    cap = accountants.by_name(accountant).cap(Fraction(1), delta)
+    printed = guarantee_of_labels(
+        accountant=accountant, amount=cap, delta=delta, subject="model", unit_column="person", max_rows=3
+    )
+    text = str(printed["text"])
+
+    assert printed["label"] == {"epsilon": "1", "delta": "0.000001"}
+    assert "differ in the labels of one value of the column 'person' with its at most 3 rows" in text
+    assert "all outputs released under this ledger together, this model among them, are (ε, δ)" in text
+    assert "highest cap since the first charge" in text
+    assert "replaced" not in text
+    assert "several rows" not in text

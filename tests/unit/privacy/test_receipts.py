@@ -23,7 +23,7 @@ AR = Adjacency.ADD_REMOVE_ONE
 
 
 def in_words(event: Event) -> str:
-    return receipts.in_words(event, accountant="pure")
+    return receipts.in_words(event, accountant="pure", adjacency=Adjacency.ADD_REMOVE_ONE)
 
 
 def counts(inverse_scale: Fraction, adjacency: Adjacency = AR) -> DiscreteLaplace:
@@ -94,23 +94,46 @@ def test_free_event_is_said_to_cost_nothing() -> None:
 def test_units_of_the_account_are_told() -> None:
     event = Sequential((Part(4, ExponentialMechanism(AR, Fraction(2), Fraction(1, 4), 9)),))
 
-    assert receipts.in_words(event, accountant="zcdp") == (
+    assert receipts.in_words(event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE) == (
         "one after another, so that losses add up (ρ = 0.125):\n"
         "  4 × choice of one among at most 9 public candidates by the exponential mechanism: the weight of a candidate "
         "of score u is exp(u · 0.25); one row moves scores against each other by at most 2 (ρ = 0.03125 each)\n"
         "Total: ρ = 0.125 of zero-concentrated differential privacy where one row is added or removed; four times that "
         "ρ where one is replaced."
     )
-    assert "Total: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(event, accountant="gdp")
+    assert "Total: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(
+        event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE
+    )
 
 
 def test_normal_noise_in_words() -> None:
     event = RoundedGaussian(AR, Fraction(3), Fraction(400), 12)
 
-    assert receipts.in_words(event, accountant="gdp").startswith(
+    assert receipts.in_words(event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE).startswith(
         "1 × release of 12 whole numbers, each with normal noise of variance 400, rounded to the nearest whole number; "
         "the squares of what one row moves them by add up to at most 3 (μ² = 0.0075 each)\n"
         "Total: μ² = 0.0075 of Gaussian differential privacy"
     )
     with pytest.raises(UnknownPrivacyEvent):
-        receipts.in_words(event, accountant="pure")
+        receipts.in_words(event, accountant="pure", adjacency=Adjacency.ADD_REMOVE_ONE)
+
+
+def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
+    native = Sequential((Part(4, DiscreteLaplace(Adjacency.LABEL, Fraction(2), Fraction(1, 8), 8)),))
+    words = receipts.in_words(native, accountant="pure", adjacency=Adjacency.LABEL)
+
+    assert words == (
+        "one after another, so that losses add up (ε = 1):\n"
+        "  4 × release of 8 whole numbers, each with discrete Laplace noise of scale 8; one changed label moves all of "
+        "them together by at most 2 (ε = 0.25 each)\n"
+        "Total: changing one label changes the chance of any outcome by a factor of at most e^ε, ε = 1. Features and "
+        "membership are not protected."
+    )
+    for accountant, symbol in (
+        ("pure", "twice their ε"),
+        ("zcdp", "four times their ρ"),
+        ("gdp", "four times their μ²"),
+    ):
+        told = receipts.in_words(counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL)
+        assert f"are counted at {symbol}: a changed label is both." in told.splitlines()[-1]
+    assert "(ε = 0.5 each)" in receipts.in_words(counts(Fraction(1, 4)), accountant="pure", adjacency=Adjacency.LABEL)

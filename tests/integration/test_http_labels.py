@@ -1,0 +1,56 @@
+"""Accounts that protect labels alone, over HTTP and on both databases."""
+
+import io
+from typing import Any
+
+import pytest
+
+from app.verifier.replay import verify
+from tests.support.server import Server, training
+
+
+def labelled(server: Server, **changes: object) -> dict[str, Any]:
+    return server.uploaded(protects="label", **changes)
+
+
+def test_a_declaration_of_labels_says_what_is_protected(server: Server) -> None:
+    dataset = labelled(server)
+
+    assert (dataset["protects"], dataset["adjacency"]) == ("label", "label")
+
+
+@pytest.mark.parametrize("algorithm", ["rdt-ta", "auto"])
+def test_an_algorithm_for_rows_runs_at_half_of_what_is_charged_and_says_so(server: Server, algorithm: str) -> None:
+    dataset, rows = labelled(server), server.uploaded()
+    quote = server.admin.http.post("/plans", json=training(dataset["id"], algorithm=algorithm, parameters={})).json()
+    of_rows = server.admin.http.post(
+        "/plans", json=training(rows["id"], algorithm=algorithm, parameters={}, epsilon="0.5")
+    ).json()
+
+    assert quote["price"]["amount"] == "1"
+    assert quote["event"] == of_rows["event"]
+    assert any("A changed label is both at once" in warning for warning in quote["warnings"])
+    assert not any("label" in warning for warning in of_rows["warnings"])
+    assert "counted at twice their ε" in quote["receipt"].splitlines()[-1]
+
+
+def test_the_card_speaks_of_labels_and_gives_no_number_for_rows(server: Server) -> None:
+    dataset = labelled(server)
+    job = server.trained(dataset["id"], epsilon="0.7")
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+
+    assert card["guarantee"]["label"] == {"epsilon": "0.7", "delta": "0"}
+    assert (card["guarantee"]["add_remove"], card["guarantee"]["replace_one"]) == (None, None)
+    assert card["guarantee"]["text"].startswith("Labels only; features and membership are not protected.")
+    assert "changing one label" in card["receipt"]
+
+
+def test_the_export_of_an_account_of_labels_verifies(server: Server) -> None:
+    dataset = labelled(server)
+    server.trained(dataset["id"], epsilon="0.7")
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    summary = verify(io.BytesIO(export))
+
+    assert summary.header.adjacency == "label"
+    assert summary.kinds == {"open": 1, "reserve": 1, "charge": 1}
+    assert summary.header.text(summary.tightest.load) == "0.7"
