@@ -27,7 +27,8 @@ class NewJob:
     id: str
     dataset_id: str
     dataset_name: str
-    algorithm: str
+    kind: str
+    algorithm: str | None
     name: str | None
     task: dict[str, Any]
     price: dict[str, Any]
@@ -57,6 +58,8 @@ def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
         charged_at=None,
         finished_at=None,
         model_id=None,
+        profile_id=None,
+        evaluation_id=None,
     )
     session.add(row)
     session.flush()
@@ -129,11 +132,10 @@ def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, tre
         raise LeaseLost
 
 
-def finish(row: JobRow, *, state: str, reason: str | None, at: datetime, model_id: str | None = None) -> None:
+def finish(row: JobRow, *, state: str, reason: str | None, at: datetime) -> None:
     """Ends a job that the caller holds under its lock; the lease ends with it."""
     row.state = state
     row.reason = reason
-    row.model_id = model_id
     row.finished_at = at
     row.lease_token = None
     row.lease_until = None

@@ -11,9 +11,10 @@ from app.db.types import CanonicalJson
 
 
 class JobRow(Base):
-    """A request to train, from submission to its end.
+    """A request that reads private rows, from submission to its end.
 
-    ``task`` is all a worker needs besides the public schema (plan, epochs, cells); ``lease_token`` fences: whoever
+    ``task`` is all a worker needs besides the public schema (work, epochs, cells); ``algorithm`` is that of a job that
+    trains; what a job made is a model, a profile or an evaluation, by its kind; ``lease_token`` fences: whoever
     does not hold it writes nothing. ``charged_at`` is set in the transaction that commits the charge.
     """
 
@@ -22,7 +23,8 @@ class JobRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
-    algorithm: Mapped[str]
+    kind: Mapped[str]
+    algorithm: Mapped[str | None]
     name: Mapped[str | None]
     task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     price: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
@@ -38,10 +40,14 @@ class JobRow(Base):
     charged_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     model_id: Mapped[str | None]
+    profile_id: Mapped[str | None]
+    evaluation_id: Mapped[str | None]
 
     __table_args__ = (
         Index("ix_jobs_state_submitted_at", "state", "submitted_at"),
         CheckConstraint("state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state_known"),
+        CheckConstraint("kind IN ('train', 'profile', 'evaluation')", name="kind_known"),
+        CheckConstraint("(kind = 'train') = (algorithm IS NOT NULL)", name="training_names_its_algorithm"),
         CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
         CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"),
     )

@@ -1,4 +1,4 @@
-"""``/jobs``: look at training jobs, and cancel them."""
+"""``/jobs``: look at jobs of every kind, and cancel them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -74,6 +74,7 @@ def job_out(row: JobRow) -> JobOut:
             "id": row.id,
             "dataset": row.dataset_id,
             "dataset_name": row.dataset_name,
+            "kind": row.kind,
             "algorithm": row.algorithm,
             "name": row.name,
             "state": row.state,
@@ -82,6 +83,8 @@ def job_out(row: JobRow) -> JobOut:
             "trees_done": row.trees_done,
             "n_trees": row.n_trees,
             "model_id": row.model_id,
+            "profile_id": row.profile_id,
+            "evaluation_id": row.evaluation_id,
             "reservation_id": row.reservation_id,
             "price": PriceOut.model_validate(row.price),
             "submitted_at": clock.to_text(row.submitted_at),

@@ -59,6 +59,7 @@ def _accept(session: Session, quoted: Quote, *, actor: str, name: str | None, at
         id=job_id,
         dataset_id=living.id,
         dataset_name=living.name,
+        kind="train",
         algorithm=quoted.plan.algorithm,
         name=name,
         task=_task(quoted, epochs),
@@ -88,7 +89,7 @@ def _task(quoted: Quote, epochs: list[str]) -> dict[str, Any]:
     """What the worker will run: the plan, and exactly the epochs and cells that exist now."""
     cells = quoted.dataset.partitions.joint_cells(quoted.scope)
     return {
-        "plan": quoted.plan.to_json(),
+        "work": {"plan": quoted.plan.to_json()},
         "epochs": epochs,
         "cells": None if cells is None else list(cells),
     }

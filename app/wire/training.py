@@ -60,7 +60,8 @@ class JobOut(Answer):
     id: str
     dataset: str
     dataset_name: str
-    algorithm: str
+    kind: Literal["train", "profile", "evaluation"]
+    algorithm: str | None
     name: str | None
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     reason: Literal["cancelled", "expired", "lost", "failed"] | None
@@ -68,6 +69,8 @@ class JobOut(Answer):
     trees_done: int
     n_trees: int
     model_id: str | None
+    profile_id: str | None
+    evaluation_id: str | None
     reservation_id: str
     price: PriceOut
     submitted_at: str

@@ -1,4 +1,4 @@
-"""The process that reads private rows and grows one forest. Started by the supervisor, dies with it.
+"""The process that reads private rows and runs one job. Started by the supervisor, dies with it.
 
 The job arrives as one line of JSON on standard input, which then stays open: when it closes, the supervisor is gone,
 and this process ends at once. Each finished tree is one byte on standard output. Nothing else leaves: standard error
@@ -16,15 +16,15 @@ _FAILURE = 1
 
 
 def main(supervisor_pid: int) -> None:
-    """Grows the forest that standard input describes, then exits."""
+    """Runs the job that standard input describes, then exits."""
     _die_with(supervisor_pid)
     task_line = sys.stdin.readline()
     threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:
-        from app.services.grow_forest import grow_forest  # here: it imports slowly, and the watch is set
-        from app.services.training_task import TrainingTask
+        from app.services.job_task import JobTask  # here: they import slowly, and the watch is set
+        from app.services.perform import perform
 
-        grow_forest(TrainingTask.from_text(task_line), on_tree_done=_tell)
+        perform(JobTask.from_text(task_line), on_tree_done=_tell)
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)
         os._exit(_FAILURE)
     os._exit(0)

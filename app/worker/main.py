@@ -12,7 +12,7 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.services.expire_jobs import expire_jobs, tidy_jobs, tidy_rows
 from app.services.installation import Installation
-from app.services.run_training import claim_next, run_training
+from app.services.run_job import claim_next, run_job
 from app.worker.supervise import Supervisor
 
 SWEEP_INTERVAL_S = 2.0
@@ -80,7 +80,7 @@ class _Loop:
             return False
         supervisor = Supervisor(self._installation, claim, stopping=self._stopping)
         _log.info("job claimed", extra={"job_id": claim.job_id})
-        run_training(self._installation, claim, supervisor.train)
+        run_job(self._installation, claim, supervisor.run)
         _log.info("job ended", extra={"job_id": claim.job_id})
         return True
 

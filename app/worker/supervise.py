@@ -19,10 +19,10 @@ import app
 from app.core import limits
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
-from app.services import run_training
+from app.services import run_job
 from app.services.installation import Installation
-from app.services.run_training import TrainingFailed
-from app.services.training_task import TrainingTask
+from app.services.job_task import JobTask
+from app.services.run_job import JobFailed
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -51,11 +51,11 @@ class Supervisor:
         self._written_at = time.monotonic()
         self._written_trees = 0
 
-    def train(self, task: TrainingTask) -> None:
-        """Runs the child to its end; its artifact is then in the task's folder.
+    def run(self, task: JobTask) -> None:
+        """Runs the child to its end; its output is then in the task's folder.
 
         Raises:
-            TrainingFailed: it ended in any other way than with success, or this process is to end and killed it.
+            JobFailed: it ended in any other way than with success, or this process is to end and killed it.
             LeaseLost: the job was cancelled or taken; the child was killed.
         """
         child = _start(task)
@@ -69,7 +69,7 @@ class Supervisor:
         finally:
             _kill(child)
         if child.returncode != 0:
-            raise TrainingFailed
+            raise JobFailed
 
     def _watch(self, child: "subprocess.Popen[bytes]", *, n_trees: int) -> None:
         assert child.stdout is not None
@@ -78,7 +78,7 @@ class Supervisor:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
                 if self._stopping.is_set():
-                    raise TrainingFailed("lost")
+                    raise JobFailed("lost")
                 if selector.select(_POLL_S):
                     done = os.read(child.stdout.fileno(), 4096)
                     if not done:
@@ -86,11 +86,11 @@ class Supervisor:
                     self._trees_done = min(self._trees_done + len(done), n_trees)
                 self._report_when_due()
                 if time.monotonic() - started_at > limits.CHILD_TIMEOUT_S:
-                    raise TrainingFailed
+                    raise JobFailed
         try:
             child.wait(timeout=limits.CHILD_EXIT_S)
         except subprocess.TimeoutExpired:
-            raise TrainingFailed from None
+            raise JobFailed from None
 
     def _report_when_due(self) -> None:
         """One transaction for progress, lease and cancellation: often enough for all three.
@@ -103,14 +103,14 @@ class Supervisor:
         interval = min(self._installation.settings.lease_ttl_s / 4, 1.0)
         if waited >= interval or (has_news and waited >= _PROGRESS_INTERVAL_S):
             try:
-                run_training.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
+                run_job.heartbeat(self._installation, self._claim, trees_done=self._trees_done)
                 self._written_trees = self._trees_done
             except Unavailable:
                 _log.warning("a heartbeat was missed", extra={"job_id": self._claim.job_id})
             self._written_at = time.monotonic()
 
 
-def _start(task: TrainingTask) -> "subprocess.Popen[bytes]":
+def _start(task: JobTask) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-m", "app.worker.child", str(os.getpid())],
         stdin=subprocess.PIPE,

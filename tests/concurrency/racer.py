@@ -19,7 +19,7 @@ from typing import Any
 from app.core.errors import BudgetExceeded, JobFinished, LeaseLost, ReservationSettled
 from app.jobs.queue import Claim
 from app.ledger import service as ledger
-from app.services import jobs, run_training
+from app.services import jobs, run_job
 from app.services.installation import Installation
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 
@@ -100,7 +100,7 @@ def submit_same(installation: Installation, number: int, options: Options) -> li
 def claim(installation: Installation, number: int, options: Options) -> list[list[str]]:
     """Claims until nothing waits; what was claimed."""
     claimed = []
-    while (found := run_training.claim_next(installation)) is not None:
+    while (found := run_job.claim_next(installation)) is not None:
         claimed.append([found.job_id, found.token])
     return claimed
 
@@ -114,7 +114,7 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
             if number % 2:
                 jobs.cancel_job(installation, OWNER, job_id)
             else:
-                run_training.charge_job(installation, Claim(job_id, token))
+                run_job.charge_job(installation, Claim(job_id, token))
         except (JobFinished, LeaseLost):
             continue
         won.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")

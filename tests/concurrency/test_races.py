@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.ledger import service as ledger
-from app.services import run_training
+from app.services import run_job
 from tests.support.crash_scene import CELLS, EVENT, Scene, open_account, opened, replayed
 
 _ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def test_a_job_that_is_charged_and_cancelled_at_once_is_one_or_the_other(scene: 
     claims = []
     for number in range(12):
         scene.submit(key=f"k{number}")
-        claim = run_training.claim_next(scene.installation)
+        claim = run_job.claim_next(scene.installation)
         assert claim is not None
         claims.append([claim.job_id, claim.token])
     won = [event for result in _race(scene, "charge_or_cancel", claims=claims) for event in result]

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
-from app.services import run_training
+from app.services import run_job
 from app.services.expire_jobs import expire_jobs
 from tests.support.crash_scene import Scene, opened
 
@@ -34,7 +34,7 @@ def _after_leases(scene: Scene) -> datetime:
 
 def test_jobs_are_claimed_once_each_oldest_first(scene: Scene) -> None:
     submitted = [scene.submit_job(key=f"k{number}") for number in range(3)]
-    claims = [run_training.claim_next(scene.installation) for _ in range(4)]
+    claims = [run_job.claim_next(scene.installation) for _ in range(4)]
     assert [claim and claim.job_id for claim in claims] == [*submitted, None]
     assert len({claim.token for claim in claims if claim}) == 3
     assert [scene.job(job_id).state for job_id in submitted] == ["running"] * 3
@@ -51,14 +51,14 @@ def test_a_claimant_passes_a_job_that_another_is_claiming(postgresql_scene: Scen
 
 def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_training.claim_next(scene.installation)
+    claim = run_job.claim_next(scene.installation)
     assert claim is not None
     stranger = queue.Claim(job_id, "0" * 32)
     before = scene.job(job_id).lease_until
     with pytest.raises(LeaseLost):
-        run_training.heartbeat(scene.installation, stranger, trees_done=1)
+        run_job.heartbeat(scene.installation, stranger, trees_done=1)
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, stranger)
+        run_job.charge_job(scene.installation, stranger)
     after = scene.job(job_id)
     assert (after.lease_token, after.lease_until, after.trees_done) == (claim.token, before, 0)
     assert scene.kinds_of(job_id) == ["reserve"]
@@ -66,10 +66,10 @@ def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
 
 def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_training.claim_next(scene.installation)
+    claim = run_job.claim_next(scene.installation)
     assert claim is not None
     before = scene.job(job_id).lease_until
-    run_training.heartbeat(scene.installation, claim, trees_done=1)
+    run_job.heartbeat(scene.installation, claim, trees_done=1)
     after = scene.job(job_id)
     assert before is not None
     assert after.lease_until is not None
@@ -79,27 +79,27 @@ def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
 
 def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    slow = run_training.claim_next(scene.installation)
+    slow = run_job.claim_next(scene.installation)
     assert slow is not None
     assert expire_jobs(scene.installation, at=_after_leases(scene)) == 1
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, slow)
-    quick = run_training.claim_next(scene.installation)
+        run_job.charge_job(scene.installation, slow)
+    quick = run_job.claim_next(scene.installation)
     assert quick is not None
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, slow)
+        run_job.charge_job(scene.installation, slow)
     assert scene.kinds_of(job_id) == ["reserve"]
-    run_training.charge_job(scene.installation, quick)
+    run_job.charge_job(scene.installation, quick)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 
 def test_a_charged_job_is_not_charged_again(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_training.claim_next(scene.installation)
+    claim = run_job.claim_next(scene.installation)
     assert claim is not None
-    run_training.charge_job(scene.installation, claim)
+    run_job.charge_job(scene.installation, claim)
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, claim)
+        run_job.charge_job(scene.installation, claim)
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 
 

@@ -10,7 +10,7 @@ from app.core import limits
 from app.core.errors import BudgetExceeded, LeaseLost
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.services import run_training
+from app.services import run_job
 from app.services.expire_jobs import expire_jobs
 from tests.support.crash_scene import Scene, opened
 
@@ -27,7 +27,7 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
 
 def _claimed(scene: Scene) -> tuple[str, Claim]:
     job_id = scene.submit_job(key="k")
-    claim = run_training.claim_next(scene.installation)
+    claim = run_job.claim_next(scene.installation)
     assert claim is not None
     return job_id, claim
 
@@ -50,7 +50,7 @@ def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scen
 
 def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
     job_id, claim = _claimed(scene)
-    run_training.charge_job(scene.installation, claim)
+    run_job.charge_job(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     assert expire_jobs(scene.installation, at=lease_until) == 0
@@ -77,12 +77,12 @@ def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim
     assert expire_jobs(scene.installation, at=scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
     assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, claim)
+        run_job.charge_job(scene.installation, claim)
 
 
 def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: Scene) -> None:
     job_id, claim = _claimed(scene)
-    run_training.charge_job(scene.installation, claim)
+    run_job.charge_job(scene.installation, claim)
     with scene.installation.database.write() as session:
         row = queue.held(session, claim)
         row.submitted_at -= THE_QUEUE_LIMIT + timedelta(hours=1)
@@ -92,9 +92,9 @@ def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: S
 
 def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
     charged, claim = _claimed(scene)
-    run_training.charge_job(scene.installation, claim)
+    run_job.charge_job(scene.installation, claim)
     claimed = scene.submit_job(key="second")
-    assert run_training.claim_next(scene.installation) is not None
+    assert run_job.claim_next(scene.installation) is not None
     queued = scene.submit_job(key="third")
     lease_until = scene.job(claimed).lease_until
     assert lease_until is not None

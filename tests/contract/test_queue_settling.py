@@ -19,12 +19,12 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.registry import models
-from app.services import jobs, run_training
+from app.services import jobs, run_job
 from app.services.delete_dataset import delete_dataset
 from app.services.expire_jobs import expire_jobs, tidy_jobs
 from app.services.grow_forest import grow_forest
-from app.services.run_training import TrainingFailed
-from app.services.training_task import TrainingTask
+from app.services.job_task import JobTask
+from app.services.run_job import JobFailed
 from tests.support.crash_scene import OWNER, Scene, opened
 
 MUCH_LATER = timedelta(hours=1)
@@ -45,12 +45,12 @@ def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[S
 
 def _claim(scene: Scene) -> tuple[str, Claim]:
     job_id = scene.submit_job(key="k")
-    claim = run_training.claim_next(scene.installation)
+    claim = run_job.claim_next(scene.installation)
     assert claim is not None
     return job_id, claim
 
 
-def _grow(task: TrainingTask) -> None:
+def _grow(task: JobTask) -> None:
     grow_forest(task, on_tree_done=lambda: None)
 
 
@@ -61,7 +61,7 @@ def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
 
 def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> None:
     job_id, claim = _claim(scene)
-    run_training.run_training(scene.installation, claim, _grow)
+    run_job.run_job(scene.installation, claim, _grow)
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
     row = scene.job(job_id)
     with scene.installation.database.read() as session:
@@ -73,24 +73,24 @@ def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> Non
     scene.verified()
 
 
-def _fail(task: TrainingTask) -> None:
-    raise TrainingFailed
+def _fail(task: JobTask) -> None:
+    raise JobFailed
 
 
-def _leave_nothing(task: TrainingTask) -> None:
+def _leave_nothing(task: JobTask) -> None:
     """The child said that it succeeded, but there is no file."""
 
 
-def _leave_garbage(task: TrainingTask) -> None:
-    task.artifact_path.write_bytes(b"not a forest")
+def _leave_garbage(task: JobTask) -> None:
+    task.output_path.write_bytes(b"not a forest")
 
 
 @pytest.mark.parametrize("train", [_fail, _leave_nothing, _leave_garbage])
 def test_a_child_that_leaves_no_forest_fails_the_job_and_the_charge_stays(
-    scene: Scene, train: Callable[[TrainingTask], None]
+    scene: Scene, train: Callable[[JobTask], None]
 ) -> None:
     job_id, claim = _claim(scene)
-    run_training.run_training(scene.installation, claim, train)
+    run_job.run_job(scene.installation, claim, train)
     assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
     assert scene.job(job_id).model_id is None
     scene.assert_no_orphans()
@@ -102,12 +102,12 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    def grow(task: TrainingTask) -> None:
+    def grow(task: JobTask) -> None:
         _grow(task)
         monkeypatch.setattr(os, "fsync", full)
 
     job_id, claim = _claim(scene)
-    run_training.run_training(scene.installation, claim, grow)
+    run_job.run_job(scene.installation, claim, grow)
     assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
     scene.assert_no_orphans()
 
@@ -121,7 +121,7 @@ def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
     def cut(*arguments: object, **named: object) -> None:
         raise Unavailable("the connection broke")
 
-    def grow(task: TrainingTask) -> None:
+    def grow(task: JobTask) -> None:
         _grow(task)
         if not is_committed:
             monkeypatch.setattr(queue, "finish", cut)
@@ -129,7 +129,7 @@ def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
     if is_committed:
         monkeypatch.setattr(shutil, "rmtree", cut)
     with pytest.raises(Unavailable):
-        run_training.run_training(scene.installation, claim, grow)
+        run_job.run_job(scene.installation, claim, grow)
     monkeypatch.undo()
     expire_jobs(scene.installation, at=datetime.now(UTC) + MUCH_LATER)
     tidy_jobs(scene.installation)
@@ -154,12 +154,12 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
         if is_committed and next(cuts, False):
             raise Unavailable("the connection broke after the commit")
 
-    def grow(task: TrainingTask) -> None:
+    def grow(task: JobTask) -> None:
         _grow(task)
         monkeypatch.setattr(Database, "write", cut_once)
 
     job_id, claim = _claim(scene)
-    run_training.run_training(scene.installation, claim, grow)
+    run_job.run_job(scene.installation, claim, grow)
     assert next(cuts, None) is None
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
     with scene.installation.database.read() as session:
@@ -173,7 +173,7 @@ def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scen
     job_id = scene.submit_job(key="k")
     assert jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
-    assert run_training.claim_next(scene.installation) is None
+    assert run_job.claim_next(scene.installation) is None
     assert scene.verified().tightest.load == 0
     with pytest.raises(JobFinished):
         jobs.cancel_job(scene.installation, OWNER, job_id)
@@ -184,19 +184,19 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
     job_id, claim = _claim(scene)
     jobs.cancel_job(scene.installation, OWNER, job_id)
     with pytest.raises(LeaseLost):
-        run_training.run_training(scene.installation, claim, _grow)
+        run_job.run_job(scene.installation, claim, _grow)
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     scene.assert_no_orphans()
 
 
 def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
-    def cancel(task: TrainingTask) -> None:
+    def cancel(task: JobTask) -> None:
         _grow(task)
         jobs.cancel_job(scene.installation, OWNER, task.job_id)
 
     job_id, claim = _claim(scene)
     with pytest.raises(LeaseLost):
-        run_training.run_training(scene.installation, claim, cancel)
+        run_job.run_job(scene.installation, claim, cancel)
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "charge"])
     scene.assert_no_orphans()
     assert scene.verified().tightest.charged == 10_000_000
@@ -204,9 +204,9 @@ def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene
 
 def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(scene: Scene) -> None:
     charged, claim = _claim(scene)
-    run_training.charge_job(scene.installation, claim)
+    run_job.charge_job(scene.installation, claim)
     claimed = scene.submit_job(key="second")
-    waiting_claim = run_training.claim_next(scene.installation)
+    waiting_claim = run_job.claim_next(scene.installation)
     queued = scene.submit_job(key="third")
     for _ in range(2):  # repeating it is legal
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
@@ -216,7 +216,7 @@ def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_r
     assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
     assert waiting_claim is not None
     with pytest.raises(LeaseLost):
-        run_training.charge_job(scene.installation, waiting_claim)
+        run_job.charge_job(scene.installation, waiting_claim)
     with pytest.raises(DatasetDeleted):
         scene.submit(key="fourth")
     assert scene.verified().tightest.charged == 10_000_000
@@ -230,7 +230,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
     claims = []
     for key in ("first", "second"):
         scene.submit(key=key)
-        claims.append(run_training.claim_next(scene.installation))
+        claims.append(run_job.claim_next(scene.installation))
     claim = claims[which]
     assert claim is not None
     held, database = threading.Event(), scene.installation.database

@@ -13,9 +13,9 @@ import pytest
 
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
-from app.services import jobs, run_training
-from app.services.run_training import TrainingFailed
-from app.services.training_task import TrainingTask
+from app.services import jobs, run_job
+from app.services.job_task import JobTask
+from app.services.run_job import JobFailed
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
@@ -31,9 +31,9 @@ class Job:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.id = scene.submit_job(key="k")
-        claim = run_training.claim_next(scene.installation)
+        claim = run_job.claim_next(scene.installation)
         assert claim is not None
-        self.task = run_training.charge_job(scene.installation, claim)
+        self.task = run_job.charge_job(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
         self.stopping = threading.Event()
         self.supervisor = Supervisor(scene.installation, claim, stopping=self.stopping)
@@ -42,13 +42,13 @@ class Job:
     def train(self, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
         """Runs the program as the child."""
 
-        def start(task: TrainingTask) -> "subprocess.Popen[bytes]":
+        def start(task: JobTask) -> "subprocess.Popen[bytes]":
             command = [sys.executable, "-ISc", f"import os, sys, time; {program}"]
             self.children.append(Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             return self.children[-1]
 
         monkeypatch.setattr(supervise, "_start", start)
-        self.supervisor.train(self.task)
+        self.supervisor.run(self.task)
 
     def child_has_ended(self) -> bool:
         """Whether the one child was waited for."""
@@ -69,7 +69,7 @@ def test_a_child_that_succeeds_is_success(job: Job, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("program", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", f"{TREE * 2} os._exit(7)"])
 def test_any_other_end_is_one_opaque_failure(job: Job, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    with pytest.raises(TrainingFailed) as failed:
+    with pytest.raises(JobFailed) as failed:
         job.train(monkeypatch, program)
     assert failed.value.reason == "failed"
     assert job.child_has_ended()
@@ -78,7 +78,7 @@ def test_any_other_end_is_one_opaque_failure(job: Job, monkeypatch: pytest.Monke
 def test_a_child_that_does_not_read_its_task_is_no_error_of_the_workers(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(TrainingFailed):
+    with pytest.raises(JobFailed):
         job.train(monkeypatch, "os.close(0); os._exit(1)")
 
 
@@ -89,14 +89,14 @@ def test_progress_never_passes_the_number_of_trees(job: Job, monkeypatch: pytest
 
 def test_a_child_that_says_it_ended_but_stays_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
-    with pytest.raises(TrainingFailed):
+    with pytest.raises(JobFailed):
         job.train(monkeypatch, f"os.close(1); {FOR_EVER}")
     assert job.child_has_ended()
 
 
 def test_a_child_that_takes_too_long_is_killed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHILD_TIMEOUT_S", 0.2)
-    with pytest.raises(TrainingFailed):
+    with pytest.raises(JobFailed):
         job.train(monkeypatch, FOR_EVER)
     assert job.child_has_ended()
 
@@ -105,7 +105,7 @@ def test_a_worker_that_is_to_stop_kills_its_child_and_calls_the_job_lost(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.stopping.set()
-    with pytest.raises(TrainingFailed) as failed:
+    with pytest.raises(JobFailed) as failed:
         job.train(monkeypatch, FOR_EVER)
     assert failed.value.reason == "lost"
     assert job.child_has_ended()
@@ -119,7 +119,7 @@ def test_a_lost_lease_kills_the_child(job: Job, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    heartbeat, asked = run_training.heartbeat, []
+    heartbeat, asked = run_job.heartbeat, []
 
     def away_at_first(*arguments: object, **named: object) -> None:
         asked.append(time.monotonic())
@@ -127,7 +127,7 @@ def test_a_charged_job_outlives_a_database_that_is_away_for_a_while(job: Job, mo
             raise Unavailable
         heartbeat(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run_training, "heartbeat", away_at_first)
+    monkeypatch.setattr(run_job, "heartbeat", away_at_first)
     before = job.scene.job(job.id).lease_until
     job.train(monkeypatch, f"{TREE} time.sleep(2.5)")
     after = job.scene.job(job.id)

@@ -99,7 +99,7 @@ def run_worker(point: str, journal: Path) -> int:
             os.kill(os.getpid(), signal.SIGTERM)
 
         # One job only, and nobody else's jobs are settled meanwhile: those belong to the healthy worker of the test.
-        before(main, "run_training", lambda: setattr(main, "claim_next", claim_nothing))
+        before(main, "run_job", lambda: setattr(main, "claim_next", claim_nothing))
         main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
     _kill_worker_at(point)
     exit_code: int = main.run(settings)
@@ -112,7 +112,7 @@ def _kill_worker_at(point: str) -> None:
     from app.ledger import service as ledger
     from app.registry import models
     from app.registry.store import ArtifactStore
-    from app.services import run_training
+    from app.services import run_job
     from app.worker import main
 
     def kill(_: object = None) -> None:
@@ -121,14 +121,14 @@ def _kill_worker_at(point: str) -> None:
     places: dict[str, Callable[[], None]] = {
         "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
         "charge-not-committed": lambda: after(ledger, "charge", kill),
-        "charged": lambda: after(run_training, "charge_job", kill),
+        "charged": lambda: after(run_job, "charge_job", kill),
         "child-started": lambda: after(subprocess, "Popen", kill),
         "artifact-grown": lambda: before(ArtifactStore, "put", kill),
         "artifact-half-stored": lambda: before(os, "fsync", kill),
         "artifact-stored": lambda: after(ArtifactStore, "put", kill),
         "success-not-committed": lambda: after(models, "add", kill),
         "success-committed": lambda: before(shutil, "rmtree", kill),
-        "job-ended": lambda: after(main, "run_training", kill),
+        "job-ended": lambda: after(main, "run_job", kill),
     }
     assert tuple(places) == WORKER_POINTS
     if point in places:

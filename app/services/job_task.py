@@ -5,38 +5,42 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
+"""What the child of each kind of job leaves in the job's folder."""
+
 
 @dataclass(frozen=True)
-class TrainingTask:
-    """One charged job, ready to grow.
+class JobTask:
+    """One charged job, ready to run.
 
     Attributes:
-        job_id: for the folder's name and the artifact.
-        folder: where the child writes ``artifact.safetensors``; exists.
+        kind: a key of :data:`OUTPUT`.
+        job_id: for the folder's name and the output.
+        folder: where the child writes its output; exists.
         schema: public declaration, JSON form.
-        plan: what was priced, JSON form.
+        work: what was priced and is to be done, JSON form; its members depend on the kind.
+        n_trees: trees to grow, the unit of progress; 0 for kinds that grow none.
         row_files: files of the epochs in scope.
         partition: ``{"name", "cells"}`` of the declared hash partition, or ``None``.
         cells: the hash cells in scope, or ``None`` for all.
-        metadata: public facts that the artifact carries beside schema and plan.
+        metadata: public facts that the output carries beside what was released.
     """
 
+    kind: str
     job_id: str
     folder: Path
     schema: dict[str, Any]
-    plan: dict[str, Any]
+    work: dict[str, Any]
+    n_trees: int
     row_files: tuple[Path, ...]
     partition: dict[str, Any] | None
     cells: tuple[int, ...] | None
     metadata: dict[str, Any]
 
     @property
-    def artifact_path(self) -> Path:
-        return self.folder / "artifact.safetensors"
-
-    @property
-    def n_trees(self) -> int:
-        return int(self.plan["n_trees"])
+    def output_path(self) -> Path:
+        """Where the child leaves what it released: there, whole, or absent."""
+        return self.folder / OUTPUT[self.kind]
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""
@@ -50,7 +54,7 @@ class TrainingTask:
         )
 
     @classmethod
-    def from_text(cls, text: str) -> "TrainingTask":
+    def from_text(cls, text: str) -> "JobTask":
         """Inverse of :meth:`to_text`."""
         value = json.loads(text)
         cells = value["cells"]

@@ -1,0 +1,52 @@
+"""Public facts that the output of every kind of job carries: whose it is, its price, its guarantee, its receipt."""
+
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.datasets.catalog import Dataset
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.privacy import guarantees, receipts
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event
+
+
+def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: guarantees.Subject) -> dict[str, Any]:
+    """The facts of a job that is being charged.
+
+    Args:
+        session: of that transaction; the caps that it sees are those that the guarantee is made of.
+        row: the job.
+        dataset: whose rows it reads.
+        event: what was priced.
+        subject: what the guarantee speaks of.
+    """
+    unit = dataset.row.privacy_unit
+    covered = _covered(session, row)
+    printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
+    return {
+        "job_id": row.id,
+        "name": row.name,
+        "dataset": dataset.id,
+        "dataset_name": dataset.name,
+        "price": row.price,
+        "guarantee": printed(
+            accountant=covered.accountant,
+            amount=covered.amount,
+            delta=covered.delta,
+            subject=subject,
+            unit_column=unit["column"],
+            max_rows=unit["max_rows"],
+        ),
+        "receipt": receipts.in_words(event, accountant=covered.accountant, adjacency=dataset.adjacency),
+    }
+
+
+def _covered(session: Session, row: JobRow) -> ledger.Limit:
+    """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
+    if row.price["accountant"] == pure.NAME:
+        return ledger.Limit(pure.NAME, pure.price(Fraction(row.price["amount"])), None)
+    return ledger.highest_cap(session, row.dataset_id)

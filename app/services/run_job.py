@@ -1,0 +1,165 @@
+"""A claimed job of any kind, from its charge to its end: two transactions, and the reading of rows between them.
+
+Transaction 1 charges and commits; only then are rows read. Transaction 2 checks that the lease is still ours and
+commits what was made and ``succeeded`` together. A job lost in between stays charged and is settled as failed. What a
+kind of job makes, and how it is kept: ``app.services.job_kinds``.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
+from app.datasets import catalog, row_files
+from app.jobs import queue
+from app.jobs.queue import Claim
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.services import job_kinds
+from app.services.installation import Installation
+from app.services.job_kind import Output, OutputInvalid
+from app.services.job_task import JobTask
+
+COMMIT_RETRY_S = (0.25, 0.5, 1.0)
+"""Waits between tries of the last commit."""
+
+WORKER = "worker"
+"""The actor of entries that no key caused."""
+
+
+@dataclass(eq=False)
+class JobFailed(GrovekeeperError):
+    """The child ended without an output. Why is nobody's business: it could depend on rows.
+
+    Attributes:
+        reason: ``failed``, or ``lost`` when the worker itself was told to stop.
+    """
+
+    reason: Literal["failed", "lost"] = "failed"
+
+
+def claim_next(installation: Installation) -> Claim | None:
+    """Takes the oldest queued job under a lease, or none."""
+    database = installation.database
+    with database.read() as session:
+        if not queue.has_queued(session):
+            return None
+    with database.write() as session:
+        return queue.claim(session, at=database.now(session), ttl_s=installation.settings.lease_ttl_s)
+
+
+def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], None]) -> None:
+    """Charges the job, lets ``run`` do it, and registers what it left.
+
+    Args:
+        run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
+
+    Raises:
+        LeaseLost: the job is no longer ours; nothing was written after that.
+    """
+    task = charge_job(installation, claim)
+    try:
+        _run_and_settle(installation, claim, task=task, run=run)
+    except LeaseLost:
+        shutil.rmtree(task.folder, ignore_errors=True)
+        raise
+    # Not after any other exception: where the last commit is in doubt, the sweeper finds the output by this folder.
+    shutil.rmtree(task.folder, ignore_errors=True)
+
+
+def charge_job(installation: Installation, claim: Claim) -> JobTask:
+    """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
+
+    Raises:
+        LeaseLost: the job is no longer ours; nothing was charged.
+    """
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        if row.charged_at is not None:
+            raise LeaseLost  # a charged job is never run twice
+        ledger.charge_job(session, row.id, actor=WORKER)
+        row.charged_at = installation.database.now(session)
+        return _task(installation, session, row)
+
+
+def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
+    """Extends the lease and notes progress.
+
+    Raises:
+        LeaseLost: the job was cancelled or taken; stop, and write nothing.
+    """
+    with installation.database.write() as session:
+        queue.heartbeat(
+            session,
+            claim,
+            at=installation.database.now(session),
+            ttl_s=installation.settings.lease_ttl_s,
+            trees_done=trees_done,
+        )
+
+
+def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
+    """What the child is told: public facts, and the files of exactly the epochs that were in scope at submission."""
+    dataset = catalog.find(session, row.dataset_id)
+    partition = dataset.hash_partition
+    files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in row.task["epochs"])
+    return JobTask(
+        kind=row.kind,
+        job_id=row.id,
+        folder=installation.job_folder(row.id),
+        schema=dataset.row.schema,
+        work=row.task["work"],
+        n_trees=row.n_trees,
+        row_files=files,
+        partition=None if partition is None else {"name": partition.name, "cells": partition.cells},
+        cells=None if row.task["cells"] is None else tuple(row.task["cells"]),
+        metadata=job_kinds.BY_NAME[row.kind].public_facts(session, row, dataset),
+    )
+
+
+def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
+    try:
+        task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run(task)
+        output = job_kinds.BY_NAME[task.kind].keep(installation, task, task.output_path.read_bytes())
+    except JobFailed as failure:
+        _fail(installation, claim, reason=failure.reason)
+    except (OutputInvalid, OSError):
+        _fail(installation, claim, reason="failed")
+    else:
+        _succeed(installation, claim, output)
+
+
+def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        queue.finish(row, state="failed", reason=reason, at=installation.database.now(session))
+
+
+def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
+    """Transaction 2, tried again where the database is away for a moment: the budget for this output is spent."""
+    for wait_s in (*COMMIT_RETRY_S, None):
+        try:
+            _register(installation, claim, output)
+            return
+        except Unavailable:
+            if wait_s is None:
+                raise
+            time.sleep(wait_s)
+        except LeaseLost:
+            with installation.database.read() as session:
+                if output.is_registered(session):
+                    return  # an earlier try did commit; only its answer was lost
+            output.discard(installation)
+            raise
+
+
+def _register(installation: Installation, claim: Claim, output: Output) -> None:
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        output.register(session, row)
+        queue.finish(row, state="succeeded", reason=None, at=installation.database.now(session))

@@ -1,0 +1,70 @@
+"""Jobs that train: what a model carries, and how its artifact becomes a model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import ids
+from app.datasets.catalog import Dataset
+from app.forests import codec
+from app.jobs.tables import JobRow
+from app.privacy import events
+from app.registry import models
+from app.registry.tables import ModelRow
+from app.services import job_facts
+from app.services.installation import Installation
+from app.services.job_kind import OutputInvalid
+from app.services.job_task import JobTask
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact in the store that no model refers to yet. Its bytes hold the job's id, so no other job shares it."""
+
+    digest: str
+    size_bytes: int
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See ``job_kind.Output``."""
+        model = ModelRow(
+            id=ids.new(ids.MODEL),
+            name=row.name,
+            dataset_id=row.dataset_id,
+            dataset_name=row.dataset_name,
+            job_id=row.id,
+            algorithm=row.algorithm,
+            digest=self.digest,
+            size_bytes=self.size_bytes,
+            created_at=row.submitted_at,  # public: the time of completion would tell how long the growing took
+        )
+        models.add(session, model)
+        row.model_id = model.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See ``job_kind.Output``."""
+        return models.is_referenced(session, self.digest)
+
+    def discard(self, installation: Installation) -> None:
+        """See ``job_kind.Output``."""
+        installation.store.remove(self.digest)
+
+
+class TrainKind:
+    """Grows a forest; makes a model."""
+
+    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+        """What the model card will show, bound into the artifact's own bytes."""
+        event = events.from_json(row.task["work"]["plan"]["event"])
+        return {
+            **job_facts.of(session, row, dataset, event=event, subject="model"),
+            "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
+        }
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
+        """See ``job_kind.JobKind``."""
+        try:
+            codec.loads(data)
+        except codec.ArtifactInvalid:
+            raise OutputInvalid from None
+        return StoredArtifact(installation.store.put(data), len(data))
