@@ -7,9 +7,9 @@ import typer
 from app.cli.arguments import JobArgument
 from app.cli.command import Remote, command
 from app.cli.output import amount
-from app.cli.training import FINISHED, finish, follow
+from app.cli.training import FINISHED, finish, follow, made, next_command
 
-app = typer.Typer(help="Look at training jobs, and cancel them.", no_args_is_help=True)
+app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -22,10 +22,10 @@ def list_jobs(call: Remote) -> None:
         call.output.json({"jobs": jobs})
         return
     rows = [
-        [job["id"], job["dataset_name"], job["algorithm"], amount(job["price"]), job["state"], job["model_id"]]
+        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], amount(job["price"]), job["state"], made(job)]
         for job in jobs
     ]
-    call.output.table(["id", "dataset", "algorithm", "price", "state", "model"], rows, empty="no jobs")
+    call.output.table(["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs")
 
 
 @app.command("show")
@@ -49,16 +49,17 @@ def show(
         {
             "job": job["id"],
             "state": job["state"] + (f" ({job['reason']})" if job["reason"] else ""),
-            "trees": f"{job['trees_done']} of {job['n_trees']}",
+            "kind": job["kind"],
+            "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
             "dataset": job["dataset_name"],
             "algorithm": job["algorithm"],
             "price": amount(job["price"]),
             "submitted": job["submitted_at"],
-            "model": job["model_id"],
+            "made": made(job),
         }
     )
-    if job["model_id"]:
-        output.hint(f"grovekeeper models show {job['model_id']}")
+    if made(job):
+        output.hint(next_command(job))
 
 
 @app.command("cancel")

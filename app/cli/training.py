@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from app.client.client import Client
 
 FINISHED = ("succeeded", "failed", "cancelled")
+_DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
+_SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
 @dataclass(frozen=True)
@@ -144,11 +146,22 @@ def finish(output: Output, job: dict[str, Any]) -> None:
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
-        output.say(f"trained model {job['model_id']}")
-        output.hint(f"grovekeeper models show {job['model_id']}")
+        output.say(f"{_DONE[job['kind']]} {made(job)}")
+        output.hint(next_command(job))
     if job["state"] != "succeeded":
         output.complain(f"job {job['id']} {job['state']}: {job['reason']}")
         raise typer.Exit(ExitCode.FAILED)
+
+
+def made(job: dict[str, Any]) -> str | None:
+    """Id of what a job made, if it has."""
+    found: str | None = job["model_id"] or job["profile_id"] or job["evaluation_id"]
+    return found
+
+
+def next_command(job: dict[str, Any]) -> str:
+    """Shows what a job made."""
+    return f"grovekeeper {_SHOWN_BY[job['kind']]} show {made(job)}"
 
 
 def _range(parameter: dict[str, Any]) -> str:

@@ -188,7 +188,7 @@ def test_a_revision_that_fails_leaves_nothing_behind(database_url: str, next_rev
 
 
 def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: "_NextRevision") -> None:
-    _insert(database_url, (_DATA / "0001.sql").read_text(encoding="utf-8"))
+    _insert(database_url, (_DATA / f"{_revisions()[-1]}.sql").read_text(encoding="utf-8"))
     next_revision.does(
         "with op.batch_alter_table('entries', recreate='always') as batch:",
         "    batch.add_column(sa.Column('note', sa.Text()))",
