@@ -6,8 +6,10 @@ MAX_CLASSES = 1_000
 MAX_NAME_CHARS = 128
 MAX_DATASET_NAME_CHARS = 64
 MAX_CATEGORY_CHARS = 256
-MAX_PARTITIONS = 1
+MAX_PARTITIONS = 6
 MAX_HASH_CELLS = 1_024
+MAX_COMPOSITION_WORK = 2**23
+"""Additions that the exact maximum over joint cells may take; beyond it a sound upper bound is given."""
 MAX_PUBLIC_SIZE = 10**12
 
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024

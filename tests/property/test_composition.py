@@ -1,112 +1,277 @@
-"""Scopes and joint cells against brute force over single records."""
+"""Loads over joint cells against the definition: every combination of cells, one by one, on thousands of ledgers."""
 
-from typing import Any
+from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.privacy.composition import CellProblem, Partitions, Scope, UnknownPartition
+from app.core import limits
+from app.privacy.composition import (
+    BoxAmount,
+    Cell,
+    CellProblem,
+    ColumnPartition,
+    EpochPartition,
+    HashPartition,
+    Loads,
+    Partition,
+    Partitions,
+    Scope,
+    UnknownPartition,
+    amount_at,
+)
+from app.privacy.composition.elimination import plan
 
-NAME = "shard"
-
-
-def _partitions(n_cells: int) -> Partitions:
-    """``n_cells`` hash cells, or nothing declared where that is 0."""
-    return Partitions.from_json([{"name": NAME, "kind": "hash", "cells": n_cells}] if n_cells else [])
+EPOCHS = ("ep_1", "ep_2", "ep_3")
+THOROUGH = settings(max_examples=2_000, deadline=None)
 
 
 @st.composite
-def declarations_and_scopes(draw: st.DrawFn) -> tuple[Partitions, list[Scope]]:
-    n_cells = draw(st.integers(0, 6))
-    partitions = _partitions(n_cells)
-    written: st.SearchStrategy[dict[str, Any]] = st.just({})
-    if n_cells:
-        listed = st.lists(st.integers(0, n_cells - 1), min_size=1, max_size=9)
-        written |= listed.map(lambda cells: {NAME: cells})
-    scopes = draw(st.lists(written, max_size=8))
-    return partitions, [partitions.read_scope(scope) for scope in scopes]
-
-
-def _covers(scope: Scope, cell: int) -> bool:
-    """Whether a job of this scope may read a record whose hash falls into ``cell``: the definition, nothing clever."""
-    return NAME not in scope or cell in scope[NAME]
-
-
-@given(declarations_and_scopes(), st.data())
-def test_the_largest_joint_cell_is_the_largest_loss_of_any_record(
-    declared: tuple[Partitions, list[Scope]], data: st.DataObject
-) -> None:
-    partitions, scopes = declared
-    prices = data.draw(st.lists(st.integers(1, 100), min_size=len(scopes), max_size=len(scopes)))
-    by_cell = [0] * partitions.n_joint_cells
-    for scope, price in zip(scopes, prices, strict=True):
-        cells = partitions.joint_cells(scope)
-        for cell in range(partitions.n_joint_cells) if cells is None else cells:
-            by_cell[cell] += price
-    by_record = [
-        sum(price for scope, price in zip(scopes, prices, strict=True) if _covers(scope, record))
-        for record in range(partitions.n_joint_cells)
+def declarations(draw: st.DrawFn) -> Partitions:
+    """One to four partitions of few cells, in any order."""
+    pool: list[Partition] = [
+        HashPartition("shard", draw(st.integers(1, 5))),
+        ColumnPartition(
+            "region", "region", False, tuple("ab"[: draw(st.integers(1, 2))]), has_missing=draw(st.booleans())
+        ),
+        HashPartition("coin", 2),
+        EpochPartition("batch", "one per month"),
     ]
-    assert by_cell == by_record
+    return Partitions(tuple(draw(st.lists(st.sampled_from(pool), unique=True, max_size=4))))
 
 
-@given(declarations_and_scopes())
-def test_a_scope_in_normal_form_reads_as_itself_and_holds_the_same_records(
-    declared: tuple[Partitions, list[Scope]],
+def _all_cells(partition: Partition) -> tuple[Cell, ...]:
+    return EPOCHS if partition.known_cells is None else partition.known_cells
+
+
+@st.composite
+def boxes_of(draw: st.DrawFn, partitions: Partitions) -> Scope:
+    """A box; epochs are always listed, as the ledger's callers list them."""
+    scope = {}
+    for partition in sorted(partitions.declared, key=lambda each: each.name):
+        listed = draw(st.sets(st.sampled_from(_all_cells(partition)), min_size=1))
+        if partition.kind == "epoch" or draw(st.booleans()):
+            scope[partition.name] = tuple(sorted(listed))
+    return scope
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> tuple[Partitions, list[BoxAmount], Scope]:
+    """A declaration, up to twelve amounts on boxes, and a box to ask about."""
+    partitions = draw(declarations())
+    largest = draw(st.sampled_from([3, 10**9, 10**18, 2**70]))
+    amounts = st.builds(BoxAmount, boxes_of(partitions), st.integers(0, largest))
+    return partitions, draw(st.lists(amounts, max_size=12)), draw(boxes_of(partitions))
+
+
+def _joint_cells(partitions: Partitions, inside: Scope) -> list[dict[str, Cell]]:
+    """Every joint cell of a box, in canonical order."""
+    ordered = sorted(partitions.declared, key=lambda each: each.name)
+    sides = [inside.get(partition.name, _all_cells(partition)) for partition in ordered]
+    return [dict(zip([each.name for each in ordered], cells, strict=True)) for cells in product(*sides)]
+
+
+def _covering(boxes: list[BoxAmount], cell: dict[str, Cell]) -> int:
+    """What a record in a joint cell has lost: the definition, written differently from the product's own."""
+    total = 0
+    for scope, amount in boxes:
+        if not [name for name in scope if cell[name] not in scope[name]]:
+            total += amount
+    return total
+
+
+@THOROUGH
+@given(ledgers())
+def test_the_tightest_joint_cell_is_that_of_brute_force(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
+    partitions, boxes, inside = ledger
+    cells = _joint_cells(partitions, inside)
+    largest = max(_covering(boxes, cell) for cell in cells)
+    found = Loads(partitions, boxes, inside=inside).largest()
+    assert (found.load, found.is_exact) == (largest, True)
+    assert found.cell == next(cell for cell in cells if _covering(boxes, cell) == largest), "ties in canonical order"
+    assert amount_at(boxes, found.cell) == largest
+
+
+@settings(max_examples=300, deadline=None)
+@given(ledgers())
+def test_every_cell_shows_the_tightest_joint_cell_in_it(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
+    partitions, boxes, inside = ledger
+    loads = Loads(partitions, boxes, inside=inside)
+    for partition in partitions.declared:
+        shown = loads.by_cell(partition.name)
+        assert [found.cell[partition.name] for found in shown] == list(
+            inside.get(partition.name, _all_cells(partition))
+        )
+        for found in shown:
+            mine = [
+                cell for cell in _joint_cells(partitions, inside) if cell[partition.name] == found.cell[partition.name]
+            ]
+            assert found.load == max(_covering(boxes, cell) for cell in mine) == _covering(boxes, dict(found.cell))
+
+
+@settings(max_examples=700, deadline=None)
+@given(ledgers(), st.sampled_from([0, 4, 20, 60]))
+def test_beyond_the_work_limit_a_bound_is_given_that_no_joint_cell_passes(
+    ledger: tuple[Partitions, list[BoxAmount], Scope], work: int
 ) -> None:
-    partitions, scopes = declared
-    for scope in scopes:
-        assert partitions.read_scope(scope) == scope
-        assert partitions.read_scope({name: list(reversed(cells)) * 2 for name, cells in scope.items()}) == scope
-        inside, everything = partitions.share(scope)
-        assert everything == partitions.n_joint_cells
-        assert inside == sum(_covers(scope, record) for record in range(everything))
+    partitions, boxes, inside = ledger
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+        loads = Loads(partitions, boxes, inside=inside)
+        bounded, by_cell = loads.largest(), [loads.by_cell(partition.name) for partition in partitions.declared]
+    cells = _joint_cells(partitions, inside)
+    largest = max(_covering(boxes, cell) for cell in cells)
+    assert bounded.load == largest if bounded.is_exact else bounded.load >= largest
+    for partition, shown in zip(partitions.declared, by_cell, strict=True):
+        for found in shown:
+            mine = [cell for cell in cells if cell[partition.name] == found.cell[partition.name]]
+            largest = max(_covering(boxes, cell) for cell in mine)
+            assert found.load == largest if found.is_exact else found.load >= largest
 
 
-@given(st.integers(0, 1024))
-def test_a_declaration_survives_its_own_form(n_cells: int) -> None:
-    partitions = _partitions(n_cells)
+@settings(max_examples=300, deadline=None)
+@given(ledgers(), st.sampled_from([0, 20, 60, limits.MAX_COMPOSITION_WORK]), st.data())
+def test_one_amount_more_never_lowers_the_answer(
+    ledger: tuple[Partitions, list[BoxAmount], Scope], work: int, data: st.DataObject
+) -> None:
+    partitions, boxes, inside = ledger
+    one_more = BoxAmount(data.draw(boxes_of(partitions)), data.draw(st.integers(0, 5)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+        before = Loads(partitions, boxes, inside=inside).largest()
+        after = Loads(partitions, [*boxes, one_more], inside=inside).largest()
+        narrower = Loads(partitions, boxes, inside=one_more.scope).largest()
+    assert after.load >= before.load
+    if before.is_exact and narrower.is_exact:
+        everywhere = Loads(partitions, boxes, inside={name: EPOCHS for name in inside if name == "batch"}).largest()
+        assert narrower.load <= everywhere.load
+
+
+def test_boxes_on_different_partitions_add_up() -> None:
+    """The maximum over the partitions one by one would say 3."""
+    partitions = Partitions((HashPartition("shard", 2), HashPartition("coin", 2)))
+    boxes = [BoxAmount({"shard": (0,)}, 3), BoxAmount({"shard": (1,)}, 2), BoxAmount({"coin": (1,)}, 3)]
+    found = Loads(partitions, boxes).largest()
+    assert (found.load, found.cell) == (6, {"coin": 1, "shard": 0})
+
+
+def test_the_bound_names_a_box_on_its_narrowest_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
+    boxes = [BoxAmount({"shard": (0,), "coin": (0,)}, 5), BoxAmount({"shard": (1,), "coin": (1,)}, 4)]
+    assert Loads(partitions, boxes).largest().load == 5
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
+    bounded = Loads(partitions, boxes).largest()
+    assert (bounded.load, bounded.is_exact) == (5, False), "on shard the two stay apart; on coin they would not, either"
+    crossing = [*boxes, BoxAmount({"shard": (1, 2, 3), "coin": (0,)}, 3)]
+    assert Loads(partitions, crossing).largest().load == 5 + 3, "which is more than the true 5: a bound"
+
+
+def test_an_epoch_that_nobody_named_carries_nothing_of_the_others() -> None:
+    partitions = Partitions((EpochPartition("batch", "one per month"),))
+    boxes = [BoxAmount({"batch": ("ep_1",)}, 7)]
+    assert Loads(partitions, []).largest().cell == {}
+    assert Loads(partitions, boxes).largest().cell == {"batch": "ep_1"}
+    fresh = Loads(partitions, boxes, inside={"batch": ("ep_2",)}).largest()
+    assert (fresh.load, fresh.cell) == (0, {"batch": "ep_2"})
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.data())
+def test_an_order_is_a_permutation_and_costs_no_more_than_one_table_of_everything_each(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    variables = st.lists(st.integers(0, len(sizes) - 1), min_size=1, unique=True)
+    cliques = data.draw(st.lists(variables, max_size=6))
+    last = data.draw(st.none() | st.integers(0, len(sizes) - 1))
+    order = plan(sizes, cliques, last=last)
+    assert sorted(order.variables) == list(range(len(sizes)))
+    assert last is None or order.variables[-1] == last
+    everything = 1
+    for size in sizes:
+        everything *= size
+    assert sum(sizes) <= order.entries <= everything * len(sizes)
+    assert plan(sizes, [*cliques, list(range(len(sizes)))], last=last).entries >= order.entries
+
+
+def test_a_chain_costs_its_pairs_and_not_its_product() -> None:
+    assert plan([100] * 6, [(at, at + 1) for at in range(5)]).entries == 5 * 100**2 + 100
+
+
+@given(declarations(), st.data())
+def test_a_scope_in_normal_form_reads_as_itself(partitions: Partitions, data: st.DataObject) -> None:
+    scope = data.draw(boxes_of(partitions))
+    assert partitions.read_scope(scope) == scope
+    assert partitions.read_scope({name: list(reversed(cells)) * 2 for name, cells in scope.items()}) == scope
+    inside, everything = partitions.share(scope, n_epochs=len(EPOCHS))
+    everywhere = len(_joint_cells(partitions, {}))
+    assert inside * everywhere == everything * len(_joint_cells(partitions, scope))
+
+
+@given(declarations(), st.integers(1, 1024))
+def test_a_declaration_survives_its_own_form(partitions: Partitions, n_cells: int) -> None:
     assert Partitions.from_json(partitions.to_json()) == partitions
-    assert partitions.n_joint_cells == max(n_cells, 1)
-    named = [partitions.describe(cell) for cell in range(partitions.n_joint_cells)]
-    assert named == ([{NAME: cell} for cell in range(n_cells)] or [{}])
+    one = Partitions((HashPartition("shard", n_cells),))
+    assert Partitions.from_json(one.to_json()) == one
+    assert one.to_json() == [{"name": "shard", "kind": "hash", "cells": n_cells}]
 
 
-_not_cells = (
-    st.booleans()
-    | st.none()
-    | st.floats(allow_nan=False)
-    | st.text(max_size=3)
-    | st.integers(4)
-    | st.integers(max_value=-1)
+PARTITIONS = Partitions(
+    (
+        HashPartition("shard", 4),
+        ColumnPartition("region", "region", False, ("EU", "US"), has_missing=False),
+        EpochPartition("batch", "one per month"),
+    )
 )
+_not_a_number = st.booleans() | st.none() | st.floats(allow_nan=False) | st.text(max_size=3)
+_wrong = {
+    "shard": _not_a_number | st.integers(4) | st.integers(max_value=-1),
+    "region": st.sampled_from(["eu", "MISSING", "", 0, True, None, ["EU"]]),
+    "batch": st.sampled_from(["", 1, None, True, "x" * 1_000]),
+}
+_right = {"shard": [0, 3], "region": ["EU", "OTHER"], "batch": ["ep_1"]}
 
 
-@given(st.lists(st.integers(0, 3), max_size=3), _not_cells, st.integers(0, 3))
-def test_an_entry_that_is_no_cell_is_refused_wherever_it_stands(cells: list[int], wrong: object, at: int) -> None:
+@pytest.mark.parametrize("name", sorted(_wrong))
+@given(data=st.data(), at=st.integers(0, 2))
+def test_an_entry_that_is_no_cell_is_refused_wherever_it_stands(name: str, data: st.DataObject, at: int) -> None:
+    cells: list[object] = list(_right[name])
     with pytest.raises(CellProblem) as refused:
-        _partitions(4).read_scope({NAME: [*cells[:at], wrong, *cells[at:]]})
-    assert (refused.value.partition, refused.value.problem) == (NAME, "unknown-cell")
+        PARTITIONS.read_scope({name: [*cells[:at], data.draw(_wrong[name]), *cells[at:]]})
+    assert (refused.value.partition, refused.value.problem) == (name, "unknown-cell")
 
 
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [([], "no-cell"), ((), "no-cell"), (2, "not-a-list"), ("01", "not-a-list"), ({0: 1}, "not-a-list")],
 )
-def test_a_scope_lists_at_least_one_cell(listed: object, problem: str) -> None:
+@pytest.mark.parametrize("name", sorted(_wrong))
+def test_a_scope_lists_at_least_one_cell(name: str, listed: object, problem: str) -> None:
     with pytest.raises(CellProblem) as refused:
-        _partitions(4).read_scope({NAME: listed})
+        PARTITIONS.read_scope({name: listed})
     assert refused.value.problem == problem
 
 
-@pytest.mark.parametrize("n_cells", [0, 4])
-def test_a_partition_that_was_not_declared_is_refused_and_not_repeated(n_cells: int) -> None:
+@pytest.mark.parametrize("partitions", [Partitions(()), PARTITIONS])
+def test_a_partition_that_was_not_declared_is_refused_and_not_repeated(partitions: Partitions) -> None:
     with pytest.raises(UnknownPartition) as refused:
-        _partitions(n_cells).read_scope({"secret name": [0]})
+        partitions.read_scope({"secret name": [0]})
     assert "secret" not in str(refused.value)
 
 
-def test_several_partitions_are_not_composed_in_this_version() -> None:
-    with pytest.raises(ValueError, match="several partitions"):
-        Partitions.from_json([{"name": name, "kind": "hash", "cells": 2} for name in "ab"])
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ([HashPartition("a", 2), HashPartition("a", 3)], "same name"),
+        ([HashPartition(str(at), 2) for at in range(limits.MAX_PARTITIONS + 1)], "at most"),
+        ([EpochPartition("a", "monthly"), EpochPartition("b", "monthly")], "one epoch partition"),
+    ],
+)
+def test_declarations_that_cannot_be_composed_are_refused(declared: list[Partition], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Partitions(tuple(declared))
+
+
+@pytest.mark.parametrize("categories", [(), ("EU", "EU"), ("EU", "OTHER"), ("MISSING",)])
+def test_a_column_partition_has_distinct_cells(categories: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="distinct"):
+        ColumnPartition("region", "region", False, categories, has_missing=True)

@@ -1,0 +1,40 @@
+"""Parallel composition over declared partitions: scopes, and the exact loss over their joint cells.
+
+A dataset's loss is the maximum over *joint cells* of the sum of the charges that cover the cell (Theorem L,
+docs/proofs/lemmas.md). A partition puts every row into exactly one cell by a rule that looks at nothing but that row,
+so the charges of disjoint cells never add up for one record. With several partitions a record lies in one cell of each,
+and the maximum runs over all combinations: it is not the maximum over the partitions taken one by one.
+"""
+
+from app.privacy.composition.loads import BoxAmount, Loads, Tightest, amount_at
+from app.privacy.composition.partitions import (
+    MISSING_CELL,
+    OTHER_CELL,
+    Cell,
+    CellProblem,
+    ColumnPartition,
+    EpochPartition,
+    HashPartition,
+    Partition,
+    Partitions,
+    Scope,
+    UnknownPartition,
+)
+
+__all__ = [
+    "MISSING_CELL",
+    "OTHER_CELL",
+    "BoxAmount",
+    "Cell",
+    "CellProblem",
+    "ColumnPartition",
+    "EpochPartition",
+    "HashPartition",
+    "Loads",
+    "Partition",
+    "Partitions",
+    "Scope",
+    "Tightest",
+    "UnknownPartition",
+    "amount_at",
+]

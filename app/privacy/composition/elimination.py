@@ -1,0 +1,138 @@
+"""Max-sum variable elimination: the largest sum of table entries over all combinations of a few variables.
+
+The variables are partitions, a variable's values are groups of cells that no box tells apart. Finding the largest
+sum over boxes is MAX-2-CSP, hence NP-hard in general; elimination is exact, and its cost is exponential only in how
+entangled the boxes are. :func:`plan` works that cost out before anything is computed, so that a caller can decline.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Table: TypeAlias = NDArray[Any]
+"""Integers: int64 where every sum fits, Python integers (dtype object) where one might not."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """An amount on a product of value sets: ``values[i]`` lists the covered values of variable ``variables[i]``."""
+
+    variables: tuple[int, ...]
+    values: tuple[NDArray[np.intp], ...]
+    amount: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order variables are eliminated, and how many table entries that takes in all."""
+
+    variables: tuple[int, ...]
+    entries: int
+
+
+def plan(sizes: Sequence[int], cliques: Sequence[Sequence[int]], *, last: int | None = None) -> Order:
+    """The cheapest order of all, found by dynamic programming over sets of eliminated variables.
+
+    The optimum, and not a greedy guess, because then the cost never falls when boxes are added.
+
+    Args:
+        sizes: number of values of each variable; few variables (the cost is 2ⁿ).
+        cliques: which variables some block couples.
+        last: the variable that has to remain to the end, if one has to.
+    """
+    n = len(sizes)
+    neighbours = [0] * n
+    for clique in cliques:
+        for one in clique:
+            for other in clique:
+                neighbours[one] |= 1 << other
+    best: dict[int, Order] = {0: Order((), 0)}
+    for done in range(2**n - 1):
+        if done not in best:
+            continue
+        so_far = best[done]
+        for variable in range(n):
+            is_too_early = variable == last and len(so_far.variables) < n - 1
+            if done >> variable & 1 or is_too_early:
+                continue
+            entries = so_far.entries
+            size = sizes[variable]
+            for other in _reached(variable, done, neighbours):
+                size *= sizes[other]
+            reached = done | 1 << variable
+            if reached not in best or entries + size < best[reached].entries:
+                best[reached] = Order((*so_far.variables, variable), entries + size)
+    return best[2**n - 1]
+
+
+def _reached(variable: int, done: int, neighbours: Sequence[int]) -> list[int]:
+    """The variables whose table meets ``variable`` when it is eliminated after ``done``."""
+    seen, border = 1 << variable, [variable]
+    while border:
+        new = neighbours[border.pop()] & ~seen
+        seen |= new
+        border += [other for other in range(len(neighbours)) if new >> other & 1 and done >> other & 1]
+    met = seen & ~done & ~(1 << variable)
+    return [other for other in range(len(neighbours)) if met >> other & 1]
+
+
+class Eliminated:
+    """All variables but the last of an order maximised away, with a way back to the values that attain a maximum."""
+
+    def __init__(self, unary: Sequence[Table], blocks: Sequence[Block], order: Sequence[int]) -> None:
+        """Runs the elimination.
+
+        Args:
+            unary: for each variable its own amount at each value; the dtype of all tables.
+            blocks: amounts on products of value sets.
+            order: every variable once.
+        """
+        self._order = tuple(order)
+        self._choices: list[tuple[tuple[int, ...], NDArray[np.intp]]] = []
+        waiting: list[tuple[tuple[int, ...], Table]] = []
+        left = list(blocks)
+        for variable in order[:-1]:
+            mine = [block for block in left if variable in block.variables]
+            left = [block for block in left if variable not in block.variables]
+            arrived = [factor for factor in waiting if variable in factor[0]]
+            waiting = [factor for factor in waiting if variable not in factor[0]]
+            scope, table = _joined(variable, mine, arrived, unary)
+            self._choices.append((scope, np.argmax(table, axis=0)))
+            waiting.append((scope, np.max(table, axis=0)))
+        _, self.last = _joined(order[-1], left, waiting, unary)
+
+    def assignment(self, value: int) -> dict[int, int]:
+        """The values of all variables that attain the maximum with the last variable at ``value``."""
+        found = {self._order[-1]: value}
+        for variable, (scope, choices) in zip(self._order[-2::-1], reversed(self._choices), strict=True):
+            found[variable] = int(choices[tuple(found[other] for other in scope)])
+        return found
+
+
+def _joined(
+    variable: int, blocks: Sequence[Block], factors: Sequence[tuple[tuple[int, ...], Table]], unary: Sequence[Table]
+) -> tuple[tuple[int, ...], Table]:
+    """One table of everything that involves a variable: its own axis first, then those of the scope."""
+    others = {other for block in blocks for other in block.variables}
+    others |= {other for scope, _ in factors for other in scope}
+    scope = tuple(sorted(others - {variable}))
+    axes = (variable, *scope)
+    table = np.zeros([len(unary[axis]) for axis in axes], dtype=unary[variable].dtype)
+    table += _spread(unary[variable], (variable,), axes)
+    for mine, factor in factors:
+        table += _spread(factor, mine, axes)
+    for block in blocks:
+        covered = dict(zip(block.variables, block.values, strict=True))
+        everywhere = (covered.get(axis, np.arange(len(unary[axis]))) for axis in axes)
+        table[np.ix_(*everywhere)] += block.amount
+    return scope, table
+
+
+def _spread(factor: Table, mine: Sequence[int], axes: Sequence[int]) -> Table:
+    """A factor over ``mine`` seen over all ``axes``."""
+    ordered = np.transpose(factor, [mine.index(axis) for axis in axes if axis in mine])
+    sides = iter(ordered.shape)
+    return ordered.reshape([next(sides) if axis in mine else 1 for axis in axes])

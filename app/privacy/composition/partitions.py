@@ -1,0 +1,217 @@
+"""Declared partitions, and the boxes over them that jobs are charged to.
+
+A partition is a rule that puts every row into exactly one cell without a look at any other row: a keyed hash of the
+row's own id, a column with a declared domain, or the upload that brought the row. Never a position, a size, or a list
+of the values present: those move when a row is added.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+from app.core import limits
+
+Cell: TypeAlias = int | str
+"""A cell of one partition: a number for ``hash``, a declared text for ``column``, an upload's id for ``epoch``."""
+
+Scope: TypeAlias = Mapping[str, tuple[Cell, ...]]
+"""A box: for each restricted partition the sorted cells it covers. Empty = the whole dataset."""
+
+OTHER_CELL = "OTHER"
+"""Where a value goes that the column's declaration does not know."""
+MISSING_CELL = "MISSING"
+"""Where an empty value goes."""
+
+
+class UnknownPartition(ValueError):
+    """A scope names a partition that was not declared. The name is not repeated."""
+
+
+@dataclass(eq=False)
+class CellProblem(ValueError):
+    """A scope lists no cell, or something that is no cell, of a declared partition."""
+
+    partition: str
+    problem: Literal["not-a-list", "no-cell", "unknown-cell"]
+
+
+@dataclass(frozen=True)
+class HashPartition:
+    """A declared hash partition: cells 0 … ``cells`` − 1 of a keyed hash of the row's stable id."""
+
+    name: str
+    cells: int
+    kind: Literal["hash"] = "hash"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cells <= limits.MAX_HASH_CELLS:
+            raise ValueError(f"a hash partition has 1 to {limits.MAX_HASH_CELLS} cells")
+
+    @property
+    def known_cells(self) -> tuple[Cell, ...]:
+        """Every cell, in canonical order."""
+        return tuple(range(self.cells))
+
+    def is_cell(self, value: object) -> bool:
+        """Whether a value of a request names one of the cells."""
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.cells
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name, "kind": self.kind, "cells": self.cells}
+
+
+@dataclass(frozen=True)
+class ColumnPartition:
+    """A declared column partition: the row's value in one column with a declared domain.
+
+    Attributes:
+        name: of the partition.
+        column: the column that is read.
+        is_feature: the column is a feature of the schema; otherwise it is a column of its own, stored with the row.
+        categories: the declared domain, in declared order.
+        has_missing: an empty value is legal and has a cell of its own.
+    """
+
+    name: str
+    column: str
+    is_feature: bool
+    categories: tuple[str, ...]
+    has_missing: bool
+    kind: Literal["column"] = "column"
+
+    def __post_init__(self) -> None:
+        if not self.categories or len(set(self.listed_cells)) != len(self.listed_cells):
+            raise ValueError("the cells of a column partition are distinct, and OTHER and MISSING are not categories")
+
+    @property
+    def listed_cells(self) -> tuple[str, ...]:
+        """Every cell in declared order, which is the order of the stored codes: categories, OTHER, MISSING."""
+        return (*self.categories, OTHER_CELL, *((MISSING_CELL,) if self.has_missing else ()))
+
+    @property
+    def known_cells(self) -> tuple[Cell, ...]:
+        """Every cell, in canonical order: that of the code points."""
+        return tuple(sorted(self.listed_cells))
+
+    def is_cell(self, value: object) -> bool:
+        """Whether a value of a request names one of the cells."""
+        return isinstance(value, str) and value in self.listed_cells
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "column": self.column,
+            "feature": self.is_feature,
+            "cells": list(self.listed_cells),
+        }
+
+
+@dataclass(frozen=True)
+class EpochPartition:
+    """A declared epoch partition: the upload that brought the row. New uploads are new cells that start at nothing.
+
+    Attributes:
+        name: of the partition.
+        how: the owner's words on how batches are cut: by the calendar or by batch, never by a number of rows.
+    """
+
+    name: str
+    how: str
+    kind: Literal["epoch"] = "epoch"
+
+    @property
+    def known_cells(self) -> None:
+        """Uploads come as they come: which exist is known to the catalog, and a scope always lists them."""
+        return None
+
+    def is_cell(self, value: object) -> bool:
+        """Whether a value of a request has the form of an upload's id."""
+        return isinstance(value, str) and 1 <= len(value) <= limits.MAX_NAME_CHARS
+
+    def to_json(self) -> dict[str, object]:
+        return {"name": self.name, "kind": self.kind, "how": self.how}
+
+
+Partition: TypeAlias = HashPartition | ColumnPartition | EpochPartition
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """All partitions of one dataset, in declared order, with distinct names."""
+
+    declared: tuple[Partition, ...]
+
+    def __post_init__(self) -> None:
+        if len({partition.name for partition in self.declared}) != len(self.declared):
+            raise ValueError("two partitions have the same name")
+        if len(self.declared) > limits.MAX_PARTITIONS:
+            raise ValueError(f"a dataset has at most {limits.MAX_PARTITIONS} partitions")
+        if sum(partition.kind == "epoch" for partition in self.declared) > 1:
+            raise ValueError("a row comes with one upload: one epoch partition at most")
+
+    @classmethod
+    def from_json(cls, value: Sequence[Mapping[str, object]]) -> "Partitions":
+        """Inverse of :meth:`to_json`."""
+        return cls(tuple(map(_partition, value)))
+
+    def to_json(self) -> list[dict[str, object]]:
+        return [partition.to_json() for partition in self.declared]
+
+    @property
+    def epoch_partition(self) -> EpochPartition | None:
+        """The partition whose cells are the uploads, if one was declared."""
+        return next((partition for partition in self.declared if isinstance(partition, EpochPartition)), None)
+
+    def read_scope(self, value: Mapping[str, object]) -> Scope:
+        """The normal form of a scope of a request: known partitions, sorted distinct known cells.
+
+        Raises:
+            UnknownPartition: a name that was not declared.
+            CellProblem: an empty list, or an entry that is no cell.
+        """
+        known = {partition.name: partition for partition in self.declared}
+        if not set(value) <= set(known):
+            raise UnknownPartition
+        return {name: _cells(known[name], listed) for name, listed in sorted(value.items())}
+
+    def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
+        """The public share of rows that a box is expected to hold, as a fraction: cells of each partition count alike.
+
+        Args:
+            scope: in normal form.
+            n_epochs: uploads so far, a public number.
+        """
+        inside = all_cells = 1
+        for partition in self.declared:
+            n_cells = n_epochs if partition.known_cells is None else len(partition.known_cells)
+            if partition.name in scope and n_cells:
+                inside *= len(scope[partition.name])
+                all_cells *= n_cells
+        return inside, all_cells
+
+
+def _partition(item: Mapping[str, object]) -> Partition:
+    name = str(item["name"])
+    match item["kind"]:
+        case "hash":
+            return HashPartition(name, int(str(item["cells"])))
+        case "column":
+            cells = cast(Sequence[str], item["cells"])
+            categories = tuple(cell for cell in cells if cell not in (OTHER_CELL, MISSING_CELL))
+            return ColumnPartition(
+                name, str(item["column"]), bool(item["feature"]), categories, has_missing=MISSING_CELL in cells
+            )
+        case "epoch":
+            return EpochPartition(name, str(item["how"]))
+    raise ValueError("a partition of an unknown kind")
+
+
+def _cells(partition: Partition, listed: object) -> tuple[Cell, ...]:
+    if not isinstance(listed, list | tuple):
+        raise CellProblem(partition.name, "not-a-list")
+    if not listed:
+        raise CellProblem(partition.name, "no-cell")
+    if not all(map(partition.is_cell, listed)):
+        raise CellProblem(partition.name, "unknown-cell")
+    return tuple(sorted(set(listed)))
