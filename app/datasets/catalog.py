@@ -44,7 +44,8 @@ class Dataset:
     @property
     def hash_partition(self) -> HashPartition | None:
         """The declared hash partition, if there is one."""
-        return next(iter(self.partitions.declared), None)
+        declared = self.partitions.declared
+        return next((partition for partition in declared if isinstance(partition, HashPartition)), None)
 
     @property
     def adjacency(self) -> Adjacency:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.tables import AccountRow, CellRow, EntryRow, ReservationRow
+from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy import accountants
 
 
@@ -34,34 +34,6 @@ def account(session: Session, account_id: str) -> AccountRow:
     if row is None:
         raise NotFound("account")
     return row
-
-
-def tightest_cell(session: Session, account_id: str, cells: Sequence[int] | None) -> CellRow:
-    """The joint cell with the largest ``charged + reserved``; ties in canonical (numeric) order."""
-    query = select(CellRow).where(CellRow.account_id == account_id)
-    if cells is not None:
-        query = query.where(CellRow.cell.in_(cells))
-    query = query.order_by((CellRow.charged + CellRow.reserved).desc(), CellRow.cell).limit(1)
-    return session.execute(query.execution_options(populate_existing=True)).scalar_one()
-
-
-def all_cells(session: Session, account_id: str) -> list[CellRow]:
-    """Every joint cell, in canonical order."""
-    return list(
-        session.execute(select(CellRow).where(CellRow.account_id == account_id).order_by(CellRow.cell)).scalars()
-    )
-
-
-def move(session: Session, account_id: str, cells: Sequence[int] | None, *, charged: int, reserved: int) -> None:
-    """Adds to ``charged`` and ``reserved`` of the given joint cells (``None`` = all)."""
-    statement = update(CellRow).where(CellRow.account_id == account_id)
-    if cells is not None:
-        statement = statement.where(CellRow.cell.in_(cells))
-    session.execute(
-        statement.values(charged=CellRow.charged + charged, reserved=CellRow.reserved + reserved).execution_options(
-            synchronize_session=False
-        )
-    )
 
 
 def append(session: Session, account_row: AccountRow, entry: Entry) -> None:

@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, repository
+from app.ledger import chain, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
-from app.ledger.tables import AccountRow, CellRow, ReservationRow
+from app.ledger.state import CellBalance
+from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 
@@ -62,7 +63,7 @@ class NewReservation:
 class Balance:
     """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``.
 
-    Amounts are whole steps of the account's unit; :meth:`text` says them.
+    Amounts are whole steps of the account's unit; :meth:`text` says them. Where not ``is_exact``, the sum is a bound.
     """
 
     account_id: str
@@ -72,6 +73,7 @@ class Balance:
     charged: int
     reserved: int
     tightest_cell: dict[str, Any]
+    is_exact: bool
 
     @property
     def remaining(self) -> int:
@@ -97,17 +99,8 @@ class Limit:
     delta: Fraction | None
 
 
-@dataclass(frozen=True)
-class CellBalance:
-    """One joint cell."""
-
-    cell: int
-    charged: int
-    reserved: int
-
-
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
-    """Opens an account with its first entry, which holds the account's facts, and one balance row per joint cell."""
+    """Opens an account with its first entry, which holds the account's facts."""
     row = AccountRow(
         id=new.id,
         name=new.name,
@@ -122,9 +115,6 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
         last_at="",
     )
     session.add(row)
-    session.add_all(
-        CellRow(account_id=new.id, cell=cell, charged=0, reserved=0) for cell in range(new.partitions.n_joint_cells)
-    )
     session.flush()
     opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=_facts(row))
     chain.append(session, row, opened)
@@ -142,8 +132,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     if new.amount <= 0:
         raise ValueError("a reservation is positive")
     row = repository.locked_account(session, new.account_id)
-    cells = _partitions(row).joint_cells(new.scope)
-    tightest = repository.tightest_cell(session, new.account_id, cells)
+    tightest = state.tightest(session, row, new.scope)
     if tightest.charged + tightest.reserved + new.amount > row.cap:
         raise _refusal(row, tightest, new)
     reservation = ReservationRow(
@@ -157,7 +146,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
         details=new.details or None,
     )
     session.add(reservation)
-    repository.move(session, new.account_id, cells, charged=0, reserved=new.amount)
+    state.move(session, row.id, new.scope, reserved=new.amount)
     chain.append(session, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
     return reservation.id
 
@@ -168,7 +157,7 @@ def charge(session: Session, reservation_id: str, *, actor: str) -> None:
     Raises:
         ReservationSettled: it came to an end before.
     """
-    _settle(session, reservation_id, kind=EntryKind.CHARGE, state="charged", actor=actor)
+    _settle(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
 
 
 def void(session: Session, reservation_id: str, *, actor: str) -> None:
@@ -177,7 +166,7 @@ def void(session: Session, reservation_id: str, *, actor: str) -> None:
     Raises:
         ReservationSettled: it came to an end before.
     """
-    _settle(session, reservation_id, kind=EntryKind.VOID, state="void", actor=actor)
+    _settle(session, reservation_id, kind=EntryKind.VOID, end="void", actor=actor)
 
 
 def expire(session: Session, reservation_id: str, *, actor: str) -> None:
@@ -186,7 +175,7 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
     Raises:
         ReservationSettled: it came to an end before.
     """
-    _settle(session, reservation_id, kind=EntryKind.EXPIRE, state="expired", actor=actor)
+    _settle(session, reservation_id, kind=EntryKind.EXPIRE, end="expired", actor=actor)
 
 
 def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: str) -> list[str]:
@@ -214,7 +203,7 @@ def charge_job(session: Session, job_id: str, *, actor: str) -> None:
         ReservationSettled: one of them came to an end before.
         NotFound: the job holds no reservation.
     """
-    _settle_jobs(session, [job_id], kind=EntryKind.CHARGE, state="charged", actor=actor)
+    _settle_jobs(session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor)
 
 
 def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
@@ -222,19 +211,18 @@ def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
 
     The accounts of all jobs are locked before the first entry is written.
     """
-    _settle_jobs(session, job_ids, kind=EntryKind.VOID, state="void", actor=actor)
+    _settle_jobs(session, job_ids, kind=EntryKind.VOID, end="void", actor=actor)
 
 
 def expire_job(session: Session, job_id: str, *, actor: str) -> None:
     """Gives back every reservation of a job that waited too long and never started; see :func:`charge_job`."""
-    _settle_jobs(session, [job_id], kind=EntryKind.EXPIRE, state="expired", actor=actor)
+    _settle_jobs(session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor)
 
 
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
     """The tightest joint cell of an account, or of a box of it."""
     row = repository.account(session, account_id)
-    partitions = _partitions(row)
-    tightest = repository.tightest_cell(session, account_id, partitions.joint_cells(scope or {}))
+    tightest = state.tightest(session, row, scope or {})
     return Balance(
         account_id=account_id,
         name=row.name,
@@ -242,7 +230,8 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         cap=row.cap,
         charged=tightest.charged,
         reserved=tightest.reserved,
-        tightest_cell=partitions.describe(tightest.cell),
+        tightest_cell=dict(tightest.cell),
+        is_exact=tightest.is_exact,
     )
 
 
@@ -264,9 +253,9 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     return Limit(row.accountant, highest, None if row.delta is None else Fraction(row.delta))
 
 
-def cells(session: Session, account_id: str) -> list[CellBalance]:
-    """Every joint cell, in canonical order."""
-    return [CellBalance(row.cell, row.charged, row.reserved) for row in repository.all_cells(session, account_id)]
+def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:
+    """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
+    return state.by_cell(session, repository.account(session, account_id), scope or {})
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
@@ -284,13 +273,13 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     return header, row.last_sequence
 
 
-def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, state: str, actor: str) -> None:
+def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
     held = repository.reservations_of(session, job_ids)
     if {row.job_id for row in held} != set(job_ids):
         raise NotFound("reservation")
     _lock_accounts(session, [row.account_id for row in held])
     for row in held:
-        _settle(session, row.id, kind=kind, state=state, actor=actor)
+        _settle(session, row.id, kind=kind, end=end, actor=actor)
 
 
 def _lock_accounts(session: Session, account_ids: Sequence[str]) -> None:
@@ -298,15 +287,14 @@ def _lock_accounts(session: Session, account_ids: Sequence[str]) -> None:
         repository.locked_account(session, account_id)
 
 
-def _settle(session: Session, reservation_id: str, *, kind: EntryKind, state: str, actor: str) -> None:
+def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str, actor: str) -> None:
     row = repository.locked_account(session, repository.reservation(session, reservation_id).account_id)
     reservation = repository.reservation(session, reservation_id)  # again, now under the account's lock
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
-    scope = _scope(reservation)
-    reservation.state = state
+    reservation.state = end
     charged = reservation.amount if kind is EntryKind.CHARGE else 0
-    repository.move(session, row.id, _partitions(row).joint_cells(scope), charged=charged, reserved=-reservation.amount)
+    state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
     chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
 
 
@@ -318,19 +306,15 @@ def _facts(row: AccountRow) -> dict[str, Any]:
         "delta": row.delta,
         "adjacency": row.adjacency,
         "privacy_unit": row.privacy_unit,
-        "partitions": _partitions(row).to_json(),
+        "partitions": state.partitions_of(row).to_json(),
     }
-
-
-def _partitions(row: AccountRow) -> Partitions:
-    return Partitions.from_json(row.partitions)
 
 
 def _scope(reservation: ReservationRow) -> Scope:
     return {name: tuple(listed) for name, listed in reservation.scope.items()}
 
 
-def _refusal(row: AccountRow, tightest: CellRow, new: NewReservation) -> BudgetExceeded:
+def _refusal(row: AccountRow, tightest: CellBalance, new: NewReservation) -> BudgetExceeded:
     accountant = accountants.by_name(row.accountant)
     remaining = max(row.cap - tightest.charged - tightest.reserved, 0)
     delta = new.delta if new.delta is not None or row.delta is None else Fraction(row.delta)
@@ -344,6 +328,6 @@ def _refusal(row: AccountRow, tightest: CellRow, new: NewReservation) -> BudgetE
         reserved=amount_text(row.accountant, tightest.reserved),
         remaining=amount_text(row.accountant, remaining),
         requested=amount_text(row.accountant, new.amount),
-        tightest_cell=_partitions(row).describe(tightest.cell),
+        tightest_cell=dict(tightest.cell),
         largest_that_fits=amounts.to_text(accountant.largest_that_fits(remaining, delta)),
     )

@@ -33,19 +33,27 @@ class AccountRow(Base):
     __table_args__ = (CheckConstraint("cap >= 0", name="cap_not_negative"),)
 
 
-class CellRow(Base):
-    """What covers one joint cell of an account. Recomputable from the entries at any time."""
+class BoxRow(Base):
+    """What lies on one distinct box of an account. Recomputable from the entries at any time; none of nothing.
 
-    __tablename__ = "account_cells"
+    Attributes:
+        box: SHA-256 of the scope's canonical JSON, because the text itself can be too long for a key.
+        delta_charged: in steps of 10⁻¹⁸, where an account sets a part of its δ aside.
+    """
+
+    __tablename__ = "account_boxes"
 
     account_id: Mapped[str] = mapped_column(primary_key=True)
-    cell: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    box: Mapped[str] = mapped_column(primary_key=True)
+    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     charged: Mapped[int]
     reserved: Mapped[int]
+    delta_charged: Mapped[int]
 
     __table_args__ = (
         CheckConstraint("charged >= 0", name="charged_not_negative"),
         CheckConstraint("reserved >= 0", name="reserved_not_negative"),
+        CheckConstraint("delta_charged >= 0", name="delta_charged_not_negative"),
     )
 
 

@@ -15,6 +15,8 @@ from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
+from app.ledger.state import CellBalance
+from app.privacy.composition import Cell
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.services.quote import read_scope
@@ -70,11 +72,20 @@ def show_balance(
         balance = ledger.balance(session, dataset.id, read_scope(dataset, scope))
         cells = ledger.cells(session, dataset.id)
     partitions = [
-        PartitionBalance(name=partition.name, kind=partition.kind, cells=[_cell(cell, balance) for cell in cells])
+        PartitionBalance(
+            name=partition.name,
+            kind=partition.kind,
+            cells=[_cell(cell.cell[partition.name], cell, balance) for cell in cells[partition.name]],
+        )
         for partition in dataset.partitions.declared
     ]
     return DatasetBalance.model_validate(
-        {**_amounts(balance), "tightest_cell": balance.tightest_cell, "partitions": partitions}
+        {
+            **_amounts(balance),
+            "tightest_cell": balance.tightest_cell,
+            "exact": balance.is_exact,
+            "partitions": partitions,
+        }
     )
 
 
@@ -157,9 +168,9 @@ def _amounts(balance: ledger.Balance) -> dict[str, object]:
     }
 
 
-def _cell(cell: ledger.CellBalance, balance: ledger.Balance) -> CellOut:
+def _cell(name: Cell, cell: CellBalance, balance: ledger.Balance) -> CellOut:
     return CellOut(
-        cell=cell.cell,
+        cell=name,
         charged=balance.text(cell.charged),
         reserved=balance.text(cell.reserved),
         remaining=balance.text(balance.cap - cell.charged - cell.reserved),

@@ -138,5 +138,5 @@ def _public_size(dataset: catalog.Dataset, scope: Scope) -> int | None:
     size = dataset.row.public_size
     if size is None:
         return None
-    inside, all_cells = dataset.partitions.share(scope)
+    inside, all_cells = dataset.partitions.share(scope, n_epochs=0)
     return max(size * inside // all_cells, 1)

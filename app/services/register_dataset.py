@@ -96,7 +96,7 @@ def _partitions(declaration: DatasetIn) -> Partitions:
         for name in ("column", "categories", "how"):
             if getattr(partition, name) is not None:
                 raise InvalidRequest.at(f"{at}/{name}", "not-for-hash")
-    if len(declaration.partitions) > limits.MAX_PARTITIONS:
+    if len(declaration.partitions) > 1:
         raise NotSupported("several partitions")
     return Partitions(tuple(HashPartition(item.name, item.cells or 0) for item in declaration.partitions))
 

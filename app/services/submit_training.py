@@ -87,7 +87,8 @@ def _reserve(session: Session, quoted: Quote, *, job_id: str, actor: str) -> str
 
 def _task(quoted: Quote, epochs: list[str]) -> dict[str, Any]:
     """What the worker will run: the plan, and exactly the epochs and cells that exist now."""
-    cells = quoted.dataset.partitions.joint_cells(quoted.scope)
+    partition = quoted.dataset.hash_partition
+    cells = None if partition is None else quoted.scope.get(partition.name)
     return {
         "work": {"plan": quoted.plan.to_json()},
         "epochs": epochs,

@@ -24,7 +24,9 @@ class BalanceList(Answer):
 
 
 class CellOut(Answer):
-    cell: int
+    """One cell of a partition, at the tightest joint cell that lies in it."""
+
+    cell: int | str
     charged: DecimalText
     reserved: DecimalText
     remaining: DecimalText
@@ -40,6 +42,7 @@ class DatasetBalance(BalanceOut):
     """The same for one dataset, with the tightest cell of the box that was asked and every cell."""
 
     tightest_cell: JsonObject
+    exact: bool
     partitions: list[PartitionBalance]
 
 

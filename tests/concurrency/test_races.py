@@ -11,7 +11,7 @@ import pytest
 
 from app.ledger import service as ledger
 from app.services import run_job
-from tests.support.crash_scene import CELLS, EVENT, Scene, open_account, opened, replayed
+from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 
 _ROOT = Path(__file__).parents[2]
 N_PROCESSES = 16
@@ -43,7 +43,7 @@ def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits
     assert sum(map(bool, results)) > N_PROCESSES // 2, "a race that most processes never ran shows nothing"
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=100_000)
-        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+        balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances, "at every prefix below the cap, and the sums are exact"
     for entry in entries[1:]:
         amount, cells, end = admitted[str(entry.job_id)]
@@ -71,7 +71,7 @@ def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> No
     assert sum(map(len, results)) == len(won) == len(reservations)
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=1_000)
-        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+        balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances
     ends = {str(entry.job_id): entry.kind.value for entry in entries[1 + len(reservations) :]}
     assert ends == {job_id: won[reservation_id] for reservation_id, job_id in reservations.items()}

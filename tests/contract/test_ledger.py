@@ -18,7 +18,7 @@ from app.privacy.composition import Scope
 from app.services import audit
 from app.services.installation import Installation
 from app.services.pages import PageRequest
-from tests.support.crash_scene import EVENT, OWNER, Scene, open_account, open_installation, opened
+from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account, open_installation, opened
 
 ACCOUNT = "ds_account"
 CAP = 100
@@ -48,7 +48,7 @@ def _settle(installation: Installation, end: End, reservation_id: str) -> None:
 
 def _cells(installation: Installation) -> list[tuple[int, int]]:
     with installation.database.read() as session:
-        return [(cell.charged, cell.reserved) for cell in ledger.cells(session, ACCOUNT)]
+        return cell_balances(session, ACCOUNT)
 
 
 def _kinds(installation: Installation) -> list[str]:

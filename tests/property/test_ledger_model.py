@@ -24,7 +24,7 @@ from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.services.installation import Installation
 from app.verifier.replay import Summary, verify
-from tests.support.crash_scene import DELTA, EVENT, open_account, open_installation, replayed
+from tests.support.crash_scene import DELTA, EVENT, cell_balances, open_account, open_installation, replayed
 
 _ENDS: dict[str, Callable[..., None]] = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 _serial = count()
@@ -135,7 +135,7 @@ class Account:
 
     def balances(self) -> list[tuple[int, int]]:
         with self.database.read() as session:
-            return [(cell.charged, cell.reserved) for cell in ledger.cells(session, self.id)]
+            return cell_balances(session, self.id)
 
     def check_history(self, n_cells: int) -> Summary:
         """Replays the entries, recomputes the chain, and runs the verifier on the export."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
@@ -102,7 +103,7 @@ class Scene:
         The balance rows are those of the entries, no prefix passes the cap, and the export verifies.
         """
         with self.installation.database.read() as session:
-            cells = [(cell.charged, cell.reserved) for cell in ledger.cells(session, self.dataset_id)]
+            cells = cell_balances(session, self.dataset_id)
         assert replayed(self.entries(), n_cells=CELLS) == cells
         return verify(self.export())
 
@@ -151,6 +152,14 @@ def open_account(
     )
     with installation.database.write() as session:
         ledger.open_account(session, new, actor=OWNER.key_id)
+
+
+def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
+    """(charged, reserved) of every cell of the only partition; of an account that is not cut, one pair."""
+    for cells in ledger.cells(session, account_id).values():
+        return [(cell.charged, cell.reserved) for cell in cells]
+    balance = ledger.balance(session, account_id)
+    return [(balance.charged, balance.reserved)]
 
 
 @dataclass

@@ -136,7 +136,7 @@ class Server:
             self._wait_for_the_workers()
         present = set(inspect(self.database.engine).get_table_names())
         tables = {name: table for name, table in Base.metadata.tables.items() if name in present}
-        cells, accounts = tables["account_cells"], tables["accounts"]
+        cells, accounts = tables["account_boxes"], tables["accounts"]
         with self.database.read() as session:
             counts: dict[str, object] = {
                 name: session.execute(select(func.count()).select_from(table)).scalar_one()

@@ -6,7 +6,7 @@ so the charges of disjoint cells never add up for one record. With several parti
 and the maximum runs over all combinations: it is not the maximum over the partitions taken one by one.
 """
 
-from app.privacy.composition.loads import BoxAmount, Loads, Tightest, amount_at
+from app.privacy.composition.loads import BoxAmount, JointCell, Loads, Tightest
 from app.privacy.composition.partitions import (
     MISSING_CELL,
     OTHER_CELL,
@@ -30,11 +30,11 @@ __all__ = [
     "ColumnPartition",
     "EpochPartition",
     "HashPartition",
+    "JointCell",
     "Loads",
     "Partition",
     "Partitions",
     "Scope",
     "Tightest",
     "UnknownPartition",
-    "amount_at",
 ]

@@ -50,11 +50,6 @@ class Tightest:
     is_exact: bool
 
 
-def amount_at(boxes: Iterable[BoxAmount], cell: JointCell) -> int:
-    """The sum of the amounts whose box covers one joint cell: the definition itself."""
-    return sum(box.amount for box in boxes if all(cell.get(name) in cells for name, cells in box.scope.items()))
-
-
 class Loads:
     """The joint cells inside a box, under some amounts."""
 
@@ -102,7 +97,12 @@ class Loads:
         return Tightest(load, dict(sorted(cell.items())), is_exact)
 
     def by_cell(self, name: str) -> list[Tightest]:
-        """For every cell of a partition inside the box, the tightest joint cell that lies in it."""
+        """For every cell of a partition inside the box, the tightest joint cell that lies in it.
+
+        None for an epoch partition as long as no upload is known.
+        """
+        if name not in self._domains:
+            return []
         whole = self.largest()
         group = next((group for group in self._groups if name in group.names), None)
         if group is None:
@@ -115,10 +115,19 @@ class Loads:
         rest = whole.load - group.largest().load
         others_are_exact = all(other.largest().is_exact for other in self._groups if other is not group)
         result = []
-        for cell, found in zip(self._domains[name], group.by_cell(name), strict=True):
+        for found in group.by_cell(name):
             joint = {**whole.cell, **{other: self._domains[other][at] for other, at in found.positions.items()}}
             result.append(Tightest(rest + found.load, joint, found.is_exact and others_are_exact))
         return result
+
+    def at(self, cell: JointCell) -> int:
+        """What one joint cell inside the box carries: the sum of the amounts that cover it."""
+        load = self._everywhere
+        for name, domain in self._domains.items():
+            load += int(self._alone[name][_places(domain)[cell[name]]])
+        return load + sum(
+            amount for box, amount in self._coupled.items() if all(cell[name] in cells for name, cells in box)
+        )
 
     def _add(self, box: BoxAmount) -> None:
         restricted = []

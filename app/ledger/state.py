@@ -1,0 +1,88 @@
+"""What lies on the boxes of an account: one row per distinct box, moved in the transaction of the entry that moves it.
+
+The rows are sums over entries and nothing else, so they can be recomputed from the entries at any time. What a joint
+cell carries follows from them (:mod:`app.privacy.composition`); the cost of an answer grows with the number of distinct
+boxes, not with the number of entries.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import rfc8785
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.ledger.tables import AccountRow, BoxRow
+from app.privacy.composition import BoxAmount, JointCell, Loads, Partitions, Scope, Tightest
+
+
+@dataclass(frozen=True)
+class CellBalance:
+    """One joint cell. Where not ``is_exact``, ``charged + reserved`` is a bound that none passes."""
+
+    cell: JointCell
+    charged: int
+    reserved: int
+    is_exact: bool
+
+
+def move(
+    session: Session, account_id: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta_charged: int = 0
+) -> None:
+    """Adds to what lies on a box; the caller holds the account's lock. A box that is left with nothing goes."""
+    written = {name: list(cells) for name, cells in scope.items()}
+    box = hashlib.sha256(rfc8785.dumps(written)).hexdigest()
+    row = session.get(BoxRow, (account_id, box), populate_existing=True)
+    if row is None:
+        row = BoxRow(account_id=account_id, box=box, scope=written, charged=0, reserved=0, delta_charged=0)
+        session.add(row)
+    row.charged += charged
+    row.reserved += reserved
+    row.delta_charged += delta_charged
+    if not (row.charged or row.reserved or row.delta_charged):
+        session.delete(row)
+    session.flush()
+
+
+def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
+    """The joint cell of a box with the largest ``charged + reserved``; ties in canonical order."""
+    load, spent = _loads(session, account, scope)
+    return _split(load.largest(), load, spent, cap=account.cap)
+
+
+def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:
+    """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
+    load, spent = _loads(session, account, scope)
+    return {
+        partition.name: [_split(found, load, spent, cap=account.cap) for found in load.by_cell(partition.name)]
+        for partition in partitions_of(account).declared
+    }
+
+
+def partitions_of(account: AccountRow) -> Partitions:
+    """How the account is cut."""
+    return Partitions.from_json(account.partitions)
+
+
+def _loads(session: Session, account: AccountRow, inside: Scope) -> tuple[Loads, Loads]:
+    """``charged + reserved``, and ``charged`` alone."""
+    query = select(BoxRow.scope, BoxRow.charged, BoxRow.reserved).where(BoxRow.account_id == account.id)
+    rows = [
+        ({name: tuple(cells) for name, cells in scope.items()}, charged, reserved)
+        for scope, charged, reserved in session.execute(query)
+    ]
+    partitions = partitions_of(account)
+    load = [BoxAmount(scope, charged + reserved) for scope, charged, reserved in rows]
+    spent = [BoxAmount(scope, charged) for scope, charged, _ in rows]
+    return Loads(partitions, load, inside=inside), Loads(partitions, spent, inside=inside)
+
+
+def _split(found: Tightest, load: Loads, spent: Loads, *, cap: int) -> CellBalance:
+    """Says of a load how much of it is charged.
+
+    A bound over what the named cell truly carries counts as charged, but not beyond the cap: every admission was below
+    it, so no joint cell carries more.
+    """
+    charged, carried = spent.at(found.cell), load.at(found.cell)
+    over = min(found.load, max(cap, carried)) - carried
+    return CellBalance(found.cell, charged + over, carried - charged, found.is_exact)
