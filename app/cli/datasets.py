@@ -59,6 +59,9 @@ def upload(
     output.say(f"stored as epoch {report['epoch']}")
     rows = [[column[name] for name in ("name", "clamped", "missing", "unknown")] for column in report["columns"]]
     output.table(["column", "clamped", "missing", "unknown"], rows, empty="no columns")
+    if report["dropped"] is not None:
+        without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
+        output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
     output.hint(f"grovekeeper plan {dataset} --algorithm mrf --epsilon 1")
 
 
@@ -100,7 +103,9 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "id": found["id"],
             "declared": found["created_at"],
             "erased": found["deleted_at"] or "no",
-            "protects": found["protects"] if not unit["column"] else f"{unit['column']}, {unit['max_rows']} rows each",
+            "protects": found["protects"]
+            if not unit["column"]
+            else f"{unit['column']}, at most {unit['max_rows']} rows each",
             "adjacency": found["adjacency"],
             "public size": found["public_size"] or "not declared",
             "partitions": ", ".join(f"{p['name']} ({p.get('cells', '?')} cells)" for p in found["partitions"])

@@ -11,6 +11,7 @@ MAX_HASH_CELLS = 1_024
 MAX_COMPOSITION_WORK = 2**23
 """Additions that the exact maximum over joint cells may take; beyond it a sound upper bound is given."""
 MAX_PUBLIC_SIZE = 10**12
+MAX_ROWS_PER_UNIT = 1_000_000
 
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
 MAX_JSON_DEPTH = 64

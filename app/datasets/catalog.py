@@ -53,6 +53,17 @@ class Dataset:
         return Adjacency.LABEL if self.row.protects == PROTECTS_LABEL else Adjacency.ADD_REMOVE_ONE
 
     @property
+    def unit_column(self) -> str | None:
+        """The column that names a row's unit, or ``None`` where the row is the unit."""
+        column: str | None = self.row.privacy_unit["column"]
+        return column
+
+    @property
+    def max_rows(self) -> int:
+        """Rows that one unit has at most; 1 where the row is the unit."""
+        return int(self.row.privacy_unit["max_rows"])
+
+    @property
     def is_deleted(self) -> bool:
         return self.row.deleted_at is not None
 

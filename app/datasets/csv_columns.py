@@ -170,6 +170,15 @@ class LabelColumn(_Column):
         return pc.fill_null(codes, pa.scalar(UNKNOWN_LABEL, pa.int32()))
 
 
+class UnitColumn(_Column):
+    """The column that says whose row it is. Its values are never stored; an empty cell belongs to nobody."""
+
+    def read(self, cells: pa.Array) -> pa.Array:
+        """One block: PRIVATE text in, the same text out."""
+        self._look_at_undeclared(cells)
+        return cells
+
+
 Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn
 
 

@@ -6,6 +6,7 @@ cells, so they end here: every refusal is raised outside the handler that saw on
 """
 
 import hashlib
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +15,18 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.datasets import row_files
+from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.cells import ROW_ID_BYTES, hash_cells
-from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, new_column
+from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
 from app.forests.schema import Schema
 from app.privacy.composition import HashPartition
@@ -33,39 +37,67 @@ _ROW_GROUP_ROWS = (2**12, 2**17)
 
 
 @dataclass(frozen=True)
+class RowRules:
+    """What a declaration says about rows.
+
+    Attributes:
+        schema: public.
+        partition: public; the declared hash partition, if there is one.
+        dataset_key: secret; keys the partition and the ids of units.
+        unit_column: public; the column that names a row's unit, or ``None`` where the row is the unit.
+    """
+
+    schema: Schema
+    partition: HashPartition | None
+    dataset_key: bytes = field(repr=False)
+    unit_column: str | None = None
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """Rows of an upload that were not stored: exact PRIVATE counts, for the owner alone and for no log.
+
+    Attributes:
+        without_unit: the unit column was empty.
+        over_bound: their unit had all its rows already.
+    """
+
+    without_unit: int = field(repr=False)
+    over_bound: int = field(repr=False)
+
+
+@dataclass(frozen=True)
 class IngestReport:
     """What became of an upload. The counts are exact and PRIVATE: for the owner's answer alone, and in no log.
 
     Attributes:
-        columns: one entry per feature in schema order, then the label.
+        columns: one entry per feature in schema order, then the label; dropped rows are counted too.
         n_rows: stored rows, those with an unknown label included; never part of an answer.
-        digest: SHA-256 of the stored file, hexadecimal. Row ids are random, so it says nothing about the rows.
+        digest: SHA-256 of the stored file, hexadecimal. Row ids are random or keyed, so it says nothing about the rows.
+        dropped: where the unit is a column, the rows that were not stored.
     """
 
     columns: tuple[ColumnReport, ...] = field(repr=False)
     n_rows: int = field(repr=False)
     digest: str
+    dropped: DroppedRows | None = None
 
 
 def ingest_csv(
-    source: BinaryIO,
-    destination: Path,
-    *,
-    schema: Schema,
-    partition: HashPartition | None,
-    dataset_key: bytes,
-    gzip: bool,
+    source: BinaryIO, destination: Path, *, rules: RowRules, book: AdmissionBook | None, gzip: bool
 ) -> IngestReport:
-    """Reads a CSV upload and stores its sanitised rows, each with a fresh random id and its hash cell.
+    """Reads a CSV upload and stores its sanitised rows, each with its id and its hash cell.
+
+    The id is random, or, where the unit is a column, a keyed digest of the unit; there a row without a unit, or whose
+    unit has all its rows, is dropped. Whether a row is dropped depends on the rows of its own unit alone.
 
     Memory is bounded by public limits (a block of the longest legal line, a row group), not by the upload.
 
     Args:
         source: PRIVATE; the body. Read to its end, not closed.
         destination: the epoch's file (:func:`app.datasets.row_files.epoch_file`); must not exist.
-        schema: public.
-        partition: public; the declared hash partition, if there is one.
-        dataset_key: secret; keys the partition.
+        rules: of the declaration.
+        book: of the dataset, with a page begun for this upload, where the unit is a column; else ``None``.
         gzip: the body is gzip.
 
     Returns:
@@ -79,19 +111,20 @@ def ingest_csv(
     line_bytes = limits.MAX_CSV_LINE_BYTES
     text = CsvSource(source, is_gzip=gzip, max_bytes=limits.MAX_UPLOAD_CSV_BYTES, max_line_bytes=line_bytes)
     try:
-        _order_columns(text, schema)
+        _order_columns(text, rules)
         with row_files.new_row_file(destination) as file:
-            upload = _Upload(schema, partition, dataset_key=dataset_key)
+            upload = _Upload(rules, book)
             upload.store(text, file)
             file.flush()
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return IngestReport(tuple(column.report for column in upload.columns), upload.n_rows, digest)
+        reports = tuple(column.report for column in upload.columns)
+        return IngestReport(reports, upload.n_rows, digest, upload.dropped)
     finally:
         text.close()
 
 
-def _order_columns(text: CsvSource, schema: Schema) -> None:
+def _order_columns(text: CsvSource, rules: RowRules) -> None:
     """Takes the upload's header and puts positions of the declaration in its place.
 
     Raises:
@@ -99,7 +132,9 @@ def _order_columns(text: CsvSource, schema: Schema) -> None:
             without a name, because a headerless file has a person's values where names should be.
     """
     names = text.read_header()
-    declared = [*(feature.name for feature in schema.features), schema.label.name]
+    declared = [*(feature.name for feature in rules.schema.features), rules.schema.label.name]
+    if rules.unit_column is not None:
+        declared.append(rules.unit_column)
     found = Counter(names)
     problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in found]
     problems += [ColumnProblem(name, "duplicate-column", found[name]) for name in declared if found[name] > 1]
@@ -115,13 +150,21 @@ def _order_columns(text: CsvSource, schema: Schema) -> None:
 class _Upload:
     """The state of one ingestion."""
 
-    def __init__(self, schema: Schema, partition: HashPartition | None, *, dataset_key: bytes) -> None:
-        self.columns: list[Column] = [*map(new_column, schema.features), LabelColumn(schema.label)]
+    def __init__(self, rules: RowRules, book: AdmissionBook | None) -> None:
+        self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
         self.n_rows = 0
+        self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column)
+        self._book = book
+        self._n_without_unit = 0
+        self._n_over_bound = 0
         self._n_ragged_rows = 0
-        self._partition = partition
-        self._dataset_key = dataset_key
-        self._stored_form = row_files.arrow_schema(schema, partition)
+        self._rules = rules
+        self._stored_form = row_files.arrow_schema(rules.schema, rules.partition)
+
+    @property
+    def dropped(self) -> DroppedRows | None:
+        """Rows that were not stored, where rows can be dropped at all."""
+        return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
 
     def store(self, text: CsvSource, file: BufferedRandom) -> None:
         """Reads to the end, and writes as long as nothing has to be refused.
@@ -135,13 +178,11 @@ class _Upload:
         with _writer(file, self._stored_form) as writer:
             for block in self._blocks(text):
                 arrays = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
-                self.n_rows += block.num_rows
-                if self.n_rows > limits.MAX_ROWS_PER_DATASET:
-                    raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
+                units = None if self._unit is None else self._unit.read(block.column(len(self.columns)))
                 if self._problems():
                     group.clear()
                     continue
-                group.append(self._with_ids(arrays, block.num_rows))
+                group.append(self._admitted(arrays, units, n_rows=block.num_rows))
                 if sum(batch.num_rows for batch in group) >= group_rows:
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
@@ -154,8 +195,9 @@ class _Upload:
     def _blocks(self, text: CsvSource) -> Iterator[pa.RecordBatch]:
         """The upload in blocks of text, columns in schema order, rows of the wrong width counted and left out."""
         is_readable = True
+        n_columns = len(self.columns) + (self._unit is not None)
         try:
-            yield from _reader(text, n_columns=len(self.columns), on_ragged_row=self._skip_ragged_row)
+            yield from _reader(text, n_columns=n_columns, on_ragged_row=self._skip_ragged_row)
         except pa.ArrowInvalid:
             is_readable = False
         text.check()
@@ -168,18 +210,46 @@ class _Upload:
 
     def _problems(self) -> Sequence[ColumnProblem]:
         found = [problem for column in self.columns for problem in column.problems]
+        if self._unit is not None:
+            found.extend(self._unit.problems)
         if self._n_ragged_rows:
             found.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
         return found
 
-    def _with_ids(self, arrays: list[pa.Array], n_rows: int) -> pa.RecordBatch:
-        row_ids = os.urandom(ROW_ID_BYTES * n_rows)
+    def _admitted(self, arrays: list[pa.Array], units: pa.Array | None, *, n_rows: int) -> pa.RecordBatch:
+        """The rows of a block that are stored, with their ids.
+
+        Raises:
+            TooLarge: more rows than a dataset may have.
+        """
+        if units is None:
+            row_ids = os.urandom(ROW_ID_BYTES * n_rows)
+        else:
+            kept, row_ids = self._admit(units)
+            arrays = [array.filter(kept) for array in arrays]
+        n_kept = len(row_ids) // ROW_ID_BYTES
+        self.n_rows += n_kept
+        if self.n_rows > limits.MAX_ROWS_PER_DATASET:
+            raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
         arrays.append(
-            pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_rows, [None, pa.py_buffer(row_ids)])
+            pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
         )
-        if self._partition is not None:
-            arrays.append(pa.array(hash_cells(row_ids, partition=self._partition, dataset_key=self._dataset_key)))
+        partition = self._rules.partition
+        if partition is not None:
+            arrays.append(pa.array(hash_cells(row_ids, partition=partition, dataset_key=self._rules.dataset_key)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._stored_form)
+
+    def _admit(self, units: pa.Array) -> tuple[pa.Array, bytes]:
+        """Which rows of a block are kept, and the ids of those."""
+        assert self._book is not None
+        has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
+        ids = unit_row_ids(units.filter(pa.array(has_unit)).to_pylist(), dataset_key=self._rules.dataset_key)
+        is_admitted = self._book.admit(ids)
+        self._n_without_unit += int(np.count_nonzero(~has_unit))
+        self._n_over_bound += int(np.count_nonzero(~is_admitted))
+        kept = has_unit.copy()
+        kept[has_unit] = is_admitted
+        return pa.array(kept), b"".join(itertools.compress(ids, is_admitted))
 
 
 def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object], str]) -> pa_csv.CSVStreamingReader:

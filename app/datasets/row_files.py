@@ -12,9 +12,11 @@ column         type                   content
 ``f<i>``       float64, nullable      number of feature i inside its bounds; null = MISSING
 ``f<i>``       int32                  category code of feature i, with OTHER and MISSING
 ``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
-``row_id``     fixed binary, 16       random, never shown
+``row_id``     fixed binary, 16       random, or a keyed digest of the row's unit; never shown
 ``cell``       int32                  cell of the declared hash partition; absent if there is none
 =============  =====================  =====================================================================
+
+Beside them, where the privacy unit is a column, lies the book of admitted rows (:mod:`app.datasets.admission`).
 
 Folders are 0700 and files 0600. Pages carry checksums, so that a damaged file is refused instead of read.
 """
@@ -79,6 +81,11 @@ def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
     return _dataset_folder(home, dataset_id) / f"{epoch_id}.parquet"
 
 
+def admission_file(home: Path, dataset_id: str) -> Path:
+    """Where a dataset counts the admitted rows of each unit, if its privacy unit is a column."""
+    return _dataset_folder(home, dataset_id) / "units.sqlite3"
+
+
 def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str]) -> int:
     """PRIVATE: how many rows some epochs hold, from the ends of their files. Tell nobody but the owner."""
     files = (epoch_file(home, dataset_id, epoch) for epoch in epoch_ids)
@@ -140,7 +147,7 @@ def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
         FileExistsError: there is a file of that name; rows are never overwritten.
     """
     folder = destination.parent
-    _make_folder(folder)
+    make_folder(folder)
     if destination.exists():
         raise FileExistsError(destination.name)
     unfinished = folder / f".{destination.name}.{secrets.token_hex(8)}{_UNFINISHED}"
@@ -157,20 +164,20 @@ def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
     _sync_folder(folder)
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder and its parents, each durably: a new name is safe only when the folder that holds it is synced."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _sync_folder(folder.parent)
+
+
 def _dataset_folder(home: Path, dataset_id: str) -> Path:
     if not _ID.fullmatch(dataset_id):
         raise ValueError("not a dataset id")
     return home / _ROWS_FOLDER / dataset_id
-
-
-def _make_folder(folder: Path) -> None:
-    """Makes a folder and its parents, each durably: a new name is safe only when the folder that holds it is synced."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -17,13 +17,15 @@ class Plan:
     Attributes:
         algorithm: slug; never ``auto``, but what that chose.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        epsilon: the requested price; on a ``pure`` account the event's own loss is at most this.
+        epsilon: the requested price, for a whole privacy unit; on a ``pure`` account ``max_rows`` times the event's own
+            loss is at most this.
         n_trees: trees to grow; the unit of progress.
         event: what is released with which noise; scales are multiples of 2^-32, rounded down.
         warnings: sentences for the analyst.
         accountant: in whose unit the event was priced.
         delta: of the request; the event costs at most what (ε, δ) is in that unit.
         adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
+        max_rows: rows of one privacy unit; the event is stated for one of them.
     """
 
     algorithm: str
@@ -35,13 +37,18 @@ class Plan:
     accountant: str = pure.NAME
     delta: Fraction | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    max_rows: int = 1
 
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
-        adjacency if it is not add/remove."""
-        account = {} if self.delta is None else {"accountant": self.accountant, "delta": str(self.delta)}
+        adjacency if it is not add/remove, the rows of a unit if there are several."""
+        account: dict[str, object] = {}
+        if self.delta is not None:
+            account |= {"accountant": self.accountant, "delta": str(self.delta)}
         if self.adjacency is not Adjacency.ADD_REMOVE_ONE:
             account |= {"adjacency": self.adjacency.value}
+        if self.max_rows != 1:
+            account |= {"max_rows": self.max_rows}
         return {
             "algorithm": self.algorithm,
             "parameters": dict(self.parameters),

@@ -32,6 +32,10 @@ _TWO_STEPS = (
 )
 
 
+_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows"}
+"""Fields of a stored plan that stand there only where they say something."""
+
+
 class PlanInvalid(GrovekeeperError):
     """A stored plan that this code cannot have written."""
 
@@ -46,11 +50,12 @@ class PlanRequest:
     Attributes:
         algorithm: slug of the catalogue, or ``auto``.
         parameters: values by name; what is absent is chosen by public rules.
-        epsilon: what the job may cost one row under the account's adjacency, above zero.
+        epsilon: what the job may cost one privacy unit under the account's adjacency, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
         accountant: name of the account's accountant.
         delta: the other half of what the job may cost, on accounts that have one.
         adjacency: of the account.
+        max_rows: rows that one unit has at most; noise is for one row, so it is planned with what is left for each.
     """
 
     algorithm: str
@@ -60,6 +65,7 @@ class PlanRequest:
     accountant: str = pure.NAME
     delta: Fraction | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    max_rows: int = 1
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -97,6 +103,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         request.accountant,
         request.delta,
         request.adjacency,
+        request.max_rows,
     )
     assert _is_paid_for(made)
     return made
@@ -106,17 +113,23 @@ def _facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> Public
     """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
-    asked = budget_of(request.epsilon, accountant=request.accountant, delta=request.delta, adjacency=request.adjacency)
+    asked = budget_of(
+        request.epsilon,
+        accountant=request.accountant,
+        delta=request.delta,
+        adjacency=request.adjacency,
+        max_rows=request.max_rows,
+    )
     own = asked.stated_under(adjacency)
     if own.amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
-    epsilon = request.epsilon if own == asked else request.epsilon / _STEPS_OF_A_LABEL
+    epsilon = request.epsilon / request.max_rows
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
-    return PublicFacts(schema, epsilon, size, own)
+    return PublicFacts(schema, epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL, size, own)
 
 
-def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency) -> Budget:
-    """What (ε, δ) is in the unit of an account, rounded as its price is.
+def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
+    """What (ε, δ) costs: whole steps of the account's unit, for all rows of one privacy unit together.
 
     Raises:
         InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step or more
@@ -132,7 +145,25 @@ def budget_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None, adj
     amount = unit.price(epsilon, delta)
     if amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
-    return Budget(accountant, amount, adjacency)
+    return amount
+
+
+def budget_of(
+    epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency, max_rows: int = 1
+) -> Budget:
+    """What (ε, δ) leaves for each row of a unit, in the account's unit.
+
+    k rows cost k times the ε of one, and k² times its ρ or μ² (docs/proofs/accounting.md A7), so the whole steps for
+    one row are the price divided by that, rounded down. With one row per unit they are the price.
+
+    Raises:
+        InvalidRequest: see :func:`price_of`; or less than one step is left for a row.
+    """
+    amount = price_of(epsilon, accountant=accountant, delta=delta)
+    for_each = amount // accountants.by_name(accountant).group(max_rows)
+    if for_each == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return Budget(accountant, for_each, adjacency)
 
 
 def read(value: object) -> Plan:
@@ -167,10 +198,8 @@ def _read(value: object) -> Plan:
             "n_trees": int(n_trees),
             "event": event,
             "warnings": [*warnings],
-            **account,
-        } if set(account) - {"adjacency"} in (set(), {"accountant", "delta"}) and all(
-            isinstance(warning, str) for warning in warnings
-        ):
+            **more,
+        } if _OPTIONAL.issuperset(more) and all(isinstance(warning, str) for warning in warnings):
             known = catalogue.mechanism(algorithm).parameters
             added = {own.name: own.default for own in known if own.added}
             read = Plan(
@@ -180,9 +209,10 @@ def _read(value: object) -> Plan:
                 n_trees,
                 events.from_json(event),
                 tuple(warnings),
-                str(account.get("accountant", pure.NAME)),
-                Fraction(str(account["delta"])) if "delta" in account else None,
-                Adjacency(str(account.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
+                str(more.get("accountant", pure.NAME)),
+                Fraction(str(more["delta"])) if "delta" in more else None,
+                Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
+                int(str(more.get("max_rows", 1))),
             )
             kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
             if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
@@ -195,14 +225,21 @@ def _is_consistent(read: Plan) -> bool:
     return (
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
+        and read.max_rows >= 1
         and set(read.parameters) == {own.name for own in catalogue.mechanism(read.algorithm).parameters}
         and _is_paid_for(read)
     )
 
 
 def _is_paid_for(made: Plan) -> bool:
-    """Whether the event costs no more than the request's (ε, δ)."""
+    """Whether the event, for all rows of a unit, costs no more than the request's (ε, δ)."""
     if made.delta is None:
-        return pure.loss(made.event, adjacency=made.adjacency) <= made.epsilon
-    budget = budget_of(made.epsilon, accountant=made.accountant, delta=made.delta, adjacency=made.adjacency)
+        return made.max_rows * pure.loss(made.event, adjacency=made.adjacency) <= made.epsilon
+    budget = budget_of(
+        made.epsilon,
+        accountant=made.accountant,
+        delta=made.delta,
+        adjacency=made.adjacency,
+        max_rows=made.max_rows,
+    )
     return budget.covers(made.event)

@@ -47,6 +47,9 @@ _TWO_STEPS = {
 }
 
 
+_SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbol} {total}."
+
+
 @dataclass(frozen=True)
 class _Teller:
     """On which account a receipt is told: its unit, and what its neighbours differ in."""
@@ -64,9 +67,13 @@ class _Teller:
         steps = "" if _is_stated_under(event, self.adjacency) else _TWO_STEPS[name]
         return _LABEL_TOTALS[name].format(total=figure) + _LABELS_ONLY + steps
 
+    def together(self, event: Event, rows: int) -> str:
+        total = _figure(self.accountant.group(rows) * self.loss(event))
+        return _SEVERAL_ROWS.format(rows=rows, symbol=self.accountant.SYMBOL, total=total)
 
-def in_words(event: Event, *, accountant: str, adjacency: Adjacency) -> str:
-    """The receipt of an event: one line per part, and a last line with the total.
+
+def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1) -> str:
+    """The receipt of an event: one line per part, a line with the total, and one for a unit of several rows.
 
     Every number is public: it was known before any row was read. Figures with more than six significant digits are
     rounded up and marked with ≤; the event itself holds the exact ones.
@@ -75,12 +82,14 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency) -> str:
         event: what runs.
         accountant: name of the one whose unit the losses are told in.
         adjacency: of the account.
+        max_rows: rows that one privacy unit has at most.
 
     Raises:
         UnknownPrivacyEvent: an event without a proven bound on such an account.
     """
     teller = _Teller(accountants.by_name(accountant), adjacency)
-    return "\n".join([*_lines(Part(1, event), teller, depth=0), teller.total(event)])
+    lines = [*_lines(Part(1, event), teller, depth=0), teller.total(event)]
+    return "\n".join(lines if max_rows == 1 else [*lines, teller.together(event, max_rows)])
 
 
 def _lines(part: Part, teller: _Teller, *, depth: int) -> list[str]:

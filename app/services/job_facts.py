@@ -24,7 +24,6 @@ def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject
         event: what was priced.
         subject: what the guarantee speaks of.
     """
-    unit = dataset.row.privacy_unit
     covered = _covered(session, row)
     printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
     return {
@@ -38,10 +37,12 @@ def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject
             amount=covered.amount,
             delta=covered.delta,
             subject=subject,
-            unit_column=unit["column"],
-            max_rows=unit["max_rows"],
+            unit_column=dataset.unit_column,
+            max_rows=dataset.max_rows,
         ),
-        "receipt": receipts.in_words(event, accountant=covered.accountant, adjacency=dataset.adjacency),
+        "receipt": receipts.in_words(
+            event, accountant=covered.accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
+        ),
     }
 
 

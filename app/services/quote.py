@@ -12,7 +12,7 @@ from app.core import amounts
 from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, budget_of, plan
+from app.forests.planning import PlanRequest, plan, price_of
 from app.ledger import service as ledger
 from app.privacy import accountants, receipts
 from app.privacy.composition import CellProblem, Scope, UnknownPartition
@@ -84,7 +84,12 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         scope={name: list(cells) for name, cells in quoted.scope.items()},
         price=quoted.price,
         event=event.to_json(),
-        receipt=receipts.in_words(event, accountant=quoted.balance.accountant, adjacency=quoted.dataset.adjacency),
+        receipt=receipts.in_words(
+            event,
+            accountant=quoted.balance.accountant,
+            adjacency=quoted.dataset.adjacency,
+            max_rows=quoted.dataset.max_rows,
+        ),
         fits=quoted.amount <= quoted.balance.remaining,
         largest_that_fits=quoted.largest_that_fits,
         warnings=[*quoted.plan.warnings, *quoted.warnings],
@@ -102,7 +107,7 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
     """Works out plan, scope and price from public facts alone: what it reads of the ledger is the balance."""
     scope = read_scope(dataset, wanted.scope)
     balance = ledger.balance(session, dataset.id, scope)
-    budget = budget_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta, adjacency=dataset.adjacency)
+    amount = price_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta)
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
@@ -111,9 +116,10 @@ def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
         accountant=balance.accountant,
         delta=wanted.delta,
         adjacency=dataset.adjacency,
+        max_rows=dataset.max_rows,
     )
     planned = plan(request, dataset.schema)
-    return Quote(dataset, scope, planned, balance, budget.amount, epsilon=wanted.epsilon, delta=wanted.delta)
+    return Quote(dataset, scope, planned, balance, amount, epsilon=wanted.epsilon, delta=wanted.delta)
 
 
 def _usual_delta(public_size: int) -> Fraction:

@@ -13,7 +13,7 @@ from app.core import amounts, ids, limits
 from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
-from app.forests.schema import Schema
+from app.forests.schema import Schema, column_name_problem
 from app.ledger import service as ledger
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
@@ -61,13 +61,9 @@ def two_significant_digits(size: int) -> int:
 def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
     if declaration.visibility == "public":
         raise NotSupported("visibility public")
-    if declaration.privacy_unit.column is not None:
-        raise NotSupported("privacy_unit column")
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
-    problems: list[FieldProblem] = []
-    if declaration.privacy_unit.max_rows != 1:
-        problems.append(FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column"))
+    problems = _unit_problems(declaration)
     if declaration.budget.epsilon > _largest_epsilon(declaration.budget.accountant):
         problems.append(FieldProblem("/budget/epsilon", "too-large"))
     elif _cap(declaration.budget) == 0:
@@ -75,6 +71,17 @@ def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
     if problems:
         raise InvalidRequest(problems)
     return declaration.budget, _partitions(declaration)
+
+
+def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
+    """A unit column is a column of its own: what names a person is neither learned from nor predicted."""
+    unit, schema = declaration.privacy_unit, declaration.schema_
+    if unit.column is None:
+        return [FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")] if unit.max_rows != 1 else []
+    problem = column_name_problem(unit.column)
+    if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
+        problem = "not-distinct"
+    return [FieldProblem("/privacy_unit/column", problem)] if problem else []
 
 
 def _largest_epsilon(accountant: str) -> int:

@@ -2,17 +2,21 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+
+from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
 from app.core.errors import DatasetDeleted, TooLarge, Unavailable
-from app.datasets import catalog, ingest, row_files
+from app.datasets import admission, catalog, ingest, row_files
+from app.datasets.admission import AdmissionBook
 from app.services.answers import answer
 from app.services.installation import Installation
-from app.wire.datasets import ColumnReport, UploadOut
+from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ def upload_rows(
     """Sanitises and stores a batch, then makes it an epoch.
 
     The file of rows is complete and durable before the epoch commits; if the commit fails the file goes. Nothing in
-    the answer's status or time depends on rows of other uploads.
+    the answer's status depends on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
+    wait for one another: their order decides which rows are admitted.
 
     Raises:
         NotFound: no such dataset, or none that this key may know of.
@@ -55,6 +60,7 @@ def upload_rows(
         DatasetDeleted: only the tombstone is left.
         RowsInvalid: the declaration cannot read the batch; nothing was stored.
         TooLarge: over a public limit; nothing was stored.
+        Unavailable: another upload to the dataset takes too long; nothing was stored.
     """
     with installation.database.read() as session:
         dataset = catalog.find(session, reference)
@@ -63,56 +69,77 @@ def upload_rows(
         if earlier is not None:
             return earlier
         dataset.living()
-    epoch_id = ids.new(ids.EPOCH)
-    report = _ingest(installation, dataset, body, epoch_id=epoch_id)
-    kept = False
     try:
-        with installation.database.write() as session:
-            at = installation.database.now(session)
-
-            def work() -> Answer:
-                nonlocal kept
-                catalog.locked(session, dataset.id).living()
-                epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
-                n_rows = report.n_rows + row_files.count_rows(installation.home, dataset.id, epochs)
-                if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
-                    raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
-                catalog.add_epoch(session, dataset.id, epoch_id=epoch_id, at=at)
-                kept = True
-                return answer(201, _report_out(epoch_id, report))
-
-            given = once(session, request, at=at, work=work)
-    except BaseException:
-        _discard_unless_committed(installation, dataset.id, epoch_id)
-        raise
-    if not kept:
-        row_files.erase_epoch(installation.home, dataset.id, epoch_id)
-    return given
+        if dataset.unit_column is None:
+            return _Upload(installation, dataset, book=None).run(body, request)
+        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
+            return _Upload(installation, dataset, book).run(body, request)
+    except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
+        raise DatasetDeleted from None
 
 
-def _discard_unless_committed(installation: Installation, dataset_id: str, epoch_id: str) -> None:
-    """Erases the file of an epoch whose commit failed. A broken connection may hide a commit that held, so it asks."""
-    with suppress(Unavailable), installation.database.read() as session:  # if it cannot ask, the sweeper will
-        if all(epoch.id != epoch_id for epoch in catalog.epochs(session, dataset_id)):
-            row_files.erase_epoch(installation.home, dataset_id, epoch_id)
+class _Upload:
+    """One batch on its way to an epoch."""
 
+    def __init__(self, installation: Installation, dataset: catalog.Dataset, book: AdmissionBook | None) -> None:
+        self._installation = installation
+        self._dataset = dataset
+        self._book = book
+        self._epoch_id = ids.new(ids.EPOCH)
+        self._before: list[str] = []
+        self._kept = False
 
-def _ingest(
-    installation: Installation, dataset: catalog.Dataset, body: SpooledBody, *, epoch_id: str
-) -> ingest.IngestReport:
-    destination = row_files.epoch_file(installation.home, dataset.id, epoch_id)
-    with body.path.open("rb") as source:
+    def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
+        """Stores the rows, then commits the epoch; without the epoch nothing is left."""
+        if self._book is not None:
+            self._begin(self._book)
+        report = self._ingest(body)
         try:
-            return ingest.ingest_csv(
-                source,
-                destination,
-                schema=dataset.schema,
-                partition=dataset.hash_partition,
-                dataset_key=dataset.row.hash_key,
-                gzip=body.is_gzip,
-            )
-        except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
-            raise DatasetDeleted from None
+            with self._installation.database.write() as session:
+                at = self._installation.database.now(session)
+                given = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
+                if self._book is not None and self._kept:
+                    self._book.commit()
+        except BaseException:
+            self._discard_unless_committed()
+            raise
+        if not self._kept:
+            row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
+        return given
+
+    def _begin(self, book: AdmissionBook) -> None:
+        """Under the dataset's lock: the upload before this one may have left the book and not yet have committed."""
+        with self._installation.database.write() as session:
+            catalog.locked(session, self._dataset.id).living()
+            self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
+        book.begin(self._epoch_id, committed=self._before)
+
+    def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
+        dataset = self._dataset
+        rules = ingest.RowRules(dataset.schema, dataset.hash_partition, dataset.row.hash_key, dataset.unit_column)
+        destination = row_files.epoch_file(self._installation.home, dataset.id, self._epoch_id)
+        with body.path.open("rb") as source:
+            return ingest.ingest_csv(source, destination, rules=rules, book=self._book, gzip=body.is_gzip)
+
+    def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
+        dataset_id = self._dataset.id
+        catalog.locked(session, dataset_id).living()
+        epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+        if self._book is not None and epochs != self._before:  # the folder is on a file system without locks
+            raise Unavailable("another upload to this dataset ended meanwhile")
+        n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
+        if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
+            raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
+        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
+        self._kept = True
+        return answer(201, _report_out(self._epoch_id, report))
+
+    def _discard_unless_committed(self) -> None:
+        """Erases the file of an epoch whose commit failed. A broken connection may hide a commit that held: it asks."""
+        database, dataset_id = self._installation.database, self._dataset.id
+        with suppress(Unavailable), database.read() as session:  # if it cannot ask, the sweeper will
+            if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
+                row_files.erase_epoch(self._installation.home, dataset_id, self._epoch_id)
 
 
 def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:
@@ -122,4 +149,5 @@ def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:
             ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
             for column in report.columns
         ],
+        dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
     )

@@ -58,7 +58,7 @@ class PrivacyUnitIn(Request):
     """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit."""
 
     column: str | None = None
-    max_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    max_rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS_PER_UNIT)] = 1
 
 
 class PartitionIn(Request):
@@ -137,9 +137,19 @@ class ColumnReport(Answer):
     unknown: int
 
 
+class DroppedRows(Answer):
+    """Rows that were not stored, for want of a unit or because their unit had all its rows. For the owner only."""
+
+    without_unit: int
+    over_bound: int
+
+
 class UploadOut(Answer):
+    """The owner's report. ``dropped`` is null where the privacy unit is a row."""
+
     epoch: str
     columns: list[ColumnReport]
+    dropped: DroppedRows | None
 
 
 class GrantIn(Request):

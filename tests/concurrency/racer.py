@@ -21,6 +21,7 @@ from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.services import jobs, run_job
 from app.services.installation import Installation
+from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 
 Options = dict[str, Any]
@@ -121,8 +122,32 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
     return won
 
 
+def upload_units(installation: Installation, number: int, options: Options) -> list[Any]:
+    """Everybody uploads a row of every patient, twice; what the owner was told was dropped."""
+    told = []
+    for turn in range(2):
+        rows = [(f"patient-{each}", number * 10 + turn) for each in range(options["patients"])]
+        told.append(people.upload(installation, options["dataset"], people.visits(rows))["dropped"])
+    return told
+
+
+def upload_same(installation: Installation, number: int, options: Options) -> dict[str, Any]:
+    """The same upload with the same key from everybody."""
+    return people.upload(installation, options["dataset"], people.visits([("ann", 1), ("ben", 2)]), key="the same key")
+
+
 RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
-    each.__name__: each for each in (reserve, settle, submit, submit_same, claim, charge_or_cancel)
+    each.__name__: each
+    for each in (
+        reserve,
+        settle,
+        submit,
+        submit_same,
+        claim,
+        charge_or_cancel,
+        upload_units,
+        upload_same,
+    )
 }
 
 

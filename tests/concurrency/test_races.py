@@ -11,6 +11,7 @@ import pytest
 
 from app.ledger import service as ledger
 from app.services import run_job
+from app.services.installation import Installation
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 
 _ROOT = Path(__file__).parents[2]
@@ -23,11 +24,15 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield found
 
 
-def _race(scene: Scene, race: str, **options: object) -> list[Any]:
+def _race(scene: Scene, name: str, **options: object) -> list[Any]:
+    return race(scene.installation, scene.dataset_id, name, **options)
+
+
+def race(installation: Installation, dataset_id: str, name: str, **options: object) -> list[Any]:
     """What each process did."""
-    settings = scene.installation.settings
-    given = {"url": settings.database_url, "home": str(settings.home), "dataset": scene.dataset_id, "seed": 0} | options
-    command = [sys.executable, "-m", "tests.concurrency.racer", race, str(N_PROCESSES), json.dumps(given)]
+    settings = installation.settings
+    given = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
+    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(N_PROCESSES), json.dumps(given)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     results = [json.loads(line) for line in done.stdout.splitlines()]

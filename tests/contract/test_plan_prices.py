@@ -32,8 +32,8 @@ def delta_for(accountant: str) -> Fraction | None:
     return DELTA if accountants.by_name(accountant).TAKES_DELTA else None
 
 
-def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency) -> Plan:
-    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant), adjacency)
+def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency, max_rows: int = 1) -> Plan:
+    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant), adjacency, max_rows)
     return plan(request, SCHEMA)
 
 
@@ -70,6 +70,31 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     assert any("A changed label is both" in warning for warning in made.warnings) is (adjacency is not native(slug))
     receipt = receipts.in_words(made.event, accountant=accountant, adjacency=made.adjacency)
     assert unit.SYMBOL in receipt.splitlines()[-1]
+
+
+@each_algorithm
+@each_accountant
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
+def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Adjacency) -> None:
+    if accountant not in catalogue.BY_SLUG[slug].accountants or (adjacency, native(slug)) == (
+        Adjacency.ADD_REMOVE_ONE,
+        Adjacency.LABEL,
+    ):
+        return
+    unit, max_rows = accountants.by_name(accountant), 3
+    made = planned(slug, accountant, Fraction(4), adjacency, max_rows)
+    limit = Fraction(unit.price(Fraction(4), delta_for(accountant)), 10**unit.PLACES)
+
+    times = max_rows if accountant == "pure" else max_rows**2
+    loss = unit.loss(made.event, adjacency=adjacency)
+    assert limit * Fraction(98, 100) < times * loss <= limit
+    assert times * verifier.total(made.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
+    assert planning.read(made.to_json()) == made
+    with pytest.raises(planning.PlanInvalid):
+        planning.read({**made.to_json(), "max_rows": max_rows + 1})
+    words = receipts.in_words(made.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
+    told = words.splitlines()[-1]
+    assert told.startswith(f"For all of the at most {max_rows} rows of one unit together: {unit.SYMBOL} ")
 
 
 @each_algorithm

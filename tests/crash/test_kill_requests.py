@@ -12,6 +12,7 @@ from app.datasets import catalog
 from app.jobs import queue
 from app.services.expire_jobs import expire_jobs, tidy_rows
 from tests.crash.conftest import Launcher
+from tests.support import people
 from tests.support.crash_scene import Scene
 
 _ROOT = Path(__file__).parents[2]
@@ -22,9 +23,9 @@ def scene(own_launcher: Launcher) -> Scene:
     return own_launcher.scene
 
 
-def _kill_at(point: str, scene: Scene) -> None:
+def _kill_at(point: str, scene: Scene, dataset_id: str | None = None) -> None:
     settings = scene.installation.settings
-    where = [settings.database_url, str(settings.home), scene.dataset_id]
+    where = [settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
     command = [sys.executable, "-m", "tests.support.crash", "request", point, *where]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
@@ -72,6 +73,18 @@ def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(sc
     assert job.task["epochs"] == epochs, "a job reads committed epochs only"
     tidy_rows(scene.installation, stale_before=datetime.now(UTC) + timedelta(hours=1))
     assert _row_files(scene) == set(epochs)
+
+
+@pytest.mark.parametrize("point", ["admitted", "book-closed"])
+def test_rows_of_units_that_did_not_become_an_epoch_took_no_place(scene: Scene, point: str) -> None:
+    installation = scene.installation
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    people.upload(installation, dataset, people.visits([("ben", 0)]))
+    _kill_at(point, scene, dataset)
+    assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [1]
+    report = people.upload(installation, dataset, people.visits([("ann", 3), ("ben", 4)]))
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
+    assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
 
 
 def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:

@@ -49,7 +49,10 @@ ABANDONED = "abandoned"
 SLOW = "slow"
 """The child opens the rows and then takes a minute."""
 
-REQUEST_POINTS = ("reserved", "enqueued", "accepted", "rows-written", "epoch-added", "expired-not-committed")
+REQUEST_POINTS = (
+    "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
+    "expired-not-committed",
+)  # fmt: skip
 """Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
 
 _SLOW_S = 60.0
@@ -192,15 +195,20 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from datetime import UTC, datetime, timedelta
 
     from app.datasets import catalog, ingest
+    from app.datasets.admission import AdmissionBook
     from app.jobs import queue
     from app.ledger import service as ledger
     from app.services.expire_jobs import expire_jobs
+    from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
 
     def kill(_: object = None) -> None:
         kill_myself()
 
     scene = Scene(open_installation(database_url, home), dataset_id)
+
+    def visit() -> None:
+        people.upload(scene.installation, dataset_id, people.visits([("ann", 1), ("ben", 2)]))
 
     def sweep() -> None:
         expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2))
@@ -211,6 +219,8 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         "accepted": (lambda: None, lambda: kill(scene.submit(key=point))),
         "rows-written": (lambda: after(ingest, "ingest_csv", kill), scene.upload),
         "epoch-added": (lambda: after(catalog, "add_epoch", kill), scene.upload),
+        "admitted": (lambda: after(AdmissionBook, "admit", kill), visit),
+        "book-closed": (lambda: after(AdmissionBook, "commit", kill), visit),
         "expired-not-committed": (lambda: after(ledger, "expire", kill), sweep),
     }
     assert tuple(places) == REQUEST_POINTS

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from app.datasets import private_rows, row_files
-from app.datasets.ingest import IngestReport, ingest_csv
+from app.datasets.ingest import IngestReport, RowRules, ingest_csv
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition
@@ -39,9 +39,8 @@ class Ingestion:
         return ingest_csv(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,
-            schema=self.schema,
-            partition=self.partition,
-            dataset_key=KEY,
+            rules=RowRules(self.schema, self.partition, KEY),
+            book=None,
             gzip=gzip,
         )
 

@@ -70,6 +70,9 @@ class Accountant(Protocol):
     def largest_that_fits(self, remaining: int, delta: Fraction | None) -> Fraction:
         """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if none is."""
 
+    def group(self, rows: int) -> int:
+        """How many times the loss of one row bounds that of ``rows`` rows together: k for ε, k² for ρ and μ²."""
+
     def replace_one(self, amount: int) -> int:
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""
 

@@ -189,6 +189,11 @@ def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
     return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
 
 
+def group(rows: int) -> int:
+    """k rows cost k times the μ of one, k² times its square (docs/proofs/accounting.md A7)."""
+    return rows**2
+
+
 def replace_one(amount: int) -> int:
     """Two steps of add/remove: twice the μ, four times its square (group privacy of GDP)."""
     return 4 * amount

@@ -46,6 +46,11 @@ def largest_that_fits(remaining: int, delta: Fraction | None = None) -> Fraction
     return epsilon_of(max(remaining, 0), delta)
 
 
+def group(rows: int) -> int:
+    """k rows cost k times the ε of one (lemma L7)."""
+    return rows
+
+
 def replace_one(amount: int) -> int:
     """Replacing one unit by another is a removal and an addition: twice the ε."""
     return 2 * amount

@@ -127,6 +127,11 @@ def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
     return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
 
 
+def group(rows: int) -> int:
+    """k rows cost k² times the ρ of one (docs/proofs/accounting.md A7)."""
+    return rows**2
+
+
 def replace_one(amount: int) -> int:
     """Two steps of add/remove: four times the ρ (group privacy of zCDP)."""
     return 4 * amount

@@ -71,6 +71,10 @@ def declarations() -> Iterator[Refused]:
         ("/schema/label/classes", [0, 1], "/schema/label/classes/0", "not-a-string"),
         ("/privacy_unit/max_rows", 0, "/privacy_unit/max_rows", "too-small"),
         ("/privacy_unit/max_rows", 2, "/privacy_unit/max_rows", "needs-a-unit-column"),
+        ("/privacy_unit/column", "age", "/privacy_unit/column", "not-distinct"),
+        ("/privacy_unit/column", "income", "/privacy_unit/column", "not-distinct"),
+        ("/privacy_unit/column", "", "/privacy_unit/column", "empty"),
+        ("/privacy_unit/column", f"{CANARY}\n", "/privacy_unit/column", "control-character"),
         ("/privacy_unit/max_rows", 10**30, "/privacy_unit/max_rows", "too-large"),
         ("/protects", CANARY, "/protects", "unknown-choice"),
         ("/visibility", CANARY, "/visibility", "unknown-choice"),
@@ -101,7 +105,7 @@ def declarations() -> Iterator[Refused]:
             f"declare-{index}{at or '/'}-{problem}", "POST", "/datasets", "invalid-request", body, at, problem
         )
     later: list[tuple[str, object]] = [
-        ("/visibility", "public"), ("/privacy_unit/column", CANARY),
+        ("/visibility", "public"),
         ("/partitions/0/kind", "epoch"),
         ("/partitions", full["partitions"] + [{"name": "other", "kind": "hash", "cells": 2}]),
     ]  # fmt: skip

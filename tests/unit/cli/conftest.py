@@ -133,7 +133,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/datasets/census"): (200, DATASET),
     ("DELETE", "/datasets/census"): (204, None),
     ("POST", "/datasets/census/rows"): (
-        201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}]},
+        201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],
+              "dropped": {"without_unit": 4, "over_bound": 7}},
     ),
     ("PUT", "/datasets/census/grants/key_2"): (
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},

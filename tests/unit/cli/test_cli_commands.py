@@ -16,7 +16,10 @@ Run = Callable[..., Result]
 
 COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
-    (["datasets", "upload", "census", "rows.csv"], ["epoch ep_1", "age", "next: grovekeeper plan census"]),
+    (
+        ["datasets", "upload", "census", "rows.csv"],
+        ["epoch ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "next: grovekeeper plan census"],
+    ),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
     (["datasets", "show", "census"], ["shard (10 cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),

@@ -1,0 +1,139 @@
+"""Which rows of a unit are admitted: the first k of them, over all uploads of a dataset, decided once and for ever.
+
+Where the privacy unit is a column, a row is admitted if fewer than k rows of its unit were admitted before, in order of
+arrival. Nothing revises that: a rule that looked at later rows too (the k smallest hashes, say) would let an upload
+change which earlier rows count, and the unit would pay twice (docs/proofs/accounting.md A7).
+
+The counts stand in a book of their own, a small SQLite file beside the row files, and not in the service's database:
+they are facts about people, which go when the rows go, and millions of them written in one transaction would keep every
+other writer of an embedded database waiting. Memory is bounded by SQLite's cache. The book names units by a keyed
+digest, never by their value, and notes every count with the upload it came from: a count whose upload never became an
+epoch is no count.
+"""
+
+import hmac
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.errors import InstallationError, Unavailable
+from app.datasets import row_files
+from app.datasets.cells import ROW_ID_BYTES
+
+WAIT_S = 60.0
+"""How long an upload waits for another upload to the same dataset."""
+
+_DOMAIN = b"grovekeeper/unit-id/1\0"
+"""Longer than a row id, so that no unit's digest is made from the same bytes as a row's hash cell."""
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE IF NOT EXISTS admitted (unit BLOB NOT NULL, epoch INTEGER NOT NULL, n INTEGER NOT NULL, "
+    "PRIMARY KEY (unit, epoch)) WITHOUT ROWID",
+)
+_COUNT = "SELECT coalesce(sum(n), 0) FROM admitted WHERE unit = ?"
+_ADD = "INSERT INTO admitted VALUES (?, ?, ?) ON CONFLICT (unit, epoch) DO UPDATE SET n = n + excluded.n"
+
+
+def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
+    """The row id of every value of a unit column: the same for all rows of a unit, and not the value.
+
+    Args:
+        values: PRIVATE; not empty, compared character by character.
+        dataset_key: secret.
+
+    Returns:
+        PRIVATE ids of 16 bytes.
+    """
+    digest = hmac.digest
+    return [digest(dataset_key, _DOMAIN + value.encode(), "sha256")[:ROW_ID_BYTES] for value in values]
+
+
+class AdmissionBook:
+    """The counts of one dataset, in one transaction of one upload. Made by :func:`opened`."""
+
+    def __init__(self, connection: sqlite3.Connection, *, max_rows: int) -> None:
+        self._connection = connection
+        self._max_rows = max_rows
+        self._epoch = 0
+
+    def begin(self, epoch_id: str, *, committed: Sequence[str]) -> None:
+        """Forgets uploads that never became epochs, and opens the page of a new one.
+
+        Args:
+            epoch_id: of the upload that follows.
+            committed: the dataset's epochs, read after the book was opened.
+
+        Raises:
+            InstallationError: an epoch is not in the book, so places that were given would be given again.
+        """
+        known = {name: ordinal for ordinal, name in self._connection.execute("SELECT ordinal, id FROM epochs")}
+        if not set(committed) <= known.keys():
+            raise InstallationError("the book of admitted rows is absent or older than the uploads; restore it")
+        for name in known.keys() - set(committed):
+            self._connection.execute("DELETE FROM admitted WHERE epoch = ?", (known[name],))
+            self._connection.execute("DELETE FROM epochs WHERE ordinal = ?", (known[name],))
+        inserted = self._connection.execute("INSERT INTO epochs (id) VALUES (?) RETURNING ordinal", (epoch_id,))
+        self._epoch = int(inserted.fetchone()[0])
+
+    def admit(self, unit_ids: Sequence[bytes]) -> NDArray[np.bool_]:
+        """Which of the next rows are admitted, in their order; their places are taken.
+
+        Args:
+            unit_ids: PRIVATE; from :func:`unit_row_ids`.
+
+        Returns:
+            PRIVATE bool, one per row.
+        """
+        admitted = np.zeros(len(unit_ids), dtype=np.bool_)
+        before: dict[bytes, int] = {}
+        new: Counter[bytes] = Counter()
+        for index, unit in enumerate(unit_ids):
+            if unit not in before:
+                before[unit] = self._connection.execute(_COUNT, (unit,)).fetchone()[0]
+            if before[unit] + new[unit] < self._max_rows:
+                admitted[index] = True
+                new[unit] += 1
+        pages = ((unit, self._epoch, new[unit]) for unit in sorted(new) if new[unit])
+        self._connection.executemany(_ADD, pages)
+        return admitted
+
+    def commit(self) -> None:
+        """Makes the page durable. Call it last before the epoch commits: until then the page counts for nothing."""
+        self._connection.execute("COMMIT")
+
+
+@contextmanager
+def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionBook]:
+    """Opens the book of a dataset for one upload; other uploads to the dataset wait for the end of the block.
+
+    What was not committed is forgotten when the block ends.
+
+    Raises:
+        Unavailable: another upload to the dataset took too long, or the book cannot be written.
+        FileNotFoundError: the dataset was erased in the middle.
+    """
+    file = row_files.admission_file(home, dataset_id)
+    row_files.make_folder(file.parent)
+    file.touch(mode=0o600)
+    connection = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES:
+            connection.execute(statement)
+        yield AdmissionBook(connection, max_rows=max_rows)
+    except sqlite3.Error as error:
+        if not file.exists():
+            raise FileNotFoundError(file.name) from None
+        raise Unavailable("another upload to this dataset is running, or its book cannot be written") from error
+    finally:
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        connection.close()

@@ -1,0 +1,121 @@
+"""Uploads to datasets whose privacy unit is a column, on both databases: what is stored, and what is not."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from app.core.errors import RowsInvalid, Unavailable
+from app.datasets import catalog, row_files
+from app.datasets.tables import EpochRow
+from app.services.delete_dataset import delete_dataset
+from app.services.installation import Installation
+from tests.support import people
+from tests.support.crash_scene import OWNER, open_installation
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path):
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def ages(installation: Installation, dataset_id: str, patient: str) -> list[list[int]]:
+    own = people.id_of(installation, dataset_id, patient)
+    return [[age for row_id, age in epoch if row_id == own] for epoch in people.stored_rows(installation, dataset_id)]
+
+
+def test_order_of_arrival_decides_over_all_epochs_and_the_owner_is_told(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(2))["id"]
+    first = people.upload(
+        installation, dataset, people.visits([("ann", 1), ("ben", 2), ("", 3), ("ann", 4), ("ann", 5)])
+    )
+    second = people.upload(installation, dataset, people.visits([("ann", 6), ("ben", 7), ("ben", 8), ("cleo", 9)]))
+
+    assert first["dropped"] == {"without_unit": 1, "over_bound": 1}
+    assert second["dropped"] == {"without_unit": 0, "over_bound": 2}
+    assert ages(installation, dataset, "ann") == [[1, 4], []]
+    assert ages(installation, dataset, "ben") == [[2], [7]]
+    assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [3, 2]
+    with installation.database.read() as session:
+        epochs = [epoch.id for epoch in catalog.epochs(session, dataset)]
+    assert row_files.count_rows(installation.home, dataset, epochs) == 5
+
+
+def test_the_same_file_again_is_no_second_copy(installation: Installation) -> None:
+    """A re-upload adds nothing where every unit has its rows, under another key or none."""
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    body = people.visits([("ann", 1), ("ben", 2)])
+    people.upload(installation, dataset, body)
+    again = people.upload(installation, dataset, body)
+
+    assert again["dropped"] == {"without_unit": 0, "over_bound": 2}
+    assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [2, 0]
+
+
+def test_an_idempotent_replay_counts_once(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(2))["id"]
+    body = people.visits([("ann", 1)])
+    first = people.upload(installation, dataset, body, key="k")
+
+    assert people.upload(installation, dataset, body, key="k") == first
+    assert ages(installation, dataset, "ann") == [[1]]
+    people.upload(installation, dataset, people.visits([("ann", 2), ("ann", 3)]))
+    assert ages(installation, dataset, "ann") == [[1], [2]]
+
+
+def test_a_refused_upload_takes_no_place(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    with pytest.raises(RowsInvalid):
+        people.upload(installation, dataset, people.visits([("ann", 1)]) + b"ben,old,low\n")
+    people.upload(installation, dataset, people.visits([("ann", 2)]))
+
+    assert ages(installation, dataset, "ann") == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"age,income\n1,low\n", ("patient", "missing-column", 1)),
+        (b"patient,patient,age,income\na,b,1,low\n", ("patient", "duplicate-column", 2)),
+        (b"patient,age,income\n\xff,1,low\n", ("patient", "not-text", 1)),
+        (b'patient,age,income\n"a\nb",1,low\n', ("patient", "line-break", 1)),
+    ],
+)
+def test_a_unit_column_that_cannot_be_read_is_refused(
+    installation: Installation, body: bytes, problem: tuple[str, str, int]
+) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    with pytest.raises(RowsInvalid) as refused:
+        people.upload(installation, dataset, body)
+    assert [(each.name, each.problem, each.count) for each in refused.value.columns] == [problem]
+    assert people.stored_rows(installation, dataset) == []
+
+
+def test_an_epoch_that_came_in_between_is_noticed_without_locks(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that does not lock, the dataset's row still tells that another upload ended meanwhile."""
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    epochs = catalog.epochs
+
+    def then_another_ends(session: Session, dataset_id: str) -> list[EpochRow]:
+        found = epochs(session, dataset_id)
+        monkeypatch.setattr(catalog, "epochs", epochs)
+        catalog.add_epoch(session, dataset_id, epoch_id="ep_other", at=installation.database.now(session))
+        return found
+
+    monkeypatch.setattr(catalog, "epochs", then_another_ends)
+    with pytest.raises(Unavailable):
+        people.upload(installation, dataset, people.visits([("ben", 1)]))
+    files = {file.name for file in row_files.admission_file(installation.home, dataset).parent.iterdir()}
+    assert files == {"units.sqlite3"}, "its rows are gone"
+
+
+def test_deletion_takes_the_book_with_the_rows(installation: Installation) -> None:
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    people.upload(installation, dataset, people.visits([("ann", 1)]))
+    assert row_files.admission_file(installation.home, dataset).exists()
+    delete_dataset(installation, OWNER, dataset)
+    assert not row_files.admission_file(installation.home, dataset).parent.exists()

@@ -1,0 +1,68 @@
+"""A privacy unit of several rows over HTTP: from the declaration to the verified export, on both databases."""
+
+import io
+from decimal import Decimal
+
+import pytest
+
+from app.verifier.replay import verify
+from tests.support.server import CSV, Server, csv_rows, training
+
+K = 3
+UNIT = {"column": "patient", "max_rows": K}
+BUDGETS = {
+    "pure": {"accountant": "pure", "epsilon": "6"},
+    "zcdp": {"accountant": "zcdp", "epsilon": "6", "delta": "1e-6"},
+    "gdp": {"accountant": "gdp", "epsilon": "6", "delta": "1e-6"},
+}
+SYMBOLS = {"pure": "ε", "zcdp": "ρ", "gdp": "μ²"}
+
+
+def visits(n_rows: int) -> str:
+    """The rows of the small schema, eight patients in turn and every eleventh row without one."""
+    header, *rows = csv_rows(n_rows).splitlines()
+    named = ("" if index % 11 == 0 else f"Canary7Q-{index % 8}" for index in range(n_rows))
+    return "\n".join([f"{header},patient", *(f"{row},{name}" for row, name in zip(rows, named, strict=True)), ""])
+
+
+@pytest.mark.parametrize("accountant", list(BUDGETS))
+def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountant: str) -> None:
+    dataset = server.declared(privacy_unit=UNIT, budget=BUDGETS[accountant])
+    assert dataset["privacy_unit"] == UNIT
+    report = server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=visits(88), headers=CSV).json()
+    assert report["dropped"] == {"without_unit": 8, "over_bound": 80 - 8 * K}
+    assert [column["name"] for column in report["columns"]] == ["age", "height", "sex", "income"]
+
+    asked = {"epsilon": "1.5"} | ({} if accountant == "pure" else {"delta": "1e-6"})
+    quote = server.admin.http.post("/plans", json=training(dataset["id"], **asked)).json()
+    assert quote["price"]["epsilon"] == "1.5"
+    last = quote["receipt"].splitlines()[-1]
+    assert last.startswith(f"For all of the at most {K} rows of one unit together: {SYMBOLS[accountant]} ")
+    figure = Decimal(last.rstrip(".").rsplit(" ", 1)[1])
+    assert (
+        Decimal("0.99") * Decimal(quote["price"]["amount"])
+        < figure
+        <= Decimal("1.00001") * Decimal(quote["price"]["amount"])
+    )
+
+    job = server.trained(dataset["id"], **asked)
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert f"differ in one value of the column 'patient' with all of its at most {K} rows" in card["guarantee"]["text"]
+    assert card["receipt"] == quote["receipt"]
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
+    assert balance["charged"] == quote["price"]["amount"]
+    summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
+    assert summary.header.max_rows == K
+    assert "Canary7Q" not in server.log()
+
+
+def test_a_price_that_leaves_nothing_for_a_row_is_refused(server: Server) -> None:
+    dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1_000_000})
+    refused = server.admin.http.post("/plans", json=training(dataset["id"], epsilon="0.0001"))
+    assert refused.json()["errors"] == [{"at": "/epsilon", "problem": "too-small"}]
+
+
+def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
+    dataset = server.declared()
+    report = server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=csv_rows(5), headers=CSV).json()
+    assert report["dropped"] is None

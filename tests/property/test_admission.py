@@ -1,0 +1,66 @@
+"""Admission against a model of three lines: over random uploads, some of which are lost, on any number of units."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.datasets import admission
+
+KEY = bytes(range(32))
+UNITS = ["ann", "ben", "cleo", "dan"]
+IDS = dict(zip(UNITS, admission.unit_row_ids(UNITS, dataset_key=KEY), strict=True))
+UPLOADS = st.lists(
+    st.tuples(
+        st.lists(st.lists(st.sampled_from(UNITS), max_size=6), max_size=3), st.sampled_from(["kept", "lost", "cut"])
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(uploads=UPLOADS, max_rows=st.integers(1, 4))
+def test_a_row_is_admitted_while_its_unit_has_a_place(
+    uploads: list[tuple[list[list[str]], str]], max_rows: int
+) -> None:
+    taken: Counter[str] = Counter()
+    committed: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (blocks, end) in enumerate(uploads):
+            mine: Counter[str] = Counter()
+            with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
+                book.begin(f"ep_{number}", committed=committed)
+                for block in blocks:
+                    admitted = book.admit([IDS[unit] for unit in block])
+                    for unit, is_admitted in zip(block, admitted, strict=True):
+                        assert is_admitted == (taken[unit] + mine[unit] < max_rows)
+                        mine[unit] += bool(is_admitted)
+                if end != "cut":
+                    book.commit()
+            if end == "kept":
+                committed.append(f"ep_{number}")
+                taken += mine
+
+
+@settings(max_examples=60, deadline=None)
+@given(uploads=st.lists(st.lists(st.sampled_from(UNITS), max_size=8), max_size=5), max_rows=st.integers(1, 3))
+def test_no_other_unit_decides_about_a_row(uploads: list[list[str]], max_rows: int) -> None:
+    """Stability: without one unit, the rows of all others are admitted as they were."""
+    gone = UNITS[0]
+    assert [[each for each in upload if each[0] != gone] for upload in _admitted(uploads, max_rows)] == _admitted(
+        [[unit for unit in upload if unit != gone] for upload in uploads], max_rows
+    )
+
+
+def _admitted(uploads: list[list[str]], max_rows: int) -> list[list[tuple[str, bool]]]:
+    found: list[list[tuple[str, bool]]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, upload in enumerate(uploads):
+            with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
+                book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
+                admitted = book.admit([IDS[unit] for unit in upload])
+                book.commit()
+            found.append([(unit, bool(each)) for unit, each in zip(upload, admitted, strict=True)])
+    return found

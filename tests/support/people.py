@@ -1,0 +1,74 @@
+"""Datasets whose privacy unit is a column, declared and filled through the services; and what became of the rows."""
+
+import json
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from app.access.idempotency import IdempotentRequest
+from app.access.roles import Principal
+from app.datasets import admission, catalog, row_files
+from app.services.installation import Installation
+from app.services.register_dataset import register_dataset
+from app.services.upload_rows import SpooledBody, upload_rows
+from app.wire.datasets import DatasetIn
+from tests.support.crash_scene import OWNER
+
+SCHEMA = {
+    "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 1000}],
+    "label": {"name": "income", "classes": ["low", "high"]},
+}
+
+
+def declared(installation: Installation, *, principal: Principal = OWNER, **changes: object) -> dict[str, Any]:
+    """A dataset of its own name; by default a row is the unit."""
+    value = {
+        "name": f"people-{secrets.token_hex(6)}",
+        "schema": SCHEMA,
+        "budget": {"accountant": "pure", "epsilon": "3"},
+    }
+    answer = register_dataset(installation, principal, DatasetIn.model_validate(value | changes), request=None)
+    return dict(json.loads(answer.body))
+
+
+def per_patient(max_rows: int) -> dict[str, Any]:
+    """A unit column with at most so many rows each."""
+    return {"column": "patient", "max_rows": max_rows}
+
+
+def visits(rows: Iterable[tuple[str, int]]) -> bytes:
+    """An upload of (patient, age) rows."""
+    return b"patient,age,income\n" + b"".join(f"{patient},{age},low\n".encode() for patient, age in rows)
+
+
+def upload(
+    installation: Installation, dataset_id: str, body: bytes, *, key: str | None = None, principal: Principal = OWNER
+) -> dict[str, Any]:
+    """The owner's report. Raises what the service raises."""
+    installation.spool_folder.mkdir(exist_ok=True)
+    spooled = installation.spool_folder / secrets.token_hex(8)
+    spooled.write_bytes(body)
+    route = f"POST /datasets/{dataset_id}/rows"
+    request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
+    try:
+        answer = upload_rows(installation, principal, dataset_id, SpooledBody(spooled, is_gzip=False), request=request)
+    finally:
+        spooled.unlink()
+    return dict(json.loads(answer.body))
+
+
+def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
+    """(row id, age) of every stored row, epoch by epoch."""
+    with installation.database.read() as session:
+        epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+    tables = [pq.read_table(row_files.epoch_file(installation.home, dataset_id, epoch)) for epoch in epochs]
+    return [[(row["row_id"], int(row["f0"])) for row in table.select(["row_id", "f0"]).to_pylist()] for table in tables]
+
+
+def id_of(installation: Installation, dataset_id: str, patient: str) -> bytes:
+    """The row id of a patient's rows."""
+    with installation.database.read() as session:
+        key = catalog.find(session, dataset_id).row.hash_key
+    return admission.unit_row_ids([patient], dataset_key=key)[0]

@@ -1,0 +1,119 @@
+"""The book of admitted rows: first come, first stored, decided once; what did not commit counts for nothing."""
+
+import os
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import InstallationError, Unavailable
+from app.datasets import admission, row_files
+from app.datasets.cells import hash_cells
+from app.privacy.composition import HashPartition
+
+KEY = bytes(range(32))
+ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY)
+
+
+class Book:
+    """Uploads of one dataset, one after another."""
+
+    def __init__(self, home: Path, max_rows: int) -> None:
+        self._home, self._max_rows = home, max_rows
+        self.committed: list[str] = []
+
+    def upload(self, *units: bytes, commits: bool = True, becomes_an_epoch: bool = True) -> list[bool]:
+        epoch = f"ep_{len(self.committed)}_{os.urandom(4).hex()}"
+        with admission.opened(self._home, "ds_a", max_rows=self._max_rows) as book:
+            book.begin(epoch, committed=self.committed)
+            admitted = book.admit(units).tolist()
+            if commits:
+                book.commit()
+        if commits and becomes_an_epoch:
+            self.committed.append(epoch)
+        return [bool(each) for each in admitted]
+
+
+def test_the_first_rows_of_a_unit_are_admitted_over_all_uploads(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_rows=2)
+
+    assert book.upload(ANN, BEN, ANN, ANN) == [True, True, True, False]
+    assert book.upload(ANN, BEN, BEN) == [False, True, False]
+    assert book.upload(BEN) == [False]
+
+
+@pytest.mark.parametrize("lost", [{"commits": False}, {"becomes_an_epoch": False}], ids=["rolled-back", "no-epoch"])
+def test_an_upload_that_never_became_an_epoch_took_no_place(tmp_path: Path, lost: dict[str, bool]) -> None:
+    book = Book(tmp_path, max_rows=1)
+
+    assert book.upload(ANN, **lost) == [True]
+    assert book.upload(ANN) == [True]
+    assert book.upload(ANN) == [False]
+
+
+def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
+    with admission.opened(tmp_path, "ds_a", max_rows=3) as book:
+        book.begin("ep_a", committed=[])
+        admitted = [book.admit([ANN] * 2).tolist() for _ in range(3)]
+    assert admitted == [[True, True], [True, False], [False, False]]
+
+
+def test_a_lost_book_is_never_taken_for_an_empty_one(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_rows=1)
+    book.upload(ANN)
+    row_files.admission_file(tmp_path, "ds_a").unlink()
+
+    with pytest.raises(InstallationError):
+        book.upload(ANN)
+
+
+def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "WAIT_S", 0.05)
+    with admission.opened(tmp_path, "ds_a", max_rows=1), pytest.raises(Unavailable):  # noqa: SIM117 - in this order
+        with admission.opened(tmp_path, "ds_a", max_rows=1):
+            pytest.fail("two uploads decide at once")
+    monkeypatch.setattr(admission, "WAIT_S", 60.0)
+    seen: list[str] = []
+
+    def second() -> None:
+        with admission.opened(tmp_path, "ds_a", max_rows=1):
+            seen.append("second")
+
+    with admission.opened(tmp_path, "ds_a", max_rows=1):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.2)
+        seen.append("first")
+    waiting.join(30)
+    assert seen == ["first", "second"]
+
+
+def test_erased_rows_are_told_from_a_busy_book(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", max_rows=1) as book:
+        book.begin("ep_a", committed=[])
+        row_files.erase_dataset(tmp_path, "ds_a")
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_the_book_holds_no_value_and_is_the_services_own(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_rows=1)
+    book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY))
+    file = row_files.admission_file(tmp_path, "ds_a")
+
+    assert b"Canary7Q" not in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_ids_are_keyed_and_follow_the_value_alone() -> None:
+    again = admission.unit_row_ids(["ben", "ann", "ann"], dataset_key=KEY)
+    other = admission.unit_row_ids(["ann"], dataset_key=bytes(32))
+
+    assert again == [BEN, ANN, ANN]
+    assert len(ANN) == 16
+    assert other != [ANN]
+    assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY) != [ANN, ANN], "space and case matter"
+    partition = HashPartition("shard", 8)
+    cells = hash_cells(b"".join(again), partition=partition, dataset_key=KEY).tolist()
+    assert cells[1] == cells[2], "a cell holds a unit whole"
