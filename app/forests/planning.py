@@ -80,9 +80,9 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     choice = Choice(request.algorithm, request.parameters, ())
     if request.algorithm == catalogue.AUTO.slug:
         read_all(catalogue.AUTO.parameters, request.parameters)
-        choice = catalogue.AUTO.choose(_facts(request, schema, catalogue.AUTO.adjacency))
+        choice = catalogue.AUTO.choose(public_facts(request, schema, catalogue.AUTO.adjacency))
     mechanism = catalogue.mechanism(choice.slug)
-    facts = _facts(request, schema, mechanism.adjacency)
+    facts = public_facts(request, schema, mechanism.adjacency)
     if request.accountant not in mechanism.accountants:
         raise AccountantMismatch(request.accountant, mechanism.accountants)
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
@@ -109,7 +109,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     return made
 
 
-def _facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+def public_facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
     """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))

@@ -57,7 +57,13 @@ def private_features(schema: Schema) -> tuple[int, ...]:
     return tuple(index for index, feature in enumerate(schema.features) if _free_cuts(feature) is None)
 
 
-def event(schema: Schema, epsilon: Fraction, *, selection: type[Selection] = PermuteAndFlip) -> Event:
+def event(
+    schema: Schema,
+    epsilon: Fraction,
+    *,
+    selection: type[Selection] = PermuteAndFlip,
+    n_levels: int | None = None,
+) -> Event:
     """What :func:`release` will do for at most ``epsilon`` under add/remove.
 
     Features and levels follow one another; the intervals of a level hold disjoint rows.
@@ -66,12 +72,14 @@ def event(schema: Schema, epsilon: Fraction, *, selection: type[Selection] = Per
         schema: public; :func:`private_features` is not empty.
         epsilon: above zero.
         selection: the mechanism that picks medians.
+        n_levels: for 2^n_levels bins, at most :data:`LEVELS`; by default all of them.
 
     Raises:
         InvalidRequest: ``epsilon`` is too small to be drawn with.
     """
     chosen = private_features(schema)
-    scale = quantised(epsilon / (len(chosen) * LEVELS * RANGE_SENSITIVITY))
+    depth = LEVELS if n_levels is None else n_levels
+    scale = quantised(epsilon / (len(chosen) * depth * RANGE_SENSITIVITY))
     if scale == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
     median = selection(
@@ -80,7 +88,7 @@ def event(schema: Schema, epsilon: Fraction, *, selection: type[Selection] = Per
         inverse_scale=scale,
         max_candidates=max(grid.n_cells(schema.features[index]) for index in chosen) - 1,
     )
-    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(LEVELS))
+    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(depth))
     return Sequential((Part(len(chosen), Sequential(levels)),))
 
 
@@ -120,18 +128,18 @@ def release(
     """
     median = selection_of(event)
     draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
-    private = private_features(schema)
+    private, depth = private_features(schema), n_levels(event)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
-        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale))
+        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
         cuts[row, : len(found)] = found
     return cuts
 
 
-def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int]) -> list[int]:
+def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int) -> list[int]:
     below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
     intervals, cuts = [(0, len(counts))], list[int]()
-    for _ in range(LEVELS):
+    for _ in range(depth):
         halves = []
         for start, stop in intervals:
             if stop - start < 2:
@@ -155,6 +163,18 @@ def selection_of(event: Event) -> Selection:
         case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_))),)):
             if isinstance(own, PermuteAndFlip | ExponentialMechanism):
                 return own
+    raise UnknownPrivacyEvent("not the event of private quantile bins")
+
+
+def n_levels(event: Event) -> int:
+    """Medians on the way to a bin, as priced.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of private quantile bins.
+    """
+    match event:
+        case Sequential((Part(event=Sequential(levels)),)) if 1 <= len(levels) <= LEVELS:
+            return len(levels)
     raise UnknownPrivacyEvent("not the event of private quantile bins")
 
 

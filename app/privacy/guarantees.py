@@ -8,10 +8,12 @@ from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.adjacency import Adjacency
 
-Subject: TypeAlias = Literal["model", "ledger"]
+Subject: TypeAlias = Literal["model", "profile", "evaluation", "ledger"]
 
 _SUBJECTS: dict[Subject, str] = {
     "model": "this model has",
+    "profile": "this profile has",
+    "evaluation": "this evaluation has",
     "ledger": "all outputs released under this ledger together have",
 }
 _ASSUMES = (
@@ -126,7 +128,7 @@ def _approximate_claim(subject: Subject, single: str, replaced: str, delta: str)
 
 
 def _approximate_bound(subject: Subject, epsilon: str, delta: str, *, then: str = "") -> str:
-    included = ", this model among them," if subject == "model" else ""
+    included = "" if subject == "ledger" else f", this {subject} among them,"
     return (
         f"all outputs released under this ledger together{included} are (ε, δ)-differentially private with ε = "
         f"{epsilon} and δ = {delta}.{then} This is the guarantee of the account at its highest cap since the first "

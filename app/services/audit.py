@@ -17,9 +17,9 @@ from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
 from app.privacy.composition import Cell
+from app.services.asked import read_scope
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
-from app.services.quote import read_scope
 from app.wire.ledger import (
     BalanceList,
     BalanceOut,

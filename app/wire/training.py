@@ -7,15 +7,20 @@ from pydantic import Field
 from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, Request
 
 
-class PlanIn(Request):
+class SpendIn(Request):
+    """What every request that spends says: how much, and of which cells."""
+
+    epsilon: PositiveAmount
+    delta: PositiveAmount | None = None
+    scope: Annotated[JsonObject, Field(default_factory=dict)]
+
+
+class PlanIn(SpendIn):
     """A question about a price; it never touches rows."""
 
     dataset: str
     algorithm: str
-    epsilon: PositiveAmount
-    delta: PositiveAmount | None = None
     parameters: Annotated[JsonObject, Field(default_factory=dict)]
-    scope: Annotated[JsonObject, Field(default_factory=dict)]
 
 
 class TrainIn(PlanIn):

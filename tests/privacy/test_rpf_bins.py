@@ -117,12 +117,12 @@ def test_cuts_at_the_values_present_are_an_infinite_loss(monkeypatch: pytest.Mon
     """Candidates between the smallest and the largest value, as in published private medians."""
     honest = quantile_bins._cuts_of
 
-    def between_extremes(counts: np.ndarray, select: object) -> list[int]:
+    def between_extremes(counts: np.ndarray, select: object, depth: int) -> list[int]:
         present = np.flatnonzero(counts)
         if len(present) < 2:
             return []
         low, high = int(present[0]), int(present[-1])
-        return [low + cut for cut in honest(counts[low : high + 1], select)]  # type: ignore[arg-type]
+        return [low + cut for cut in honest(counts[low : high + 1], select, depth)]  # type: ignore[arg-type]
 
     monkeypatch.setattr(quantile_bins, "_cuts_of", between_extremes)
     of = schema(1)

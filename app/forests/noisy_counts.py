@@ -1,0 +1,118 @@
+"""Noisy counts of disjoint cells: a table in which every row is counted once, or not at all.
+
+One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε the noise is
+discrete Laplace; where ρ or μ² is counted it is an exactly rounded normal draw, which costs less there
+(docs/proofs/evaluation.md, Theorem 1). In the second case a count is released in finer units, so that rounding to whole
+numbers loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from math import isqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.boosting.event import LARGEST_START, noise
+from app.forests.boosting.scales import SCALE_BITS, VARIANCE
+from app.forests.mechanisms.mechanism import PublicFacts, draw_scale
+from app.forests.mechanisms.nbrt import mu_squared
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget
+from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.randomness import Randomness
+
+SENSITIVITY = 1
+
+
+def priced(facts: PublicFacts, share: Fraction, *, coordinates: int) -> Event:
+    """The event of one table that may cost a share of what was asked for.
+
+    Args:
+        facts: public; ε and the budget in the unit of the account.
+        share: above zero, at most 1.
+        coordinates: cells of the table.
+
+    Raises:
+        InvalidRequest: the share is too small to be drawn with.
+    """
+    if facts.budget.accountant == pure.NAME:
+        return DiscreteLaplace(
+            Adjacency.ADD_REMOVE_ONE,
+            l1_sensitivity=Fraction(SENSITIVITY),
+            inverse_scale=draw_scale(share * facts.epsilon, SENSITIVITY),
+            coordinates=coordinates,
+        )
+    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
+    affordable = min(int(mu_squared(own) * VARIANCE), LARGEST_START)
+    return noise(isqrt(affordable) ** 2, coordinates=coordinates)
+
+
+def release(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> NDArray[np.int64]:
+    """The table with its noise, in units of 1 / :func:`per_row`. One call is one release.
+
+    Args:
+        exact: PRIVATE int64 counts of any shape; every row is counted in at most one cell.
+        event: as :func:`priced` for as many cells.
+        randomness: source of every draw.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of such a table.
+    """
+    assert _coordinates(event) == exact.size
+    if isinstance(event, DiscreteLaplace):
+        return exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale)
+    return per_row(event) * exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+
+
+def per_row(event: Event) -> int:
+    """What one row adds to its released count.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of such a table.
+    """
+    match event:
+        case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITY and event.inverse_scale > 0:
+            return SENSITIVITY
+        case RoundedGaussian() if event.sigma_squared == VARIANCE and event.l2_sensitivity_squared <= LARGEST_START:
+            unit = isqrt(int(event.l2_sensitivity_squared))
+            if unit > 0 and unit * unit == event.l2_sensitivity_squared:
+                return unit
+    raise UnknownPrivacyEvent("not the event of a table of noisy counts")
+
+
+def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
+    """Released counts in rows; they may be negative."""
+    counts: NDArray[np.float64] = released / per_row(event)
+    return counts
+
+
+def noise_sd(event: Event) -> float:
+    """Standard deviation of the noise on each count, in rows; public."""
+    if isinstance(event, DiscreteLaplace):
+        decay = math.exp(-float(event.inverse_scale))
+        return math.sqrt(2.0 * decay) / (1.0 - decay)
+    return 2**SCALE_BITS / per_row(event)
+
+
+def noise_bound(event: Event, *, level: float) -> float:
+    """Rows that the noise of one count stays within, either way, with probability at least ``level``; public."""
+    if isinstance(event, DiscreteLaplace):
+        decay = math.exp(-float(event.inverse_scale))
+        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t.
+        tail = math.log((1.0 - level) * (1.0 + decay) / 2.0) / math.log(decay)
+        return float(max(math.ceil(tail - 1.0), 0))
+    return noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0) + 1.0 / per_row(event)
+
+
+def _coordinates(event: Event) -> int:
+    if isinstance(event, DiscreteLaplace | RoundedGaussian):
+        return event.coordinates
+    raise UnknownPrivacyEvent("not the event of a table of noisy counts")

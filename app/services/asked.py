@@ -1,0 +1,141 @@
+"""What every request that spends has in common: a dataset, a scope in it, and an amount of its account's unit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import TRAIN, Principal
+from app.core import amounts
+from app.core.errors import FieldProblem, InvalidRequest
+from app.datasets import catalog
+from app.forests.planning import price_of
+from app.ledger import service as ledger
+from app.privacy import accountants, receipts
+from app.privacy.composition import CellProblem, Scope, UnknownPartition
+from app.privacy.events import Event
+from app.wire.training import PriceOut
+
+_LARGE_DELTA = (
+    "δ is above one in a million, or above a tenth of one over the public size. Publishing a whole row now and then "
+    "could be within such a δ."
+)
+
+
+class Spending(Protocol):
+    """The part of a request's body that :func:`asked` reads."""
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What it may cost, with δ."""
+
+    @property
+    def delta(self) -> Fraction | None:
+        """On accounts that have one."""
+
+    @property
+    def scope(self) -> Mapping[str, object]:
+        """As the client sent it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request with everything public worked out that does not depend on what it will do there."""
+
+    dataset: catalog.Dataset
+    scope: Scope
+    balance: ledger.Balance
+    amount: int
+    epsilon: Fraction
+    delta: Fraction | None
+
+    @property
+    def price(self) -> PriceOut:
+        """Exactly what was asked for, in the account's unit."""
+        return PriceOut(
+            accountant=self.balance.accountant,
+            unit=self.balance.unit,
+            amount=self.balance.text(self.amount),
+            epsilon=amounts.to_text(self.epsilon),
+            delta=None if self.delta is None else amounts.to_text(self.delta),
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the numbers that were asked for."""
+        size = self.dataset.row.public_size or 0
+        return (_LARGE_DELTA,) if self.delta is not None and self.delta > _usual_delta(size) else ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the account has that much left in the scope."""
+        return self.amount <= self.balance.remaining
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε that the same request could carry now."""
+        unit = accountants.by_name(self.balance.accountant)
+        return amounts.to_text(unit.largest_that_fits(self.balance.remaining, self.delta))
+
+    def receipt(self, event: Event) -> str:
+        """What is released for that price, in words."""
+        return receipts.in_words(
+            event,
+            accountant=self.balance.accountant,
+            adjacency=self.dataset.adjacency,
+            max_rows=self.dataset.max_rows,
+        )
+
+    @property
+    def public_size(self) -> int | None:
+        """The owner's order of magnitude of the rows in scope; never a count."""
+        size = self.dataset.row.public_size
+        if size is None:
+            return None
+        inside, all_cells = self.dataset.partitions.share(self.scope, n_epochs=0)
+        return max(size * inside // all_cells, 1)
+
+
+def asked(session: Session, dataset: catalog.Dataset, wanted: Spending) -> Asked:
+    """Works out scope and price from public facts alone: what it reads of the ledger is the balance.
+
+    Raises:
+        InvalidRequest: scope, ε or δ break a rule.
+    """
+    scope = read_scope(dataset, wanted.scope)
+    balance = ledger.balance(session, dataset.id, scope)
+    amount = price_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta)
+    return Asked(dataset, scope, balance, amount, wanted.epsilon, wanted.delta)
+
+
+def permitted_dataset(session: Session, principal: Principal, reference: str) -> catalog.Dataset:
+    """The dataset that a request names, if the principal may train on it.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not train on it.
+    """
+    dataset = catalog.find(session, reference)
+    grants.require(session, principal, dataset.id, TRAIN, kind="dataset")
+    return dataset
+
+
+def read_scope(dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:
+    """A scope in normal form.
+
+    Raises:
+        InvalidRequest: a partition that was not declared, or a list that names no cell.
+    """
+    try:
+        return dataset.partitions.read_scope(value)
+    except UnknownPartition:
+        raise InvalidRequest([FieldProblem("/scope", "unknown-partition")]) from None
+    except CellProblem as found:
+        raise InvalidRequest.at(f"/scope/{found.partition}", found.problem) from None
+
+
+def _usual_delta(public_size: int) -> Fraction:
+    return min(Fraction(1, 10**6), Fraction(1, 10 * max(public_size, 1)))
