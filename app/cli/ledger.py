@@ -1,4 +1,4 @@
-"""``grovekeeper ledger`` and ``verify``: balances, history, exports, and their check."""
+"""``grovekeeper ledger`` and ``verify``: balances, caps, history, exports, and their check."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.arguments import DatasetArgument, check_new, json_object
-from app.cli.command import Plain, Remote, command
+from app.cli.command import Plain, Remote, command, one_attempt
 from app.cli.datasets import balance_cells
-from app.cli.output import Output, budget_bar
+from app.cli.output import Output, amount, budget_bar
 
-app = typer.Typer(help="Read balances and histories, export them.", no_args_is_help=True)
+app = typer.Typer(help="Read balances and histories, export them, change caps.", no_args_is_help=True)
 
 
 @app.command("show")
@@ -41,7 +41,29 @@ def show(
     if dataset is not None:
         cell = ", ".join(f"{name}={value}" for name, value in answer["tightest_cell"].items())
         output.say(f"tightest cell: {cell or 'the whole dataset'}")
+        output.say(answer["guarantee"]["text"])
         output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
+
+
+@app.command("cap")
+@command
+def cap(
+    call: Remote,
+    dataset: DatasetArgument,
+    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.", show_default=False)],
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Lower a lifetime cap (its owner), or raise it (an admin). What was spent stays spent."""
+    output = call.output
+    with call.client() as client, one_attempt(output, idempotency_key) as key:
+        account = client.change_cap(dataset, epsilon, reason=reason, idempotency_key=key)
+    if output.as_json:
+        output.json(account)
+        return
+    left = amount(account, "remaining")
+    output.say(f"the cap of {account['dataset_name']} is {amount(account, 'cap')} from here on; {left} are left")
+    output.hint(f"grovekeeper ledger show {dataset}")
 
 
 @app.command("entries")

@@ -227,6 +227,12 @@ class Client:
         params = {"format": None if export_format == "jsonl" else export_format}
         return self._download(Request("GET", f"/ledger/{_segment(dataset)}/export", params=params), file)
 
+    def change_cap(self, dataset: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{dataset}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
+        body = {"cap": cap, "reason": reason}
+        key = idempotency_key or new_idempotency_key()
+        return self._json("POST", f"/ledger/{_segment(dataset)}/cap", body=body, key=key)
+
     # Keys
 
     def create_key(self, name: str, roles: list[str]) -> Json:

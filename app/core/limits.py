@@ -32,6 +32,8 @@ MAX_CAP_EPSILON_WITH_DELTA = 10**6
 """Caps are stored as 64-bit steps of 10⁻¹² ρ or μ², and no ε up to this one fills them."""
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_NAME_CHARS = 128
+MAX_SENTENCE_CHARS = 500
+"""A reason or a description in the ledger."""
 MAX_REQUESTS_IN_FLIGHT = 1_024
 MAX_FOLLOWERS = 256
 """Event streams of one process: fewer than its requests, so that followers cannot lock others out."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
@@ -90,24 +90,12 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
     return [_entry(row, places=places) for row in rows]
 
 
-def caps(session: Session, account_id: str) -> list[tuple[int, int]]:
-    """Sequence and amount of every entry that set the cap, in order."""
-    kinds = (EntryKind.OPEN.value, EntryKind.CAP.value)
-    rows = session.execute(
-        select(EntryRow.sequence, EntryRow.amount)
-        .where(EntryRow.account_id == account_id, EntryRow.kind.in_(kinds))
-        .order_by(EntryRow.sequence)
+def has_living_reservation(session: Session, account_id: str) -> bool:
+    """Whether something is held or was charged: a reservation that was not given back."""
+    living = select(ReservationRow.id).where(
+        ReservationRow.account_id == account_id, ReservationRow.state.in_(("reserved", "charged"))
     )
-    return [(sequence, amount) for sequence, amount in rows]
-
-
-def first_charge(session: Session, account_id: str) -> int | None:
-    """Sequence of the first charge, if there is one."""
-    return session.execute(
-        select(func.min(EntryRow.sequence)).where(
-            EntryRow.account_id == account_id, EntryRow.kind == EntryKind.CHARGE.value
-        )
-    ).scalar_one()
+    return session.execute(living.limit(1)).first() is not None
 
 
 def _entry(row: EntryRow, *, places: int) -> Entry:

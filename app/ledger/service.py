@@ -61,7 +61,8 @@ class NewReservation:
 
 @dataclass(frozen=True)
 class Balance:
-    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``.
+    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``, unless the cap was
+    lowered below what is spent.
 
     Amounts are whole steps of the account's unit; :meth:`text` says them. Where not ``is_exact``, the sum is a bound.
     """
@@ -77,8 +78,9 @@ class Balance:
 
     @property
     def remaining(self) -> int:
-        """What the tightest cell may still hold: cap less charged less reserved."""
-        return self.cap - self.charged - self.reserved
+        """What the tightest cell may still hold: cap less charged less reserved, and nothing where the cap was lowered
+        below them."""
+        return max(self.cap - self.charged - self.reserved, 0)
 
     @property
     def unit(self) -> str:
@@ -107,6 +109,7 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
         accountant=new.accountant,
         adjacency=new.adjacency,
         cap=new.cap,
+        highest_cap=new.cap,
         delta=new.delta,
         privacy_unit=new.privacy_unit,
         partitions=new.partitions.to_json(),
@@ -241,16 +244,13 @@ def amount_text(accountant: str, amount: int) -> str:
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:
-    """The highest cap in force since the first charge, or now if nothing was charged.
+    """The highest cap in force since the first reservation that was not given back: what an account with a δ may print.
 
-    What an account with a δ may print (docs/proofs/accounting.md A3): outputs that were released under a cap are
-    covered by that cap, whatever it was lowered to afterwards.
+    Outputs that were released under a cap are covered by that cap, whatever it was lowered to afterwards
+    (docs/proofs/caps.md).
     """
     row = repository.account(session, account_id)
-    first, caps = repository.first_charge(session, account_id), repository.caps(session, account_id)
-    before = [cap for sequence, cap in caps if first is None or sequence < first]
-    highest = max([before[-1], *(cap for _, cap in caps[len(before) :])])
-    return Limit(row.accountant, highest, None if row.delta is None else Fraction(row.delta))
+    return Limit(row.accountant, row.highest_cap, None if row.delta is None else Fraction(row.delta))
 
 
 def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:

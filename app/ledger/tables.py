@@ -13,7 +13,8 @@ from app.db.types import CanonicalJson
 class AccountRow(Base):
     """The holder of a lifetime cap: the lock under which everything of the account happens.
 
-    ``id`` is the id of what holds the budget: a dataset. ``last_…`` are the head of the account's chain.
+    ``id`` is the id of what holds the budget: a dataset. ``highest_cap`` is what guarantees are made of
+    (:func:`app.ledger.caps.change`). ``last_…`` are the head of the account's chain.
     """
 
     __tablename__ = "accounts"
@@ -23,6 +24,7 @@ class AccountRow(Base):
     accountant: Mapped[str]
     adjacency: Mapped[str]
     cap: Mapped[int]
+    highest_cap: Mapped[int]
     delta: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
@@ -30,7 +32,10 @@ class AccountRow(Base):
     last_hash: Mapped[str]
     last_at: Mapped[str]
 
-    __table_args__ = (CheckConstraint("cap >= 0", name="cap_not_negative"),)
+    __table_args__ = (
+        CheckConstraint("cap >= 0", name="cap_not_negative"),
+        CheckConstraint("highest_cap >= cap", name="highest_cap_is_highest"),
+    )
 
 
 class BoxRow(Base):

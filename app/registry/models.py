@@ -1,12 +1,14 @@
-"""Rows of models: add, find, list, remove."""
+"""Rows of models: add, find, list, remove; and what a whole dataset guarantees since its cap was changed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
-from app.registry.tables import ModelRow
+from app.db.upsert import insert
+from app.registry.tables import GuaranteeRow, ModelRow
 
 
 def add(session: Session, row: ModelRow) -> None:
@@ -49,3 +51,17 @@ def remove(session: Session, model_id: str) -> str:
 def is_referenced(session: Session, digest: str) -> bool:
     """Whether some model still needs the artifact."""
     return session.execute(select(ModelRow.id).where(ModelRow.digest == digest).limit(1)).first() is not None
+
+
+def put_guarantee(session: Session, dataset_id: str, guarantee: Mapping[str, Any]) -> None:
+    """Notes what every model of a dataset guarantees from here on, in place of what was noted before."""
+    new = insert(session, GuaranteeRow).values(dataset_id=dataset_id, guarantee=dict(guarantee))
+    session.execute(
+        new.on_conflict_do_update(index_elements=["dataset_id"], set_={"guarantee": new.excluded.guarantee})
+    )
+
+
+def guarantee(session: Session, dataset_id: str) -> dict[str, Any] | None:
+    """What was noted last, if anything: otherwise a model's artifact says it."""
+    row = session.get(GuaranteeRow, dataset_id)
+    return None if row is None else row.guarantee

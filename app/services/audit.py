@@ -18,6 +18,7 @@ from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
 from app.privacy.composition import Cell
 from app.services.asked import read_scope
+from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import (
@@ -52,7 +53,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
         )
-        found = [BalanceOut.model_validate(_amounts(ledger.balance(session, item.id))) for item in shown]
+        found = [BalanceOut.model_validate(balance_members(ledger.balance(session, item.id))) for item in shown]
         return BalanceList(datasets=found, next=following)
 
 
@@ -71,6 +72,7 @@ def show_balance(
         grants.require(session, principal, dataset.id, SEE_BALANCE, kind="dataset")
         balance = ledger.balance(session, dataset.id, read_scope(dataset, scope))
         cells = ledger.cells(session, dataset.id)
+        guarantee = account_guarantee(session, dataset.id)
     partitions = [
         PartitionBalance(
             name=partition.name,
@@ -81,10 +83,11 @@ def show_balance(
     ]
     return DatasetBalance.model_validate(
         {
-            **_amounts(balance),
+            **balance_members(balance),
             "tightest_cell": balance.tightest_cell,
             "exact": balance.is_exact,
             "partitions": partitions,
+            "guarantee": guarantee,
         }
     )
 
@@ -155,7 +158,8 @@ def _entries(installation: Installation, dataset_id: str, last: int) -> Iterator
         after = batch[-1].sequence
 
 
-def _amounts(balance: ledger.Balance) -> dict[str, object]:
+def balance_members(balance: ledger.Balance) -> dict[str, object]:
+    """A balance as answers show it."""
     return {
         "dataset": balance.account_id,
         "dataset_name": balance.name,
@@ -173,7 +177,7 @@ def _cell(name: Cell, cell: CellBalance, balance: ledger.Balance) -> CellOut:
         cell=name,
         charged=balance.text(cell.charged),
         reserved=balance.text(cell.reserved),
-        remaining=balance.text(balance.cap - cell.charged - cell.reserved),
+        remaining=balance.text(max(balance.cap - cell.charged - cell.reserved, 0)),
     )
 
 

@@ -8,13 +8,14 @@ from sqlalchemy.orm import Session
 from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
-from app.privacy import guarantees, receipts
+from app.privacy import receipts
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
+from app.privacy.guarantees import Subject
+from app.services.guarantee import guarantee_of
 
 
-def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: guarantees.Subject) -> dict[str, Any]:
+def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject) -> dict[str, Any]:
     """The facts of a job that is being charged.
 
     Args:
@@ -25,21 +26,13 @@ def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject
         subject: what the guarantee speaks of.
     """
     covered = _covered(session, row)
-    printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
     return {
         "job_id": row.id,
         "name": row.name,
         "dataset": dataset.id,
         "dataset_name": dataset.name,
         "price": row.price,
-        "guarantee": printed(
-            accountant=covered.accountant,
-            amount=covered.amount,
-            delta=covered.delta,
-            subject=subject,
-            unit_column=dataset.unit_column,
-            max_rows=dataset.max_rows,
-        ),
+        "guarantee": guarantee_of(dataset, covered, subject=subject),
         "receipt": receipts.in_words(
             event, accountant=covered.accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
         ),

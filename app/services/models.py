@@ -1,5 +1,7 @@
 """``/models``: cards, artifacts, removal."""
 
+from typing import Any
+
 from app.access import grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
@@ -14,6 +16,8 @@ from app.wire.models import ModelList, ModelOut, ModelSummary
 def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
     """The card of one model, read from the artifact itself.
 
+    Its guarantee is that of today: where it is the whole account's, a cap that was changed since changes it.
+
     Raises:
         NotFound: no such model, or none that this key may know of.
         RoleMissing: the key has another role on its dataset.
@@ -21,7 +25,8 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
     with installation.database.read() as session:
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
-    return _card(installation, row)
+        newer = models.guarantee(session, row.dataset_id)
+    return _card(installation, row, newer=newer)
 
 
 def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
@@ -82,7 +87,7 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         installation.cache.forget(digest)
 
 
-def _card(installation: Installation, row: ModelRow) -> ModelOut:
+def _card(installation: Installation, row: ModelRow, *, newer: dict[str, Any] | None) -> ModelOut:
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
     return ModelOut.model_validate(
@@ -95,7 +100,7 @@ def _card(installation: Installation, row: ModelRow) -> ModelOut:
             "algorithm": artifact.plan.algorithm,
             "parameters": dict(artifact.plan.parameters),
             "schema": artifact.schema.to_json(),
-            "guarantee": facts["guarantee"],
+            "guarantee": newer or facts["guarantee"],
             "receipt": facts["receipt"],
             "event": artifact.plan.event.to_json(),
             "ledger": facts["ledger"],

@@ -64,7 +64,7 @@ def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
     problems = _unit_problems(declaration)
-    if declaration.budget.epsilon > _largest_epsilon(declaration.budget.accountant):
+    if declaration.budget.epsilon > largest_epsilon(declaration.budget.accountant):
         problems.append(FieldProblem("/budget/epsilon", "too-large"))
     elif _cap(declaration.budget) == 0:
         problems.append(FieldProblem("/budget/epsilon", "too-small"))
@@ -84,7 +84,8 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     return [FieldProblem("/privacy_unit/column", problem)] if problem else []
 
 
-def _largest_epsilon(accountant: str) -> int:
+def largest_epsilon(accountant: str) -> int:
+    """The largest ε that a cap may have: its amount has to fit 64 bits."""
     takes_delta = accountants.by_name(accountant).TAKES_DELTA
     return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.core import amounts
+from app.core import amounts, limits
 
 
 class Request(BaseModel):
@@ -69,6 +69,16 @@ FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSch
 
 DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
 """An exact decimal of an answer."""
+
+PublicSentence: TypeAlias = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=limits.MAX_SENTENCE_CHARS,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f\u2028\u2029]*$",
+    ),
+]
+"""A line that people will read in the ledger: some character, and none that a terminal would obey."""
 
 JsonObject: TypeAlias = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from app.wire.base import Answer, DecimalText, JsonObject
+from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
 
 
 class BalanceOut(Answer):
@@ -39,11 +39,13 @@ class PartitionBalance(Answer):
 
 
 class DatasetBalance(BalanceOut):
-    """The same for one dataset, with the tightest cell of the box that was asked and every cell."""
+    """The same for one dataset: the tightest cell of the box that was asked, every cell, and what may be claimed of all
+    outputs together."""
 
     tightest_cell: JsonObject
     exact: bool
     partitions: list[PartitionBalance]
+    guarantee: JsonObject
 
 
 class EntryOut(Answer):
@@ -65,6 +67,13 @@ class DetailedEntryOut(EntryOut):
     """An entry with ``details``. One that has none has no such member, so that it shows the object that was hashed."""
 
     details: JsonObject
+
+
+class CapIn(Request):
+    """Another cap: an ε, with the account's own δ where it has one, and the reason for the ledger."""
+
+    cap: PositiveAmount
+    reason: PublicSentence
 
 
 class EntryList(Answer):

@@ -13,11 +13,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from app.core.errors import BudgetExceeded, JobFinished, LeaseLost, ReservationSettled
 from app.jobs.queue import Claim
+from app.ledger import caps
 from app.ledger import service as ledger
 from app.services import jobs, run_job
 from app.services.installation import Installation
@@ -61,6 +63,34 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
         while ask(options["smallest"], [cell]) is not None:
             pass
     return admitted
+
+
+def reserve_under_moving_caps(installation: Installation, number: int, options: Options) -> list[list[Any]]:
+    """Every fourth process moves the cap up and down; the others reserve and charge in random cells.
+
+    Returns:
+        ``[job, amount]`` of every reservation that was admitted, or ``["cap", amount]`` of every cap that was set.
+    """
+    chance = random.Random(options["seed"] + number)
+    done: list[list[Any]] = []
+    for turn in range(options["rounds"]):
+        if number % 4 == 0:
+            cap = chance.randint(0, options["cap"])
+            with installation.database.write() as session:
+                caps.change(session, options["account"], cap, reason="a race", actor="key_owner")
+            done.append(["cap", cap])
+            continue
+        cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
+        amount, job_id = chance.randint(1, options["largest"]), f"jb_{number}_{turn}"
+        new = ledger.NewReservation(options["account"], amount, {"shard": tuple(cells)}, EVENT, job_id)
+        with suppress(BudgetExceeded):
+            with installation.database.write() as session:
+                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+            done.append([job_id, amount])
+            if chance.random() < 0.5:
+                with installation.database.write() as session:
+                    ledger.charge(session, reservation_id, actor="worker")
+    return done
 
 
 def settle(installation: Installation, number: int, options: Options) -> list[str]:
@@ -140,6 +170,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
     each.__name__: each
     for each in (
         reserve,
+        reserve_under_moving_caps,
         settle,
         submit,
         submit_same,

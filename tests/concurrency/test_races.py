@@ -63,6 +63,26 @@ def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits
         assert cap - smallest < charged + reserved <= cap
 
 
+def test_no_admission_passes_the_cap_of_its_moment_while_the_cap_moves(scene: Scene) -> None:
+    account, cap = "ds_hot", 500
+    open_account(scene.installation, account, cap=cap)
+    results = _race(scene, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
+    done = [(str(what), amount) for result in results for what, amount in result]
+    with scene.installation.database.read() as session:
+        entries = ledger.entries(session, account, after=0, limit=100_000)
+        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+        highest = ledger.highest_cap(session, account).amount
+    assert replayed(entries, n_cells=CELLS) == balances, "the cap holds at every admission, and the sums are exact"
+    changes = [entry for entry in entries if entry.kind == "cap"]
+    assert len(changes) == N_PROCESSES // 4 * 8
+    assert all(entry.details == {"reason": "a race"} for entry in changes)
+    assert sorted(entry.amount for entry in changes) == sorted(amount for what, amount in done if what == "cap")
+    admitted = {str(entry.job_id): entry.amount for entry in entries if entry.kind == "reserve"}
+    assert admitted == {what: amount for what, amount in done if what != "cap"}
+    assert len(admitted) > N_PROCESSES // 2, "a race in which nothing was admitted shows nothing"
+    assert max(charged + reserved for charged, reserved in balances) <= highest <= cap
+
+
 def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> None:
     account, amount = "ds_hot", 3
     open_account(scene.installation, account, cap=100)

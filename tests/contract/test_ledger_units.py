@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.core import amounts, clock
+from app.core import amounts
 from app.core.errors import BudgetExceeded
-from app.ledger import repository
+from app.ledger import caps
 from app.ledger import service as ledger
-from app.ledger.entries import Entry, EntryKind
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
 from app.services.installation import Installation
@@ -59,23 +58,8 @@ def charged(installation: Installation, job_id: str, amount: int) -> None:
 
 
 def cap_set(installation: Installation, amount: int) -> None:
-    """A later ``cap`` entry, as the ledger will write it when caps can be changed."""
     with installation.database.write() as session:
-        row = repository.locked_account(session, ACCOUNT)
-        entry = Entry(
-            sequence=row.last_sequence + 1,
-            kind=EntryKind.CAP,
-            amount=amount,
-            scope={},
-            event=None,
-            job_id=None,
-            actor="key_owner",
-            at=clock.to_text(clock.now()),
-            previous_hash=row.last_hash,
-            places=12,
-        )
-        repository.append(session, row, entry.sealed())
-        row.cap = amount
+        caps.change(session, ACCOUNT, amount, reason="a test", actor="key_owner")
 
 
 @approximate
@@ -110,7 +94,7 @@ def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(installation: Inst
 
 
 @approximate
-def test_highest_cap_forgets_what_was_in_force_before_the_first_charge_only(
+def test_highest_cap_forgets_what_was_in_force_before_anything_was_held_only(
     installation: Installation, accountant: str
 ) -> None:
     def highest() -> int:
@@ -132,3 +116,14 @@ def test_highest_cap_forgets_what_was_in_force_before_the_first_charge_only(
     cap_set(installation, 100)
     charged(installation, "jb_2", 10)
     assert highest() == 800
+
+
+@approximate
+def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Installation, accountant: str) -> None:
+    """Held under 900, the cap lowered to 300, then charged: a guarantee of 300 would be false."""
+    opened(installation, accountant, cap=900)
+    held = reserved(installation, "jb_0", 800)
+    cap_set(installation, 300)
+    with installation.database.write() as session:
+        ledger.charge(session, held, actor="worker")
+        assert caps.printable(session, ACCOUNT).amount == ledger.highest_cap(session, ACCOUNT).amount == 900

@@ -180,3 +180,38 @@ def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
 
     assert sorted(listed["mrf"]["accountants"]) == ["gdp", "pure", "zcdp"]
     assert sorted(listed["nbrt"]["accountants"]) == ["gdp", "zcdp"]
+
+
+@approximate
+def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under(
+    server: Server, accountant: str
+) -> None:
+    """The lower-the-cap odometer: outputs are seen under ε = 1, then the cap is lowered to claim less. And a raise
+    reaches the cards of models that were made before it."""
+
+    def capped(epsilon: str) -> Decimal:
+        asked = {"cap": epsilon, "reason": "a test"}
+        answer = server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=asked)
+        assert answer.status_code == 200, answer.text
+        return Decimal(answer.json()["cap"])
+
+    def claims() -> set[tuple[str, str]]:
+        found = [server.admin.http.get(f"/models/{model}").json()["guarantee"] for model in models]
+        found.append(server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"])
+        assert all(each["replace_one"] == found[0]["replace_one"] for each in found)
+        return {(each["add_remove"]["epsilon"], each["add_remove"]["delta"]) for each in found}
+
+    dataset = server.uploaded(budget=budget(accountant, "2"))
+    models: list[str] = []
+    assert capped("1") == Decimal(CAPS[accountant])
+    models.append(server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"])
+    assert claims() == {("1", "0.000001")}, "nothing was released under the cap of 2"
+    for epsilon in ("0.5", "0.3"):
+        capped(epsilon)
+        assert claims() == {("1", "0.000001")}, "what was seen under a cap of 1 is covered by no smaller one"
+    capped("1.5")
+    assert claims() == {("1.5", "0.000001")}, "a card made before the raise tells it, too"
+    models.append(server.trained(dataset["id"], epsilon="0.25", delta=DELTA)["model_id"])
+    capped("0.2")
+    assert claims() == {("1.5", "0.000001")}
+    verify(server.admin.http.get(f"/ledger/{dataset['id']}/export").content.splitlines(keepends=True))

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from app.api.problems import PROBLEMS
-from tests.integration.refused import addresses, bodies, declarations, rows, training
+from tests.integration.refused import addresses, bodies, declarations, ledger, rows, training
 from tests.integration.refused.case import CANARY, Place, Refused
 from tests.support.server import Server
 
@@ -29,6 +29,7 @@ GROUPS = {
     "amounts": training.amounts,
     "trainings": training.trainings,
     "bodies": bodies.bodies,
+    "caps": ledger.caps,
     "uploads": rows.uploads,
     "predictions": rows.predictions,
     "queries and paths": addresses.queries_and_paths,

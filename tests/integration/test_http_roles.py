@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import httpx
@@ -59,6 +60,7 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "show_balance": (404, 403, 200, 200, 200, 200, 404, 200),
     "list_entries": (404, 403, 403, 200, 200, 200, 404, 200),
     "export_ledger": (404, 403, 403, 200, 200, 200, 404, 200),
+    "change_cap": (404, 403, 403, 403, 200, 403, 404, 200),
 }  # fmt: skip
 
 
@@ -99,6 +101,14 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     return Estate(idle_server, Targets(dataset, job["id"], job["model_id"], idle_server.caller().id), callers, revoked)
 
 
+_caps = count(999, -1)
+
+
+def _lower_cap() -> dict[str, str]:
+    """Lower than any before."""
+    return {"cap": str(next(_caps)), "reason": "a test"}
+
+
 Ask = tuple[str, str, dict[str, Any]]
 REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_health": lambda it: ("GET", "/healthz", {}),
@@ -129,6 +139,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
     "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
     "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
+    "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
 }
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 

@@ -117,6 +117,14 @@ def test_balances_of_cells_become_those_of_boxes(empty_database_url: str) -> Non
     assert [tuple(row) for row in rows] == [("{}", digests[0], 30, 7, 0), ('{"shard":[1]}', digests[1], 0, 9, 0)]
 
 
+def test_the_highest_cap_of_an_old_account_is_the_one_it_was_opened_with(empty_database_url: str) -> None:
+    migrate.upgrade(empty_database_url, revision="0005")
+    _insert(empty_database_url, (_DATA / "0005.sql").read_text(encoding="utf-8"))
+    migrate.upgrade(empty_database_url)
+    with _connected(empty_database_url) as connection:
+        assert connection.execute(text("SELECT cap, highest_cap FROM accounts")).one() == (3_000_000_000, 3_000_000_000)
+
+
 def _insert(url: str, statements: str) -> None:
     with _connected(url) as connection:
         for statement in statements.splitlines():

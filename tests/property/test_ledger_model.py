@@ -1,4 +1,4 @@
-"""Random programs of open, reserve, charge, void and expire against a small model, on both databases.
+"""Random programs of open, reserve, charge, void, expire and caps against a small model, on both databases.
 
 The model keeps what the rules say and nothing else: no rows, no hashes, no SQL. After every step the ledger answers as
 the model does; after every program the entries alone give the same balances, the chain is recomputed, and the verifier
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.core.errors import BudgetExceeded, ReservationSettled
+from app.ledger import caps
 from app.ledger import service as ledger
 from app.privacy import accountants
 from app.privacy.composition import Scope
@@ -37,12 +38,13 @@ class Model:
     cap: int
     n_cells: int
     jobs: list[tuple[int, frozenset[int], str]] = field(default_factory=list)
+    highest: int = 0
 
     def load(self, cell: int) -> int:
         return sum(amount for amount, cells, state in self.jobs if cell in cells and state in ("reserve", "charge"))
 
     def fits(self, cells: frozenset[int]) -> int:
-        return self.cap - max(self.load(cell) for cell in cells)
+        return max(self.cap - max(self.load(cell) for cell in cells), 0)
 
     def reserve(self, amount: int, cells: frozenset[int]) -> bool:
         if amount > self.fits(cells):
@@ -56,6 +58,10 @@ class Model:
             return False
         self.jobs[job] = (amount, cells, end)
         return True
+
+    def set_cap(self, cap: int) -> None:
+        is_used = any(state in ("reserve", "charge") for _, _, state in self.jobs)
+        self.cap, self.highest = cap, max(self.highest, cap) if is_used else cap
 
     def balances(self) -> list[tuple[int, int]]:
         def total(cell: int, state: str) -> int:
@@ -81,11 +87,18 @@ class Settle:
 
 
 @dataclass(frozen=True)
+class SetCap:
+    """Puts another cap in force, of so many tenths of the first one."""
+
+    tenths: int
+
+
+@dataclass(frozen=True)
 class Program:
     accountant: str
     cap: int
     n_cells: int
-    steps: list[Reserve | Settle]
+    steps: list[Reserve | Settle | SetCap]
 
 
 @st.composite
@@ -97,6 +110,7 @@ def programs(draw: st.DrawFn) -> Program:
         cells |= st.frozensets(st.integers(0, n_cells - 1), min_size=1)
     sizes = st.integers(1, max(cap // 3, 2)) | st.sampled_from(["exactly", "over"])
     steps = st.builds(Reserve, sizes, cells) | st.builds(Settle, st.integers(0, 29), st.sampled_from(sorted(_ENDS)))
+    steps |= st.builds(SetCap, st.integers(0, 20))
     accountant = draw(st.sampled_from(accountants.NAMES))
     return Program(accountant, cap, n_cells, draw(st.lists(steps, min_size=8, max_size=30)))
 
@@ -132,6 +146,14 @@ class Account:
     def price_of(self, epsilon: str) -> int:
         """What a job of this ε, at the account's δ, would cost; nothing costs nothing."""
         return self.accountant.price(Fraction(epsilon), Fraction(DELTA)) if Fraction(epsilon) else 0
+
+    def set_cap(self, cap: int) -> None:
+        with self.database.write() as session:
+            caps.change(session, self.id, cap, reason="a test", actor="key_owner")
+
+    def highest_cap(self) -> int:
+        with self.database.read() as session:
+            return ledger.highest_cap(session, self.id).amount
 
     def balances(self) -> list[tuple[int, int]]:
         with self.database.read() as session:
@@ -169,7 +191,8 @@ def _take(step: Reserve, model: Model, account: Account) -> None:
         unit = 10**account.accountant.PLACES
         assert Fraction(refused.requested) == Fraction(amount, unit)
         assert Fraction(refused.remaining) == Fraction(fits, unit)
-        assert Fraction(refused.cap) == Fraction(refused.charged) + Fraction(refused.reserved) + Fraction(fits, unit)
+        load = Fraction(refused.charged) + Fraction(refused.reserved)
+        assert Fraction(refused.cap) == load + Fraction(fits, unit) or (load > Fraction(refused.cap) and fits == 0)
         if account.accountant.TAKES_DELTA:
             assert account.price_of(refused.largest_that_fits) <= fits, "what is said to fit does"
         else:
@@ -179,19 +202,24 @@ def _take(step: Reserve, model: Model, account: Account) -> None:
 
 
 def _run(installation: Installation, program: Program) -> None:
-    model = Model(program.cap, max(program.n_cells, 1))
+    model = Model(program.cap, max(program.n_cells, 1), highest=program.cap)
     account = Account(installation, program)
     for step in program.steps:
         if isinstance(step, Reserve):
             _take(step, model, account)
+        elif isinstance(step, SetCap):
+            cap = program.cap * step.tenths // 10
+            model.set_cap(cap)
+            account.set_cap(cap)
         elif model.jobs:
             job = step.job % len(model.jobs)
             assert account.settle(job, step.end) is model.settle(job, step.end)
         balances = account.balances()
         assert balances == model.balances()
-        assert max(charged + reserved for charged, reserved in balances) <= program.cap
+        assert max(charged + reserved for charged, reserved in balances) <= model.highest
+        assert account.highest_cap() == model.highest
     summary = account.check_history(model.n_cells)
-    assert summary.cap == program.cap
+    assert summary.cap == model.cap
     assert summary.tightest.load == max(sum(pair) for pair in model.balances())
 
 

@@ -173,7 +173,7 @@ class _Replay:
 
     def take(self, entry: Entry) -> None:
         cells = list(entry.scope.get("shard", range(self.n_cells)))
-        if entry.kind.value == "open":
+        if entry.kind.value in ("open", "cap"):
             self.cap = entry.amount
             return
         job_id = str(entry.job_id)
@@ -181,6 +181,8 @@ class _Replay:
             assert job_id not in self.open.keys() | self.settled
             self.open[job_id] = entry
             self.reserved.update(dict.fromkeys(cells, entry.amount))
+            loads = [self.charged[cell] + self.reserved[cell] for cell in cells]
+            assert max(loads) <= self.cap, f"over the cap after entry {entry.sequence}"
         else:
             reservation = self.open.pop(job_id)
             assert (entry.amount, entry.scope) == (reservation.amount, reservation.scope)
@@ -188,12 +190,11 @@ class _Replay:
             self.reserved.subtract(dict.fromkeys(cells, entry.amount))
             if entry.kind.value == "charge":
                 self.charged.update(dict.fromkeys(cells, entry.amount))
-        loads = [self.charged[cell] + self.reserved[cell] for cell in range(self.n_cells)]
-        assert max(loads) <= self.cap, f"over the cap after entry {entry.sequence}"
 
 
 def replayed(entries: Sequence[Entry], *, n_cells: int) -> list[tuple[int, int]]:
-    """(charged, reserved) of every cell after all entries; asserts the cap after each, and one end per reservation."""
+    """(charged, reserved) of every cell after all entries; asserts the cap at each admission, and one end per
+    reservation."""
     replay = _Replay(n_cells)
     for sequence, entry in enumerate(entries, start=1):
         assert entry.sequence == sequence

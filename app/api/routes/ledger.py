@@ -1,18 +1,30 @@
-"""``/ledger``: balances, entries, exports."""
+"""``/ledger``: balances, entries, exports, caps."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import exact_json, problems
-from app.api.deps import Caller, Here, Page
-from app.core.errors import InvalidRequest, MalformedRequest, NotFound, RoleMissing
+from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
+from app.api.exact_json import ExactRoute
+from app.core.errors import (
+    DatasetDeleted,
+    IdempotencyInFlight,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    MalformedRequest,
+    NotFound,
+    RoleMissing,
+    TooLarge,
+    UnsupportedMediaType,
+)
 from app.services import audit
-from app.wire.ledger import BalanceList, DatasetBalance, EntryList
+from app.services.change_cap import change_cap as change
+from app.wire.ledger import BalanceList, BalanceOut, CapIn, DatasetBalance, EntryList
 
-router = APIRouter(prefix="/ledger", tags=["ledger"])
+router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=ExactRoute)
 
 
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
@@ -57,6 +69,20 @@ def export_ledger(
     if form == "csv":
         return StreamingResponse(audit.export_csv(here, caller, dataset), media_type="text/csv")
     return StreamingResponse(audit.export_json_lines(here, caller, dataset), media_type="application/x-ndjson")
+
+
+@router.post(
+    "/{dataset}/cap",
+    operation_id="change_cap",
+    response_model=BalanceOut,
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
+        UnsupportedMediaType,
+    ),
+)  # fmt: skip
+def change_cap(here: Here, caller: Caller, dataset: str, body: CapIn, request: OptionalIdempotency) -> Response:
+    """Lowers the lifetime cap (the owner) or raises it (an admin), with a reason. What was spent stays spent."""
+    return sent(change(here, caller, dataset, body, request=request))
 
 
 def _scope(text: str | None) -> Mapping[str, object]:

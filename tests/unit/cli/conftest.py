@@ -154,7 +154,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200, {"classes": ["low", "high"], "labels": ["high"], "probabilities": [[0.25, 0.75]]},
     ),
     ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
-    ("GET", "/ledger/census"): (200, {**BALANCE, "tightest_cell": {"shard": 3}, "partitions": []}),
+    ("GET", "/ledger/census"): (
+        200, {**BALANCE, "tightest_cell": {"shard": 3}, "partitions": [], "guarantee": MODEL["guarantee"]},
+    ),
+    ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("POST", "/keys"): (201, CREATED_KEY),

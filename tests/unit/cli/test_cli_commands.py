@@ -42,7 +42,11 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes"]),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
     (["ledger", "show"], ["census", "########====............"]),
-    (["ledger", "show", "census"], ["tightest cell: shard=3", "next: grovekeeper ledger export census"]),
+    (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),
+    (
+        ["ledger", "cap", "census", "2", "--reason", "less trust"],
+        ["the cap of census is 2 ε from here on; 0.5 ε are left", "next: grovekeeper ledger show census"],
+    ),
     (["ledger", "entries", "census"], ["open", "abababababab"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
     (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),

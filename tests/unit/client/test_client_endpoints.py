@@ -38,6 +38,7 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.predict("md_1", {"rows": []}), "POST", "/models/md_1/predict", {"rows": []}),
     (lambda c: c.balance("a"), "GET", "/ledger/a", None),
     (lambda c: c.balance("a", scope={"s": [0]}), "GET", "/ledger/a?scope=%7B%22s%22%3A+%5B0%5D%7D", None),
+    (lambda c: c.change_cap("a", "2", reason="r"), "POST", "/ledger/a/cap", {"cap": "2", "reason": "r"}),
     (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"]}),
     (lambda c: c.revoke_key("key_b"), "DELETE", "/keys/key_b", None),
 ]
@@ -57,7 +58,7 @@ def test_each_method_calls_its_endpoint(
     assert (seen[0].method, seen[0].url.raw_path.decode()) == (method, target)
     assert seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (json.loads(seen[0].content) if seen[0].content else None) == body
-    assert ("Idempotency-Key" in seen[0].headers) is (target in ("/datasets", "/train"))
+    assert ("Idempotency-Key" in seen[0].headers) is (target in ("/datasets", "/train", "/ledger/a/cap"))
 
 
 def test_an_answer_without_a_body_is_an_empty_object() -> None:

@@ -1,0 +1,57 @@
+"""Changing the cap of an account: what is admitted from here on, never what was spent.
+
+A change is an entry of its own, with its reason. A reservation that was admitted under a higher cap keeps its place and
+may still be charged; nothing else is admitted in its cells until the cap covers them again.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.ledger import chain, repository
+from app.ledger.entries import EntryKind
+from app.ledger.service import Limit, balance, highest_cap
+from app.privacy.accountants import pure
+
+
+def in_force(session: Session, account_id: str) -> int:
+    """The cap that admissions are tested against, under the account's lock: it stands until the transaction ends.
+
+    Raises:
+        NotFound: no such account.
+    """
+    return repository.locked_account(session, account_id).cap
+
+
+def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
+    """Puts another cap in force.
+
+    The limit that guarantees are made of follows: as long as nothing is held or charged, it is the new cap alone; from
+    then on it never falls, because outputs that were released under a cap are covered by that cap only, and because
+    what is held was admitted under it (docs/proofs/caps.md).
+
+    Args:
+        session: of the caller's transaction.
+        account_id: whose cap.
+        cap: whole steps of the account's unit.
+        reason: a public sentence, part of the entry.
+        actor: the key that decided.
+
+    Raises:
+        NotFound: no such account.
+    """
+    row = repository.locked_account(session, account_id)
+    is_used = repository.has_living_reservation(session, account_id)
+    row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
+    chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
+
+
+def printable(session: Session, account_id: str) -> Limit:
+    """The limit that the guarantee of the whole account is made of.
+
+    On ``pure`` accounts what was charged bounds the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so it is
+    the cap now, or what is held and charged where that is more. On the others it is :func:`highest_cap`.
+    """
+    limit = highest_cap(session, account_id)
+    if limit.accountant != pure.NAME:
+        return limit
+    now = balance(session, account_id)
+    return Limit(pure.NAME, max(now.cap, now.charged + now.reserved), None)

@@ -1,0 +1,37 @@
+"""What may be claimed: of one output, or of everything that was released under an account."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.ledger import caps
+from app.ledger.service import Limit
+from app.privacy import guarantees
+from app.privacy.adjacency import Adjacency
+from app.privacy.guarantees import Subject
+
+
+def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[str, Any]:
+    """The guarantee that a limit makes for the people in a dataset, in numbers and in words."""
+    printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
+    return printed(
+        accountant=limit.accountant,
+        amount=limit.amount,
+        delta=limit.delta,
+        subject=subject,
+        unit_column=dataset.unit_column,
+        max_rows=dataset.max_rows,
+    )
+
+
+def account_guarantee(session: Session, dataset_id: str, *, subject: Subject = "ledger") -> dict[str, Any]:
+    """The guarantee of a dataset's whole account.
+
+    Args:
+        session: any transaction.
+        dataset_id: whose account.
+        subject: ``model`` for the card of a model that is covered by the account's guarantee, not by one of its own.
+    """
+    return guarantee_of(catalog.find(session, dataset_id), caps.printable(session, dataset_id), subject=subject)
