@@ -6,6 +6,7 @@ from types import MappingProxyType
 from app.core.errors import InvalidRequest
 from app.forests.families.family import Family
 from app.forests.mechanisms.auto import Auto
+from app.forests.mechanisms.bms_rf import StackedForest
 from app.forests.mechanisms.maxtree import MaximalVoteTrees
 from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
@@ -30,6 +31,7 @@ _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     LabelledRandomTrees(),
     MaximalVoteTrees(),
     MedianTrees(),
+    StackedForest(),
 )
 
 BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(

@@ -21,7 +21,7 @@ class LocalHistograms:
         n_codes: NDArray[np.int32],
         n_classes: int,
         shard: NDArray[np.int64] | None,
-        structure_rows: Callable[[int], NDArray[np.bool_]] | None = None,
+        structure_rows: Callable[[int, NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     ) -> None:
         """Keeps references to the PRIVATE arrays.
 
@@ -31,22 +31,22 @@ class LocalHistograms:
             n_codes: int32 ``(n_features,)``.
             n_classes: public number of classes.
             shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
-            structure_rows: from a tree to bool ``(n_rows,)``, the rows that its splits may be chosen by; the others are
-                those of its leaves. ``None``: every row of a tree is both.
+            structure_rows: from a tree and the positions of its rows to bool, one per position: the rows that its
+                splits may be chosen by; the others are those of its leaves. ``None``: every row of a tree is both.
         """
         self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
         self._structure_rows = structure_rows
 
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows of ``tree``: all, or those whose keyed hash chose it; in one part or in two."""
-        mine = None if self._shard is None else self._shard == tree
+        mine = None if self._shard is None else np.flatnonzero(self._shard == tree)
         if self._structure_rows is None:
             return self._part(mine)
-        structure = self._structure_rows(tree)
-        whole = np.ones_like(structure) if mine is None else mine
-        return TwoParts(self._part(whole & structure), self._part(whole & ~structure))
+        mine = np.arange(len(self._y)) if mine is None else mine
+        structure = self._structure_rows(tree, mine)
+        return TwoParts(self._part(mine[structure]), self._part(mine[~structure]))
 
-    def _part(self, mine: NDArray[np.bool_] | None) -> TreeHistograms:
+    def _part(self, mine: NDArray[np.int64] | None) -> TreeHistograms:
         X, y = self._X, self._y
         if mine is not None:
             X, y = np.ascontiguousarray(X[:, mine]), y[mine]

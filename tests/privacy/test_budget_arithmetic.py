@@ -28,6 +28,8 @@ SCHEMA = Schema.from_json(
 )
 SLUGS = sorted(slug for slug, own in catalogue.BY_SLUG.items() if "pure" in own.accountants)
 SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.mechanism(slug).parameters}]
+"""Of ``bms-rf`` it is a layer that is sharded: test_bms_rf.py."""
+SHARDABLE.remove("bms-rf")
 
 budgets = st.fractions(min_value=Fraction(1, 10), max_value=Fraction(20), max_denominator=10**9)
 
@@ -41,6 +43,7 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
     }
     optional["structure_share"] = optional["bins_share"] = st.sampled_from(["0.01", "0.3", "0.5"])
     modes = {"selection": ["joint", "two_stage"], "utility": ["gini", "miscount"], "leaf": ["counts", "label"]}
+    modes |= {"n_layers": [1], "layer_assignment": [common.SEQUENTIAL, common.SHARDED], "kept_splits": ["0.1", "1"]}
     modes |= {"se": ["none", "hash"], "exploration": ["0", "0.2"], "feature_share": ["0.3"], "level_ratio": ["1.5"]}
     optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
     known = {parameter.name for parameter in catalogue.mechanism(slug).parameters}

@@ -3,9 +3,15 @@
 from typing import Any
 
 from app.forests import catalogue
-from tests.privacy import test_exact_loss, test_nbrt_law, test_paper_forests_exact_loss, test_rpf_exact_loss
+from tests.privacy import (
+    test_bms_rf,
+    test_exact_loss,
+    test_nbrt_law,
+    test_paper_forests_exact_loss,
+    test_rpf_exact_loss,
+)
 
-WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {"rpf": test_rpf_exact_loss, "nbrt": test_nbrt_law}
+WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {"rpf": test_rpf_exact_loss, "nbrt": test_nbrt_law, "bms-rf": test_bms_rf}
 
 
 def test_every_registered_algorithm_has_its_exact_loss_enumerated() -> None:

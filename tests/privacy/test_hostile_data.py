@@ -40,6 +40,9 @@ PLANS = [
     ("rdt-jagannathan", {"n_estimators": 2, "max_depth": 3}),
     ("spe", {"n_estimators": 3, "max_depth": 4}),
     ("srt", {"n_estimators": 3, "max_depth": 4}),
+    ("bms-rf", {"n_estimators": 5, "n_layers": 3, "max_depth": 3}),
+    ("bms-rf", {"n_estimators": 3, "max_depth": 2, "layer_assignment": "sharded", "se": "hash", "leaf": "label"}),
+    ("bms-rf", {"n_estimators": 4, "max_depth": 2, "assignment": "sharded", "selection": "two_stage", "shift": "1"}),
 ]
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
 RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(0, 2))
@@ -110,7 +113,7 @@ def test_schema_without_any_split_still_trains() -> None:
     columns = SanitisedColumns((np.ones(300),), 300)
     row_ids = np.random.default_rng(2).integers(0, 256, (300, 16), dtype=np.uint8)
     rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), row_ids)
-    for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"):
+    for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt", "bms-rf"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
         found = predict.probabilities(forest, schema, columns, read_out=None)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from app.forests import assignment, catalogue
-from app.forests import grow as grow_module
 from app.forests.in_memory import LocalHistograms
 from app.forests.mechanisms import common, utilities
 from app.forests.mechanisms.mechanism import Tree
@@ -177,7 +176,7 @@ def test_repeated_rows_of_a_bootstrap_cost_more(monkeypatch: pytest.MonkeyPatch)
         def leaf_histogram(self) -> np.ndarray:
             return 2 * super().leaf_histogram()
 
-    monkeypatch.setattr(grow_module.LocalHistograms, "of_tree", lambda self, tree: Twice(honest(self, tree)))
+    monkeypatch.setattr(LocalHistograms, "of_tree", lambda self, tree: Twice(honest(self, tree)))
     laws = Laws(planned("rdt-ta", TWO_SPLITS), TWO_SPLITS)
 
     assert laws.worst(add_remove_pairs(multisets(2))) == pytest.approx(2.0)

@@ -153,7 +153,7 @@ def test_a_bootstrap_costs_as_many_times_as_a_row_is_drawn(monkeypatch: pytest.M
     honest_worst, honest = worst(settled, TWO_SPLITS, 3), LocalHistograms.of_tree
     assert honest_worst <= 1.0 + TOLERANCE
 
-    monkeypatch.setattr(grow_module.LocalHistograms, "of_tree", lambda self, tree: Repeated(honest(self, tree)))
+    monkeypatch.setattr(LocalHistograms, "of_tree", lambda self, tree: Repeated(honest(self, tree)))
 
     assert worst(settled, TWO_SPLITS, 3) > 1.5
 

@@ -26,7 +26,7 @@ class CountFamily:
         """Any integer can be a noisy count."""
         return family.splits_are_valid(forest, schema)
 
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """Sums of leaf values, normalised."""
         noise_scale = float(1 / leaf_scale(forest.plan.event))
         sums = LeafSums(

@@ -29,7 +29,7 @@ class LabelFamily:
         labels = forest.arrays["labels"]
         return family.splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
 
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """Shares of votes."""
         sums = LeafSums(
             Encoding.of(schema, int(forest.plan.parameters["n_bins"])),
@@ -54,6 +54,6 @@ class ChosenLeafFamily:
         """As the chosen kind of leaf says."""
         return self.of(forest.plan).is_valid(forest, schema)
 
-    def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """That of the chosen kind of leaf."""
         return self.of(forest.plan).reader(forest, schema, read_out)

@@ -31,10 +31,14 @@ class SplitRule:
         utility: name of what a good split lowers.
         exploration: public probability of taking a random split instead, whose law does not involve rows. A mixture
             with it costs nothing (lemma L0).
+        kept_features: public probability that a node looks at a feature at all; see :func:`surviving`.
+        kept_splits: public probability that it looks at a split of such a feature.
     """
 
     utility: str
     exploration: Fraction = Fraction(0)
+    kept_features: Fraction = Fraction(1)
+    kept_splits: Fraction = Fraction(1)
 
 
 def grow_tree(
@@ -84,18 +88,46 @@ def choose_level(
         if rule.exploration > 0 and box.any() and randomness.bernoulli(rule.exploration):
             picked.append(structure.random_split(encoding.candidates, box, randomness))
         else:
-            picked.append(_select(own, encoding.candidates, box, scores, randomness))
+            alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
+            picked.append(_select(own, encoding.candidates, alive, scores, randomness))
     return picked
+
+
+def surviving(
+    candidates: Candidates, alive: NDArray[np.int64], rule: SplitRule, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Bernoulli dropout: the splits of a node that its selection may choose among.
+
+    Each feature stays by a coin of its own, then each split of a feature that stayed. Where no feature stays, one is
+    drawn uniformly; where no split of a feature stays, one is. The coins are public and no row has a say in them, so
+    the splits that are left are public candidates, of which there is one if there was any.
+
+    Args:
+        candidates: public.
+        alive: ascending indices of the splits of the node's public box.
+        rule: public.
+        randomness: source of the coins; none is tossed where everything stays.
+    """
+    if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
+        return alive
+    groups = structure.by_feature(candidates, alive)
+    kept = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
+    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept])
+
+
+def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
+    """Who stays of so many, each with probability ``share``; a uniform one where nobody would."""
+    kept = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
+    return kept or [randomness.uniform(n_members)]
 
 
 def _select(
     own: tuple[Selection, ...],
     candidates: Candidates,
-    box: NDArray[np.bool_],
+    alive: NDArray[np.int64],
     scores: NDArray[np.int64],
     randomness: Randomness,
 ) -> int | None:
-    alive = np.flatnonzero(box)
     if len(alive) == 0:
         return None
     if len(own) == 1:

@@ -7,6 +7,7 @@ one on raw values: a value is in bin c or below iff it is at most ``cuts[c]``.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,7 +66,7 @@ def add_values(graph: Graph, encoding: Encoding) -> str:
         parts.append(_numbers(graph, encoding.schema))
     categories = [_codes(graph, encoding, index) for index, feature in enumerate(features) if feature.is_categorical]
     if categories:
-        parts.append(graph.add("Cast", graph.add("Concat", *categories, axis=1), to=TensorProto.DOUBLE))
+        parts.append(joined(graph, categories))
     return graph.add("Concat", *parts, axis=1)
 
 
@@ -85,7 +86,7 @@ def _numbers(graph: Graph, schema: Schema) -> str:
 
 
 def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
-    """One categorical column as floats, which are exact for its few small integers."""
+    """One categorical column as floats."""
     feature = encoding.schema.features[index]
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     if encoding.edges[index] is None:
@@ -93,6 +94,20 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
     else:
         values = grid.numbers(feature, codes)
         values[feature.missing_code] = math.inf
+    return add_encoder(graph, feature, values)
+
+
+def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> str:
+    """Adds what turns a categorical column into numbers.
+
+    Args:
+        graph: gets the node.
+        feature: ``categorical``.
+        values: of its codes, then of OTHER, then of MISSING; whole numbers below 2²⁴, or +∞.
+
+    Returns:
+        float ``(n_rows, 1)``, which is exact for such numbers.
+    """
     other = float(values[feature.other_code])
     empty = float(values[feature.missing_code]) if feature.missing else other
     return graph.add(
@@ -103,3 +118,8 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
         values_floats=[*values[: feature.other_code].tolist(), empty],
         default_float=other,
     )
+
+
+def joined(graph: Graph, encoded: Sequence[str]) -> str:
+    """Adds encoded columns side by side, as doubles."""
+    return graph.add("Cast", graph.add("Concat", *encoded, axis=1), to=TensorProto.DOUBLE)

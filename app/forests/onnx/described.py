@@ -1,4 +1,4 @@
-"""What an export needs of a forest, whatever its family: splits, leaf values, and how their sums become shares."""
+"""What an export makes of a forest, whatever its family: the sums of a row, and how they become shares."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,31 @@ from app.forests.boosting.family import BoostedScores
 from app.forests.encoding import Encoding
 from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.forest import Forest
-from app.forests.onnx import splits
+from app.forests.onnx import columns, splits, stacked, trees
 from app.forests.onnx.columns import Columns
+from app.forests.onnx.graph import Graph
 from app.forests.schema import Schema
+from app.forests.stacking.family import StackedSums
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums of rows in a graph.
+
+    Attributes:
+        value: their name; double ``(n_rows, n_outputs)``.
+        n_outputs: one per class, or 1: the logit of the second of two classes.
+        read_out: how they become probabilities.
+    """
+
+    value: str
+    n_outputs: int
+    read_out: str
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
-    """A forest without its family.
+class _Described:
+    """A forest of one layer without its family.
 
     Attributes:
         encoding: the bins that splits count in.
@@ -36,22 +53,32 @@ class Described:
     read_out: str
 
 
-def describe(forest: Forest, schema: Schema, read_out: str) -> Described:
-    """A forest by one of its read-outs.
+def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sums:
+    """Adds a forest by one of its read-outs.
 
     Raises:
         NotSupported: a family that has no form in ONNX yet.
     """
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
         case PooledSums() as reader:
-            return _of_sums(reader.sums, reader.read_out)
+            return _add(graph, _of_sums(reader.sums, reader.read_out))
         case BoostedScores() as reader:
-            return _of_boosting(reader)
+            return _add(graph, _of_boosting(reader))
+        case StackedSums() as reader:
+            return Sums(stacked.add_sums(graph, reader), schema.n_classes, reader.read_out)
         case _:
             raise NotSupported("artifact format onnx")
 
 
-def _of_sums(sums: LeafSums, read_out: str) -> Described:
+def _add(graph: Graph, forest: _Described) -> Sums:
+    matrix = columns.add_values(graph, forest.encoding)
+    sums = trees.add_sums(graph, matrix, forest.splits, forest.values)
+    if forest.start.any():
+        sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
+    return Sums(sums, forest.values.shape[2], forest.read_out)
+
+
+def _of_sums(sums: LeafSums, read_out: str) -> _Described:
     arrays, values = sums.arrays, sums.values
     if read_out == pooling.VOTE:
         # Whole votes: their sums are exact in any order, so a tie is a tie everywhere.
@@ -59,11 +86,11 @@ def _of_sums(sums: LeafSums, read_out: str) -> Described:
     own = splits.of_thresholds(
         Columns.of(sums.encoding), feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
     )
-    return Described(sums.encoding, own, values, np.zeros(values.shape[2]), read_out)
+    return _Described(sums.encoding, own, values, np.zeros(values.shape[2]), read_out)
 
 
-def _of_boosting(reader: BoostedScores) -> Described:
+def _of_boosting(reader: BoostedScores) -> _Described:
     arrays = reader.arrays
     own = splits.of_masks(Columns.of(reader.encoding), feature=arrays["feature"], right=arrays["right"])
     values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    return Described(reader.encoding, own, values, start, reader.read_out)
+    return _Described(reader.encoding, own, values, start, reader.read_out)

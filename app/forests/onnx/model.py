@@ -9,8 +9,7 @@ from onnx import TensorProto, ValueInfoProto, helper
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, pooling
 from app.forests.codec import Artifact
-from app.forests.onnx import columns, shares, trees
-from app.forests.onnx.described import describe
+from app.forests.onnx import described, shares
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
 from app.forests.schema import Feature, Schema
 
@@ -62,12 +61,8 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
 def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueInfoProto]:
     schema = artifact.schema
     is_drawn = read_out == pooling.DRAW
-    forest = describe(artifact.forest, schema, pooling.AVERAGE if is_drawn else read_out)
-    matrix = columns.add_values(graph, forest.encoding)
-    sums = trees.add_sums(graph, matrix, forest.splits, forest.values)
-    if forest.start.any():
-        sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
-    found = shares.add_probabilities(graph, sums, read_out=forest.read_out, n_outputs=forest.values.shape[2])
+    sums = described.add_sums(graph, artifact.forest, schema, pooling.AVERAGE if is_drawn else read_out)
+    found = shares.add_probabilities(graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs)
     outputs = [] if is_drawn else [_label(graph, schema, found)]
     name = graph.publish(found, "probabilities")
     return [*outputs, helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, schema.n_classes])]

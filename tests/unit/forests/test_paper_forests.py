@@ -152,7 +152,7 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
     mine = np.arange(N_ROWS) % 3 == 0
     shard = np.arange(N_ROWS, dtype=np.int64) % 2
     held = LocalHistograms(
-        codes, data.y, n_codes=encoding.n_codes, n_classes=3, shard=shard, structure_rows=lambda tree: mine
+        codes, data.y, n_codes=encoding.n_codes, n_classes=3, shard=shard, structure_rows=lambda tree, own: mine[own]
     ).of_tree(1)
     split = {"feature": np.array([0], np.int32), "threshold": np.array([3], np.uint8), "equals": np.array([False])}
     held.descend(**split)

@@ -38,7 +38,7 @@ def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: i
     )
 
 
-OF_PAPERS = ["rdt-jagannathan", "srt", "maxtree", "spe"]
+OF_PAPERS = ["rdt-jagannathan", "srt", "maxtree", "spe", "bms-rf"]
 
 
 def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
@@ -288,14 +288,14 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
 
     assert list(described) == ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa", *OF_PAPERS]
     assert all(each["source"] and each["title"] for each in described.values())
-    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 8]
+    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 9]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
         set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
     )
     assert described["auto"]["read_outs"] == []
     defaults = [each["read_outs"][0] for each in described.values() if each["read_outs"]]
-    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log"]
+    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log", "log"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",

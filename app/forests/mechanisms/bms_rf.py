@@ -1,0 +1,190 @@
+"""The stacked forest with Bernoulli dropout, repaired: every layer pays, and sees released leaves of the one before.
+
+Song and Wang, "Trestle random forest based on multiple randomness and privacy protection" (2024), which calls it
+BMS-RF. What was wrong with its rules, and the proof of this version, stand in docs/proofs/bms-rf.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from app.core import amounts
+from app.core.errors import InvalidRequest
+from app.forests.encoding import Encoding
+from app.forests.families.family import Family
+from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms import common, greedy, shapes
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
+from app.forests.mechanisms.mrf import MultinomialForest
+from app.forests.mechanisms.parameters import POINTER, Parameter, Value
+from app.forests.stacking import layers
+from app.forests.stacking.family import StackedFamily
+from app.privacy import accountants
+from app.privacy.events import Event
+
+if TYPE_CHECKING:
+    from app.forests.forest import Forest
+    from app.forests.plan import Plan
+    from app.forests.randomness import Randomness
+    from app.forests.rows import SanitisedRows
+    from app.forests.schema import Schema
+
+DEFAULT_LAYERS = 2
+MAX_LAYERS = 8
+
+_OWN_PARAMETERS = (
+    Parameter(
+        "n_layers",
+        "integer",
+        "Layers that the trees are dealt out to, as evenly as they can be. By default two, or one where there is one "
+        "tree.",
+        minimum=Fraction(1),
+        maximum=Fraction(MAX_LAYERS),
+    ),
+    replace(
+        common.ASSIGNMENT,
+        name="layer_assignment",
+        description="Every layer sees all rows at its share of ε, or each row is in one layer (by a keyed hash of its "
+        "id) at all of ε.",
+    ),
+    Parameter(
+        "shift",
+        "number",
+        "How far the votes of a layer can move a number in the rows of the next, as a share of its declared range.",
+        default="0.35",
+        minimum=Fraction(0),
+        maximum=Fraction(1),
+    ),
+    Parameter(
+        "kept_features",
+        "number",
+        "Probability that a node looks at a feature; where none is left, at one that is drawn.",
+        default="0.8",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(1),
+    ),
+    Parameter(
+        "kept_splits",
+        "number",
+        "Probability that a node looks at a split of such a feature; where none is left, at one that is drawn.",
+        default="0.8",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(1),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Layer(MultinomialForest):
+    """The multinomial forest of one layer; a node's selection sees what Bernoulli dropout leaves.
+
+    Privacy:
+        That of ``MultinomialForest``, under add/remove and replace-one: coins are public, and a utility has at most the
+        range sensitivity over fewer candidates that it has over all. *Not covered:* running time.
+
+    Source:
+        Song and Wang (2024), Algorithm 2; lemma B2 of docs/proofs/bms-rf.md.
+    """
+
+    def grow_tree(
+        self,
+        event: Event,
+        parameters: Parameters,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        """Selects splits level by level on the PRIVATE rows, then releases the leaves; see ``TreeMechanism``."""
+        rule = greedy.SplitRule(
+            str(parameters["utility"]),
+            kept_features=amounts.parse(parameters["kept_features"]),
+            kept_splits=amounts.parse(parameters["kept_splits"]),
+        )
+        return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
+
+
+LAYER = _Layer()
+"""What every layer is grown by."""
+
+_SHARED = tuple(replace(own, added=False) for own in LAYER.parameters if own.name != "exploration")
+"""The parameters of a layer. Its exploration is the dropout: a node that keeps one split takes a random one."""
+
+
+@dataclass(frozen=True)
+class StackedForest:
+    """Layers of multinomial trees with dropout; each layer's rows are moved by the votes of the released one before.
+
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest
+        (Theorem 1 of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row
+        are read off *released* leaves alone: a record-wise map (lemma L6), in whole numbers, so that no row moves
+        another. Dropout tosses public coins and restricts public candidates (lemma B2). Layers on the same rows add
+        up (Theorem L), ε/N each; layers on rows apart by a keyed hash count at their largest (lemma L5). The number of
+        layers is public: no accuracy on rows decides it. *Not covered:* running time.
+
+    Source:
+        Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated. Theorem 1 of
+        docs/proofs/bms-rf.md.
+    """
+
+    slug: str = "bms-rf"
+    title: str = "Stacked multinomial forest with Bernoulli dropout, repaired"
+    source: str = "Song, Wang (2024), BMS-RF, Journal of Data Acquisition and Processing; repaired"
+    accountants: tuple[str, ...] = accountants.NAMES
+    read_outs: tuple[str, ...] = ("log", "ta", "mv")
+    family: Family = StackedFamily()  # noqa: RUF009 - it has no state
+    parameters: tuple[Parameter, ...] = (*_SHARED, *_OWN_PARAMETERS)
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
+        settled = dict(asked)
+        settled.setdefault("n_estimators", max(greedy.default_n_trees(facts), int(settled.get("n_layers", 1))))
+        n_trees = int(settled["n_estimators"])
+        settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
+        if int(settled["n_layers"]) > n_trees:
+            raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees")
+        depth = greedy.default_depth(facts, n_trees)
+        first, *later = (Encoding.of(own, int(settled["n_bins"])) for own in layers.schemas(facts.schema, settled)[:2])
+        for encoding in later:  # its tables must fit as well; that it can split deeper is no reason to
+            fitting = dict(settled)
+            shapes.settle_depth(fitting, depth, encoding, tables=True)
+            depth = min(depth, int(fitting["max_depth"]))
+        return settled, shapes.settle_depth(settled, depth, first, tables=True)
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """N forests, one after another or on disjoint rows."""
+        disjoint = layers.is_disjoint(parameters)
+        n_trees = layers.sizes(parameters)
+        own_facts = replace(facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees))
+        told = zip(n_trees, layers.schemas(facts.schema, parameters), strict=True)
+        events = tuple(
+            LAYER.event({**parameters, "n_estimators": size}, replace(own_facts, schema=schema))
+            for size, schema in told
+        )
+        return layers.joined(events, disjoint=disjoint)
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """See ``Mechanism.check``."""
+        for own in layers.events(event, parameters):
+            LAYER.check(own, parameters)
+
+    def grow_forest(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Releases layer after layer on the PRIVATE rows, as the layer before it moves them. One call is one release.
+
+        The projections are drawn before any row is read.
+        """
+        from app.forests.stacking.grow import grow_layers
+
+        return grow_layers(LAYER, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)

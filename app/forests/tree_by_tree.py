@@ -1,0 +1,77 @@
+"""Growth of forests whose trees do not know of each other: to each tree its rows, one release after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import amounts
+from app.forests import assignment
+from app.forests.encoding import Encoding
+from app.forests.forest import Forest
+from app.forests.in_memory import LocalHistograms
+from app.forests.mechanisms.common import HASH, SHARDED
+from app.forests.plan import Plan
+from app.forests.rows import SanitisedRows
+from app.forests.schema import Schema
+
+if TYPE_CHECKING:
+    from app.forests.mechanisms.mechanism import TreeMechanism
+    from app.forests.randomness import Randomness
+
+
+def grow_trees(
+    mechanism: TreeMechanism,
+    plan: Plan,
+    *,
+    schema: Schema,
+    rows: SanitisedRows,
+    randomness: Randomness,
+    on_tree_done: Callable[[], None],
+) -> Forest:
+    """Releases the trees of a plan. One call is one release, at the loss of ``plan.event``.
+
+    Args:
+        mechanism: grows a tree.
+        plan: what was priced.
+        schema: public.
+        rows: PRIVATE.
+        randomness: source of every draw.
+        on_tree_done: told after each tree.
+    """
+    encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
+    histograms = _histograms(encoding, plan, schema, rows, randomness)
+    layouts = mechanism.family.layouts(plan, schema)
+    arrays = {name: np.empty(layout.shape, dtype=layout.dtype) for name, layout in layouts.items()}
+    for index in range(plan.n_trees):
+        own = histograms.of_tree(index)
+        tree = mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
+        for name, array in arrays.items():
+            array[index] = getattr(tree, name)
+        on_tree_done()
+    return Forest(plan, arrays)
+
+
+def _histograms(
+    encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
+) -> LocalHistograms:
+    """All rows for every tree, or to each tree its own; in one part or, by another hash, in two."""
+    sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
+    key = assignment.fresh_key(randomness) if sharded or apart else b""
+    shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees) if sharded else None
+
+    def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+        share = amounts.parse(plan.parameters["structure_rows"])
+        return assignment.structure_rows(key, rows.row_ids[mine], tree=tree, share=share)
+
+    return LocalHistograms(
+        encoding.encode(rows.features),
+        rows.y,
+        n_codes=encoding.n_codes,
+        n_classes=schema.n_classes,
+        shard=shard,
+        structure_rows=structure_rows if apart else None,
+    )

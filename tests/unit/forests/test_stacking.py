@@ -1,0 +1,256 @@
+"""Stacked forests: public layers, public columns between them, and prediction that follows growth."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import assignment, codec, predict
+from app.forests.encoding import Encoding
+from app.forests.forest import Forest
+from app.forests.grow import grow as grow_forest
+from app.forests.kernels import routing
+from app.forests.mechanisms import greedy
+from app.forests.mechanisms.greedy import SplitRule
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.forests.stacking import family, features, grow, layers, votes
+from app.privacy.events import Parallel, Sequential
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
+            {"name": "change", "type": "numeric", "lower": -1, "upper": 3, "missing": True},
+            {"name": "debt", "type": "integer", "lower": -10, "upper": -2},
+            {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
+            {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
+        ],
+        "label": {"name": "kind", "classes": ["x", "y", "z"]},
+    }
+)
+N_ROWS = 400
+
+
+def rows() -> SanitisedRows:
+    generator = np.random.default_rng(8)
+    columns = (
+        generator.random(N_ROWS),
+        generator.uniform(-1, 3, N_ROWS),
+        generator.integers(-10, -1, N_ROWS).astype(np.float64),
+        generator.integers(0, 4, N_ROWS).astype(np.int32),
+        generator.integers(0, 4, N_ROWS).astype(np.int32),
+    )
+    y = np.digitize(columns[0], [0.3, 0.6]).astype(np.int32)
+    ids = generator.integers(0, 256, (N_ROWS, 16), dtype=np.uint8)
+    return SanitisedRows(SanitisedColumns(columns, N_ROWS), y, ids)
+
+
+def planned(epsilon: str = "1000000", **parameters: object) -> Plan:
+    return plan(PlanRequest("bms-rf", parameters, Fraction(epsilon), N_ROWS), SCHEMA)
+
+
+def grown(settled: Plan) -> Forest:
+    done: list[None] = []
+    forest = grow_forest(settled, SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
+    assert len(done) == settled.n_trees
+    return forest
+
+
+def test_trees_are_dealt_out_as_evenly_as_they_can_be() -> None:
+    assert layers.sizes({"n_estimators": 7, "n_layers": 3}) == (3, 2, 2)
+    assert layers.sizes({"n_estimators": 4, "n_layers": 4}) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, (4, 2)),
+        ({"n_estimators": 1}, (1, 1)),
+        ({"n_layers": 6}, (6, 6)),
+        ({"n_estimators": 5, "n_layers": 3}, (5, 3)),
+    ],
+)
+def test_layers_by_rule_are_two_or_as_many_as_trees(asked: dict, expected: tuple[int, int]) -> None:
+    settled = plan(PlanRequest("bms-rf", asked, Fraction(1), 20_000), SCHEMA)
+
+    assert (settled.parameters["n_estimators"], settled.parameters["n_layers"]) == expected
+
+
+def test_more_layers_than_trees_are_refused() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned(n_estimators=2, n_layers=3)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [
+        ("/parameters/n_layers", "more-than-trees")
+    ]
+
+
+def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> None:
+    shape = {"n_estimators": 5, "n_layers": 2, "max_depth": 2}
+    together, apart = (planned("1", **shape, layer_assignment=where) for where in ("sequential", "sharded"))
+    sharded = planned("1", **shape, assignment="sharded")
+
+    assert isinstance(together.event, Sequential)
+    assert isinstance(apart.event, Parallel)
+    assert [part.event.parts[0].times for part in together.event.parts] == [3, 2]
+    assert all(isinstance(part.event, Parallel) for part in sharded.event.parts)
+
+
+def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> None:
+    stacked = features.stacked_schema(SCHEMA, 1_000)
+
+    assert [feature.type for feature in stacked.features] == ["integer"] * 4 + ["categorical"]
+    assert [(own.lower, own.upper) for own in stacked.features[:4]] == [
+        (0, 66_536),
+        (-16_384, 50_152),
+        (-65_536, 1_000),
+        (0, 66_536),
+    ]
+    assert stacked.features[1].missing
+    assert not stacked.features[3].missing
+    assert stacked.features[4] == SCHEMA.features[4]
+    assert stacked.label == SCHEMA.label
+
+
+def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
+    columns = SanitisedColumns(
+        (
+            np.array([0.0, 0.5, 1.0]),
+            np.array([np.nan, -1.0, 3.0]),
+            np.array([-10.0, -6.0, -2.0]),
+            np.array([0, 2, 3], dtype=np.int32),  # 3: OTHER, which stands with the highest
+            np.array([2, 3, 0], dtype=np.int32),
+        ),
+        3,
+    )
+    said = np.array([[65_536, 0, 0], [0, 32_768, 32_768], [0, 0, 0]], dtype=np.int64)
+    weights = np.zeros((3, 5), dtype=np.uint16)
+    weights[:, 0] = [32_768, 16_384, 0]
+    weights[:, 3] = 65_535
+    found = features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
+
+    assert found.columns[0].tolist() == [16_384, 32_768 + 4_096, 65_536]
+    assert np.isnan(found.columns[1][0])
+    assert found.columns[1][1:].tolist() == [-16_384, 49_152]
+    assert found.columns[2].tolist() == [-65_536, -32_768, 0]
+    assert found.columns[3].tolist() == [32_767, 65_536 + 32_767, 65_536]
+    assert found.columns[4] is columns.columns[4]
+
+
+def test_no_votes_carry_a_row_over_its_bounds() -> None:
+    """Unanimous votes, the largest weights, the highest values."""
+    columns = rows().features
+    said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
+    weights = np.full((3, 5), 65_535, dtype=np.uint16)
+    found = features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
+    for feature, column in zip(features.stacked_schema(SCHEMA, 65_536).features[:4], found.columns, strict=False):
+        assert np.all((column >= feature.lower) & (column <= feature.upper))
+
+
+def test_leaves_vote_by_their_shares_and_undecided_ones_for_all_alike() -> None:
+    counts = np.array([[[3, 1], [-2, -5]], [[-1, 2], [2**62, -(2**62)]]], dtype=np.int64)
+    found = votes.of_leaves({"counts": counts}, 2)
+
+    assert found.tolist() == [[[24_576, 8_192], [16_384, 16_384]], [[0, 32_768], [32_768, 0]]]
+    labels = votes.of_leaves({"labels": np.array([[1, 0]], dtype=np.int32)}, 2)
+    assert labels.tolist() == [[[0, 65_536], [65_536, 0]]]
+
+
+def test_weights_are_drawn_for_what_votes_are_added_to() -> None:
+    weights = grow.draw_projection(SCHEMA, 3, SystemRandomness())
+
+    assert weights.shape == (3, 3, 5)
+    assert not weights[:, :, 4].any()
+    assert len(np.unique(weights[:, :, :4])) > 30
+
+
+@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize("where", ["sequential", "sharded"])
+def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatch, leaf: str, where: str) -> None:
+    """Without noise, every layer counts its rows in the leaves that prediction sends them to."""
+    seen: list[tuple[Plan, SanitisedRows]] = []
+    honest = grow.grow_trees
+
+    def remembering(mechanism, plan, *, schema, rows, randomness, on_tree_done):
+        seen.append((plan, rows))
+        return honest(mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)
+
+    monkeypatch.setattr(grow, "grow_trees", remembering)
+    settled = planned(n_estimators=5, n_layers=3, max_depth=3, leaf=leaf, layer_assignment=where)
+    forest = grown(settled)
+    reader = family.StackedFamily().reader(forest, SCHEMA, "ta")
+    sizes = [own.features.n_rows for _, own in seen]
+
+    assert [own.n_trees for own, _ in seen] == [2, 2, 1]
+    assert sizes == [N_ROWS] * 3 if where == "sequential" else sum(sizes) == N_ROWS and min(sizes) > 80
+    for layer, (_, mine) in zip(reader.layers, seen, strict=True):
+        splits = {name: layer.arrays[name] for name in ("feature", "threshold", "equals")}
+        leaves = routing.leaves(layer.encoding.encode(mine.features), **splits, depth=3)
+        for tree, reached in enumerate(leaves):
+            counted = np.zeros((8, 3), dtype=np.int64)
+            np.add.at(counted, (reached, mine.y), 1)
+            if leaf == "counts":
+                assert np.array_equal(layer.arrays["counts"][tree], counted)
+            else:
+                told = layer.arrays["labels"][tree]
+                assert np.array_equal(counted[np.arange(8), told], counted.max(axis=1))
+    if where == "sequential":
+        together = sum(layer.of(mine.features)[:, :3] for layer, (_, mine) in zip(reader.layers, seen, strict=True))
+        found = predict.probabilities(forest, SCHEMA, rows().features, read_out="ta")
+        assert found == pytest.approx(together / together.sum(axis=1, keepdims=True))
+
+
+def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
+    forest = grown(planned("5", n_estimators=3, max_depth=3))
+    data = codec.dumps(forest, {"schema": SCHEMA.to_json()})
+    loaded = codec.loads(data)
+    columns = rows().features
+
+    for read_out in ("log", "ta", "mv"):
+        assert np.array_equal(
+            predict.probabilities(loaded.forest, SCHEMA, columns, read_out=read_out),
+            predict.probabilities(forest, SCHEMA, columns, read_out=read_out),
+        )
+    wider = {**forest.arrays, "projection": np.zeros((2, 3, 5), dtype=np.uint16)}
+    with pytest.raises(codec.ArtifactInvalid):
+        codec.loads(codec.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
+
+
+def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
+    """Means over 2,000 nodes; a false alarm once in a hundred thousand runs."""
+    candidates = Encoding.of(SCHEMA, 8).candidates
+    alive, randomness = np.arange(len(candidates)), SystemRandomness()
+    few = SplitRule("gini", kept_features=Fraction(1, 100), kept_splits=Fraction(1, 100))
+    half = SplitRule("gini", kept_features=Fraction(1, 2), kept_splits=Fraction(1, 2))
+    drawn = [greedy.surviving(candidates, alive, half, randomness) for _ in range(2_000)]
+
+    assert greedy.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
+    assert np.mean([len(own) for own in drawn]) == pytest.approx(len(alive) / 4, rel=0.15)
+    assert all(len(own) and np.all(np.diff(own) > 0) for own in drawn)
+    single = [greedy.surviving(candidates, alive, few, randomness) for _ in range(500)]
+    assert min(len(own) for own in single) == 1
+    assert set(candidates.feature[np.concatenate(single)].tolist()) == set(range(5))
+    assert len(greedy.surviving(candidates, alive[:0], few, randomness)) == 0
+
+
+def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sharded tree asks for the structure part of its own rows, not of everybody's."""
+    asked: list[int] = []
+    honest = assignment.structure_rows
+
+    def counting(key: bytes, row_ids: np.ndarray, *, tree: int, share: Fraction) -> np.ndarray:
+        asked.append(len(row_ids))
+        return honest(key, row_ids, tree=tree, share=share)
+
+    monkeypatch.setattr(assignment, "structure_rows", counting)
+    settled = plan(
+        PlanRequest("mrf", {"n_estimators": 8, "assignment": "sharded", "se": "hash"}, Fraction(1), N_ROWS), SCHEMA
+    )
+    grown(settled)
+
+    assert len(asked) == 8
+    assert sum(asked) == N_ROWS
