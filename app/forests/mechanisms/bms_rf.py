@@ -23,6 +23,7 @@ from app.forests.mechanisms.parameters import POINTER, Parameter, Value
 from app.forests.stacking import layers
 from app.forests.stacking.family import StackedFamily
 from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class StackedForest:
     title: str = "Stacked multinomial forest with Bernoulli dropout, repaired"
     source: str = "Song, Wang (2024), BMS-RF, Journal of Data Acquisition and Processing; repaired"
     accountants: tuple[str, ...] = accountants.NAMES
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ("log", "ta", "mv")
     family: Family = StackedFamily()  # noqa: RUF009 - it has no state
     parameters: tuple[Parameter, ...] = (*_SHARED, *_OWN_PARAMETERS)
