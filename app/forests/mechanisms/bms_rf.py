@@ -122,10 +122,11 @@ class StackedForest:
     Privacy:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest
         (Theorem 1 of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row
-        are read off *released* leaves alone: a record-wise map (lemma L6), in whole numbers, so that no row moves
-        another. Dropout tosses public coins and restricts public candidates (lemma B2). Layers on the same rows add
-        up (Theorem L), ε/N each; layers on rows apart by a keyed hash count at their largest (lemma L5). The number of
-        layers is public: no accuracy on rows decides it. *Not covered:* running time.
+        are read off *released* leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no row
+        moves another and every sensitivity is that of one forest. Dropout tosses public coins and restricts public
+        candidates (lemma B2). Layers on the same rows add up (Theorem L), ε/N each; layers on rows apart by a keyed
+        hash count at their largest (lemma L5). The number of layers is public: no accuracy on rows decides it.
+        *Not covered:* running time.
 
     Source:
         Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated. Theorem 1 of
