@@ -47,14 +47,14 @@ def move(
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
     """The joint cell of a box with the largest ``charged + reserved``; ties in canonical order."""
     load, spent = _loads(session, account, scope)
-    return _split(load.largest(), load, spent, cap=account.cap)
+    return _split(load.largest(), load, spent, cap=account.highest_cap)
 
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:
     """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
     load, spent = _loads(session, account, scope)
     return {
-        partition.name: [_split(found, load, spent, cap=account.cap) for found in load.by_cell(partition.name)]
+        partition.name: [_split(found, load, spent, cap=account.highest_cap) for found in load.by_cell(partition.name)]
         for partition in partitions_of(account).declared
     }
 
@@ -80,8 +80,8 @@ def _loads(session: Session, account: AccountRow, inside: Scope) -> tuple[Loads,
 def _split(found: Tightest, load: Loads, spent: Loads, *, cap: int) -> CellBalance:
     """Says of a load how much of it is charged.
 
-    A bound over what the named cell truly carries counts as charged, but not beyond the cap: every admission was below
-    it, so no joint cell carries more.
+    A bound over what the named cell truly carries counts as charged, but not beyond the highest cap: every admission
+    was below it, so no joint cell carries more.
     """
     charged, carried = spent.at(found.cell), load.at(found.cell)
     over = min(found.load, max(cap, carried)) - carried

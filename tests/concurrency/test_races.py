@@ -70,7 +70,7 @@ def test_no_admission_passes_the_cap_of_its_moment_while_the_cap_moves(scene: Sc
     done = [(str(what), amount) for result in results for what, amount in result]
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=100_000)
-        balances = [(cell.charged, cell.reserved) for cell in ledger.cells(session, account)]
+        balances = cell_balances(session, account)
         highest = ledger.highest_cap(session, account).amount
     assert replayed(entries, n_cells=CELLS) == balances, "the cap holds at every admission, and the sums are exact"
     changes = [entry for entry in entries if entry.kind == "cap"]
