@@ -13,7 +13,7 @@ from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.composition import Partitions
 
 PROTECTS_LABEL = "label"
 """Of a declaration: the owner publishes features and membership, and only labels are protected."""
@@ -40,12 +40,6 @@ class Dataset:
     @property
     def partitions(self) -> Partitions:
         return Partitions.from_json(self.row.partitions)
-
-    @property
-    def hash_partition(self) -> HashPartition | None:
-        """The declared hash partition, if there is one."""
-        declared = self.partitions.declared
-        return next((partition for partition in declared if isinstance(partition, HashPartition)), None)
 
     @property
     def adjacency(self) -> Adjacency:

@@ -25,11 +25,12 @@ from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.datasets import row_files
 from app.datasets.admission import AdmissionBook, unit_row_ids
-from app.datasets.cells import ROW_ID_BYTES, hash_cells
+from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
 from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
+from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
 from app.forests.schema import Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import HashPartition, Partitions
 
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
@@ -42,13 +43,13 @@ class RowRules:
 
     Attributes:
         schema: public.
-        partition: public; the declared hash partition, if there is one.
-        dataset_key: secret; keys the partition and the ids of units.
+        partitions: public; as declared.
+        dataset_key: secret; keys the hash partitions and the ids of units.
         unit_column: public; the column that names a row's unit, or ``None`` where the row is the unit.
     """
 
     schema: Schema
-    partition: HashPartition | None
+    partitions: Partitions
     dataset_key: bytes = field(repr=False)
     unit_column: str | None = None
 
@@ -71,7 +72,8 @@ class IngestReport:
     """What became of an upload. The counts are exact and PRIVATE: for the owner's answer alone, and in no log.
 
     Attributes:
-        columns: one entry per feature in schema order, then the label; dropped rows are counted too.
+        columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
+            are counted too.
         n_rows: stored rows, those with an unknown label included; never part of an answer.
         digest: SHA-256 of the stored file, hexadecimal. Row ids are random or keyed, so it says nothing about the rows.
         dropped: where the unit is a column, the rows that were not stored.
@@ -86,7 +88,7 @@ class IngestReport:
 def ingest_csv(
     source: BinaryIO, destination: Path, *, rules: RowRules, book: AdmissionBook | None, gzip: bool
 ) -> IngestReport:
-    """Reads a CSV upload and stores its sanitised rows, each with its id and its hash cell.
+    """Reads a CSV upload and stores its sanitised rows, each with its id and its cells.
 
     The id is random, or, where the unit is a column, a keyed digest of the unit; there a row without a unit, or whose
     unit has all its rows, is dropped. Whether a row is dropped depends on the rows of its own unit alone.
@@ -133,6 +135,7 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
     """
     names = text.read_header()
     declared = [*(feature.name for feature in rules.schema.features), rules.schema.label.name]
+    declared += [partition.column for partition in own_column_partitions(rules.partitions)]
     if rules.unit_column is not None:
         declared.append(rules.unit_column)
     found = Counter(names)
@@ -152,6 +155,8 @@ class _Upload:
 
     def __init__(self, rules: RowRules, book: AdmissionBook | None) -> None:
         self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
+        self._n_own = len(own_column_partitions(rules.partitions))
+        self.columns += [new_column(as_feature(partition)) for partition in own_column_partitions(rules.partitions)]
         self.n_rows = 0
         self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column)
         self._book = book
@@ -159,7 +164,8 @@ class _Upload:
         self._n_over_bound = 0
         self._n_ragged_rows = 0
         self._rules = rules
-        self._stored_form = row_files.arrow_schema(rules.schema, rules.partition)
+        self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
+        self._stored_form = row_files.arrow_schema(rules.schema, rules.partitions)
 
     @property
     def dropped(self) -> DroppedRows | None:
@@ -231,13 +237,20 @@ class _Upload:
         self.n_rows += n_kept
         if self.n_rows > limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
-        arrays.append(
-            pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
-        )
-        partition = self._rules.partition
-        if partition is not None:
-            arrays.append(pa.array(hash_cells(row_ids, partition=partition, dataset_key=self._rules.dataset_key)))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._stored_form)
+        ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
+        first_own = len(arrays) - self._n_own
+        stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
+        return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
+
+    def _cells(self, row_ids: bytes, own_columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        """The columns that are stored for partitions alone."""
+        for column in stored_columns(self._rules.partitions):
+            partition = column.partition
+            if isinstance(partition, HashPartition):
+                key = self._hash_keys[partition.name]
+                yield pa.array(hash_cells(row_ids, partition=partition, dataset_key=key))
+            else:
+                yield next(own_columns)
 
     def _admit(self, units: pa.Array) -> tuple[pa.Array, bytes]:
         """Which rows of a block are kept, and the ids of those."""

@@ -10,44 +10,40 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
 from app.datasets import row_files
+from app.datasets.boxes import Box, integers
 from app.datasets.cells import ROW_ID_BYTES
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
 from app.forests.schema import Feature, Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import Partitions, Scope
 
 
-def read(
-    files: Sequence[Path], *, schema: Schema, partition: HashPartition | None, cells: Sequence[int] | None
-) -> SanitisedRows:
+def read(files: Sequence[Path], *, schema: Schema, partitions: Partitions, scope: Scope) -> SanitisedRows:
     """Reads the rows of a job's scope. One call is one private read: commit the charge first.
 
-    Rows are kept or dropped one by one, each by its own label and its own cell (lemma L6 in docs/proofs/lemmas.md).
+    Rows are kept or dropped one by one, each by its own label and its own cells (lemma L6 in docs/proofs/lemmas.md).
 
     Args:
         files: public; the epochs of the scope, in the order in which rows are to come.
         schema: public; the declaration under which the rows were stored.
-        partition: public; the declared hash partition, if there is one.
-        cells: public; the hash cells of the scope, or ``None`` for every row. No cell, no rows.
+        partitions: public; as declared.
+        scope: public; the box of the job. What it says of epochs is not looked at again: ``files`` are those epochs.
 
     Returns:
         PRIVATE rows; none at all is legal.
 
     Raises:
-        ValueError: cells of a dataset that declares no partition, or cells that the partition does not have.
+        ValueError: partitions or cells that were not declared.
         InstallationError: a file is absent, damaged or of a form that this version does not know.
     """
-    if cells is not None and (partition is None or not all(0 <= cell < partition.cells for cell in cells)):
-        raise ValueError("the declaration has no such cell")
-    wanted = None if cells is None else np.unique(np.array(cells, dtype=np.int32))
-    tables = [table for file in files for table in _read_file(file, schema, partition=partition, wanted=wanted)]
-    table = pa.concat_tables([row_files.arrow_schema(schema, partition).empty_table(), *tables])
+    form, box = row_files.arrow_schema(schema, partitions), Box(schema, partitions, scope)
+    tables = [table for file in files for table in _read_file(file, schema, form=form, box=box)]
+    table = pa.concat_tables([form.empty_table(), *tables])
     del tables
     columns = []
     for index, feature in enumerate(schema.features):
@@ -56,16 +52,13 @@ def read(
         table = table.drop_columns([row_files.feature_column(index)])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
-        y=_integers(table.column(row_files.LABEL_COLUMN)),
+        y=integers(table.column(row_files.LABEL_COLUMN)),
         row_ids=_row_ids(table.column(row_files.ROW_ID_COLUMN)),
     )
 
 
-def _read_file(
-    file: Path, schema: Schema, *, partition: HashPartition | None, wanted: NDArray[np.int32] | None
-) -> Iterator[pa.Table]:
-    """The wanted rows of one file, a row group at a time."""
-    form = row_files.arrow_schema(schema, partition)
+def _read_file(file: Path, schema: Schema, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
+    """The rows of the box in one file, a row group at a time."""
     is_readable = False
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
@@ -73,7 +66,8 @@ def _read_file(
             if found.equals(form) and (found.metadata or {}).items() >= row_files.FORMAT.items():
                 for group in range(stored.num_row_groups):
                     table = stored.read_row_group(group, use_threads=False)
-                    yield table.filter(pa.array(_is_wanted(table, schema, wanted=wanted)))
+                    labels = integers(table.column(row_files.LABEL_COLUMN))
+                    yield table.filter(pa.array(has_known_label(schema.label, labels) & box.covers(table)))
                 is_readable = True
     except (pa.ArrowException, OSError, ValueError):
         is_readable = False
@@ -82,24 +76,11 @@ def _read_file(
         raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
 
 
-def _is_wanted(table: pa.Table, schema: Schema, *, wanted: NDArray[np.int32] | None) -> NDArray[np.bool_]:
-    keep = has_known_label(schema.label, _integers(table.column(row_files.LABEL_COLUMN)))
-    if wanted is not None:
-        keep &= np.isin(_integers(table.column(row_files.CELL_COLUMN)), wanted)
-    return keep
-
-
 def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:
     if feature.is_categorical:
-        return sanitise_codes(feature, _integers(stored))
+        return sanitise_codes(feature, integers(stored))
     values: NDArray[np.float64] = stored.to_numpy()
     return sanitise_numbers(feature, values)
-
-
-def _integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
-    """A null, which a sound file does not have, is −1: no declared code, class or cell."""
-    values: NDArray[np.int32] = pc.fill_null(stored, pa.scalar(-1, pa.int32())).to_numpy()
-    return values
 
 
 def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:

@@ -13,7 +13,9 @@ column         type                   content
 ``f<i>``       int32                  category code of feature i, with OTHER and MISSING
 ``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
 ``row_id``     fixed binary, 16       random, or a keyed digest of the row's unit; never shown
-``cell``       int32                  cell of the declared hash partition; absent if there is none
+``cell``       int32                  cell of the first partition that needs a column of its own: that of a hash, or
+                                      the code of a column that is no feature; absent if there is none
+``cell1`` …    int32                  the same of the next ones, in declared order
 =============  =====================  =====================================================================
 
 Beside them, where the privacy unit is a column, lies the book of admitted rows (:mod:`app.datasets.admission`).
@@ -35,13 +37,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.datasets.cells import ROW_ID_BYTES
+from app.datasets.partition_columns import stored_columns
 from app.forests.schema import Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import Partitions
 
 UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"
 ROW_ID_COLUMN = "row_id"
-CELL_COLUMN = "cell"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout is a new number; the reader refuses numbers that it does not know."""
 
@@ -55,7 +57,7 @@ def feature_column(index: int) -> str:
     return f"f{index}"
 
 
-def arrow_schema(schema: Schema, partition: HashPartition | None) -> pa.Schema:
+def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
     """The one form of a row file for a declaration: column names, types, nullability and format number."""
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
@@ -65,8 +67,7 @@ def arrow_schema(schema: Schema, partition: HashPartition | None) -> pa.Schema:
     ]
     fields.append(pa.field(LABEL_COLUMN, pa.int32(), nullable=False))
     fields.append(pa.field(ROW_ID_COLUMN, pa.binary(ROW_ID_BYTES), nullable=False))
-    if partition is not None:
-        fields.append(pa.field(CELL_COLUMN, pa.int32(), nullable=False))
+    fields += [pa.field(column.name, pa.int32(), nullable=False) for column in stored_columns(partitions)]
     return pa.schema(fields, metadata=FORMAT)
 
 

@@ -75,6 +75,7 @@ class Balance:
     reserved: int
     tightest_cell: dict[str, Any]
     is_exact: bool
+    delta: Fraction | None
 
     @property
     def remaining(self) -> int:
@@ -86,6 +87,12 @@ class Balance:
     def unit(self) -> str:
         """What the amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
         return accountants.by_name(self.accountant).UNIT
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε, at the account's own δ, that a request of this box could carry now."""
+        unit = accountants.by_name(self.accountant)
+        return amounts.to_text(unit.largest_that_fits(max(self.remaining, 0), self.delta))
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
@@ -235,6 +242,7 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         reserved=tightest.reserved,
         tightest_cell=dict(tightest.cell),
         is_exact=tightest.is_exact,
+        delta=None if row.delta is None else Fraction(row.delta),
     )
 
 

@@ -1,6 +1,6 @@
 """Accepting a job of any kind, on the caller's transaction: reservation, queue row and answer, or a refusal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,9 @@ from app.core.errors import NoRowsYet
 from app.datasets import catalog
 from app.jobs import queue
 from app.ledger import service as ledger
+from app.privacy.composition import Scope
 from app.privacy.events import Event
+from app.services import scopes
 from app.services.answers import answer
 from app.services.asked import Asked
 from app.wire.training import TrainOut
@@ -48,11 +50,11 @@ def accept(session: Session, wanted: Asked, new: NewWork, *, actor: str, at: dat
         BudgetExceeded: the ledger refuses.
     """
     living = catalog.locked(session, wanted.dataset.id).living()
-    epochs = [epoch.id for epoch in catalog.epochs(session, living.id)]
-    if not epochs:
+    if not catalog.epochs(session, living.id):
         raise NoRowsYet
+    scope = scopes.resolved(session, living, wanted.scope)
     job_id = ids.new(ids.JOB)
-    reservation_id = _reserve(session, wanted, new.event, job_id=job_id, actor=actor)
+    reservation_id = _reserve(session, replace(wanted, scope=scope), new.event, job_id=job_id, actor=actor)
     row = queue.NewJob(
         id=job_id,
         dataset_id=living.id,
@@ -60,7 +62,7 @@ def accept(session: Session, wanted: Asked, new: NewWork, *, actor: str, at: dat
         kind=new.kind,
         algorithm=new.algorithm,
         name=new.name,
-        task=_task(wanted, new.work, epochs),
+        task=_task(new.work, scope, epochs=scopes.epochs_of(session, living, scope)),
         price=wanted.price.model_dump(),
         reservation_id=reservation_id,
         submitted_by=actor,
@@ -83,8 +85,6 @@ def _reserve(session: Session, wanted: Asked, event: Event, *, job_id: str, acto
     return ledger.reserve(session, new, actor=actor)
 
 
-def _task(wanted: Asked, work: dict[str, Any], epochs: list[str]) -> dict[str, Any]:
+def _task(work: dict[str, Any], scope: Scope, *, epochs: list[str]) -> dict[str, Any]:
     """What the worker will run: the work, and exactly the epochs and cells that exist now."""
-    partition = wanted.dataset.hash_partition
-    cells = None if partition is None else wanted.scope.get(partition.name)
-    return {"work": work, "epochs": epochs, "cells": None if cells is None else list(cells)}
+    return {"work": work, "epochs": epochs, "scope": {name: list(cells) for name, cells in scope.items()}}

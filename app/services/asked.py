@@ -10,13 +10,14 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import TRAIN, Principal
 from app.core import amounts
-from app.core.errors import FieldProblem, InvalidRequest
 from app.datasets import catalog
 from app.forests.planning import price_of
 from app.ledger import service as ledger
 from app.privacy import accountants, receipts
-from app.privacy.composition import CellProblem, Scope, UnknownPartition
+from app.privacy.composition import Scope
 from app.privacy.events import Event
+from app.services import scopes
+from app.services.public_sizes import expected_rows
 from app.wire.training import PriceOut
 
 _LARGE_DELTA = (
@@ -43,7 +44,12 @@ class Spending(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request with everything public worked out that does not depend on what it will do there."""
+    """A request with everything public worked out that does not depend on what it will do there.
+
+    Attributes:
+        scope: as it was asked for, in normal form; :func:`app.services.accept_job.accept` completes it by the uploads.
+        public_size: the owner's order of magnitude of the rows in scope; never a count.
+    """
 
     dataset: catalog.Dataset
     scope: Scope
@@ -51,6 +57,7 @@ class Asked:
     amount: int
     epsilon: Fraction
     delta: Fraction | None
+    public_size: int | None
 
     @property
     def price(self) -> PriceOut:
@@ -89,15 +96,6 @@ class Asked:
             max_rows=self.dataset.max_rows,
         )
 
-    @property
-    def public_size(self) -> int | None:
-        """The owner's order of magnitude of the rows in scope; never a count."""
-        size = self.dataset.row.public_size
-        if size is None:
-            return None
-        inside, all_cells = self.dataset.partitions.share(self.scope, n_epochs=0)
-        return max(size * inside // all_cells, 1)
-
 
 def asked(session: Session, dataset: catalog.Dataset, wanted: Spending) -> Asked:
     """Works out scope and price from public facts alone: what it reads of the ledger is the balance.
@@ -105,10 +103,11 @@ def asked(session: Session, dataset: catalog.Dataset, wanted: Spending) -> Asked
     Raises:
         InvalidRequest: scope, ε or δ break a rule.
     """
-    scope = read_scope(dataset, wanted.scope)
-    balance = ledger.balance(session, dataset.id, scope)
+    scope = scopes.read_scope(session, dataset, wanted.scope)
+    balance = ledger.balance(session, dataset.id, scopes.resolved(session, dataset, scope))
+    size = expected_rows(session, dataset, scope)
     amount = price_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta)
-    return Asked(dataset, scope, balance, amount, wanted.epsilon, wanted.delta)
+    return Asked(dataset, scope, balance, amount, wanted.epsilon, wanted.delta, size)
 
 
 def permitted_dataset(session: Session, principal: Principal, reference: str) -> catalog.Dataset:
@@ -121,20 +120,6 @@ def permitted_dataset(session: Session, principal: Principal, reference: str) ->
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, TRAIN, kind="dataset")
     return dataset
-
-
-def read_scope(dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:
-    """A scope in normal form.
-
-    Raises:
-        InvalidRequest: a partition that was not declared, or a list that names no cell.
-    """
-    try:
-        return dataset.partitions.read_scope(value)
-    except UnknownPartition:
-        raise InvalidRequest([FieldProblem("/scope", "unknown-partition")]) from None
-    except CellProblem as found:
-        raise InvalidRequest.at(f"/scope/{found.partition}", found.problem) from None
 
 
 def _usual_delta(public_size: int) -> Fraction:

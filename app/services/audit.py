@@ -17,7 +17,7 @@ from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
 from app.privacy.composition import Cell
-from app.services.asked import read_scope
+from app.services import scopes
 from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -60,7 +60,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
 def show_balance(
     installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
 ) -> DatasetBalance:
-    """One dataset at the tightest joint cell of a box, and every cell of its partitions.
+    """One dataset at the tightest joint cell of a box, what still fits there, and every cell in it.
 
     Raises:
         NotFound: no such dataset, or none that this key may know of.
@@ -70,8 +70,10 @@ def show_balance(
     with installation.database.read() as session:
         dataset = catalog.find(session, reference)
         grants.require(session, principal, dataset.id, SEE_BALANCE, kind="dataset")
-        balance = ledger.balance(session, dataset.id, read_scope(dataset, scope))
-        cells = ledger.cells(session, dataset.id)
+        asked = scopes.read_scope(session, dataset, scope)
+        box = scopes.resolved(session, dataset, asked)
+        balance = ledger.balance(session, dataset.id, box)
+        cells = ledger.cells(session, dataset.id, box)
         guarantee = account_guarantee(session, dataset.id)
     partitions = [
         PartitionBalance(
@@ -86,6 +88,8 @@ def show_balance(
             **balance_members(balance),
             "tightest_cell": balance.tightest_cell,
             "exact": balance.is_exact,
+            "scope": {name: list(listed) for name, listed in box.items()},
+            "largest_that_fits": balance.largest_that_fits,
             "partitions": partitions,
             "guarantee": guarantee,
         }

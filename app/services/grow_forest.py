@@ -7,7 +7,7 @@ from app.forests import codec, planning
 from app.forests.grow import grow
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import Partitions
 from app.services import job_output
 from app.services.job_task import JobTask
 
@@ -19,8 +19,8 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     after its charge is failed and stays charged.
     """
     schema = Schema.from_json(task.schema)
-    partition = None if task.partition is None else HashPartition(task.partition["name"], task.partition["cells"])
-    rows = private_rows.read(task.row_files, schema=schema, partition=partition, cells=task.cells)
+    partitions = Partitions.from_json(task.partitions)
+    rows = private_rows.read(task.row_files, schema=schema, partitions=partitions, scope=task.scope)
     forest = grow(planning.read(task.work["plan"]), schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
     # Not task.schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
     data = codec.dumps(forest, {**task.metadata, "schema": schema.to_json()})

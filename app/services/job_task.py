@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.privacy.composition import Scope
+
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
 """What the child of each kind of job leaves in the job's folder."""
 
@@ -21,8 +23,8 @@ class JobTask:
         work: what was priced and is to be done, JSON form; its members depend on the kind.
         n_trees: trees to grow, the unit of progress; 0 for kinds that grow none.
         row_files: files of the epochs in scope.
-        partition: ``{"name", "cells"}`` of the declared hash partition, or ``None``.
-        cells: the hash cells in scope, or ``None`` for all.
+        partitions: how the dataset is cut, JSON form.
+        scope: the box that was charged; the epochs in it are those of ``row_files``.
         metadata: public facts that the output carries beside what was released.
     """
 
@@ -33,8 +35,8 @@ class JobTask:
     work: dict[str, Any]
     n_trees: int
     row_files: tuple[Path, ...]
-    partition: dict[str, Any] | None
-    cells: tuple[int, ...] | None
+    partitions: list[dict[str, Any]]
+    scope: Scope
     metadata: dict[str, Any]
 
     @property
@@ -49,7 +51,6 @@ class JobTask:
                 **self.__dict__,
                 "folder": str(self.folder),
                 "row_files": [str(path) for path in self.row_files],
-                "cells": None if self.cells is None else list(self.cells),
             }
         )
 
@@ -57,12 +58,11 @@ class JobTask:
     def from_text(cls, text: str) -> "JobTask":
         """Inverse of :meth:`to_text`."""
         value = json.loads(text)
-        cells = value["cells"]
         return cls(
             **{
                 **value,
                 "folder": Path(value["folder"]),
                 "row_files": tuple(Path(path) for path in value["row_files"]),
-                "cells": None if cells is None else tuple(cells),
+                "scope": {name: tuple(cells) for name, cells in value["scope"].items()},
             }
         )

@@ -16,9 +16,11 @@ from app.datasets.tables import DatasetRow
 from app.forests.schema import Schema, column_name_problem
 from app.ledger import service as ledger
 from app.privacy import accountants
-from app.privacy.composition import HashPartition, Partitions
+from app.privacy.composition import Partitions
 from app.services.answers import answer
+from app.services.declared_partitions import read_partitions
 from app.services.installation import Installation
+from app.services.public_sizes import two_significant_digits
 from app.services.show_datasets import dataset_out
 from app.wire.datasets import BudgetIn, DatasetIn
 
@@ -37,7 +39,9 @@ def register_dataset(
         NameTaken: a living dataset has the name.
     """
     schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
-    budget, partitions = _checked(declaration)
+    budget = _checked(declaration)
+    unit_column = declaration.privacy_unit.column
+    partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
     principal.require(Role.OWNER)
     with installation.database.write() as session:
         at = installation.database.now(session)
@@ -52,13 +56,7 @@ def register_dataset(
         return once(session, request, at=at, work=work)
 
 
-def two_significant_digits(size: int) -> int:
-    """A declared size as it is stored: an order of magnitude, never a count. Half rounds up."""
-    scale: int = 10 ** max(len(str(size)) - 2, 0)
-    return (2 * size + scale) // (2 * scale) * scale
-
-
-def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
+def _checked(declaration: DatasetIn) -> BudgetIn:
     if declaration.visibility == "public":
         raise NotSupported("visibility public")
     if declaration.budget is None:
@@ -70,7 +68,7 @@ def _checked(declaration: DatasetIn) -> tuple[BudgetIn, Partitions]:
         problems.append(FieldProblem("/budget/epsilon", "too-small"))
     if problems:
         raise InvalidRequest(problems)
-    return declaration.budget, _partitions(declaration)
+    return declaration.budget
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
@@ -92,21 +90,6 @@ def largest_epsilon(accountant: str) -> int:
 
 def _cap(budget: BudgetIn) -> int:
     return accountants.by_name(budget.accountant).cap(budget.epsilon, budget.delta)
-
-
-def _partitions(declaration: DatasetIn) -> Partitions:
-    for index, partition in enumerate(declaration.partitions):
-        if partition.kind != "hash":
-            raise NotSupported(f"partition kind {partition.kind}")
-        at = f"/partitions/{index}"
-        if partition.cells is None:
-            raise InvalidRequest.at(f"{at}/cells", "required")
-        for name in ("column", "categories", "how"):
-            if getattr(partition, name) is not None:
-                raise InvalidRequest.at(f"{at}/{name}", "not-for-hash")
-    if len(declaration.partitions) > 1:
-        raise NotSupported("several partitions")
-    return Partitions(tuple(HashPartition(item.name, item.cells or 0) for item in declaration.partitions))
 
 
 def _row(

@@ -105,7 +105,6 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
     """What the child is told: public facts, and the files of exactly the epochs that were in scope at submission."""
     dataset = catalog.find(session, row.dataset_id)
-    partition = dataset.hash_partition
     files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in row.task["epochs"])
     return JobTask(
         kind=row.kind,
@@ -115,8 +114,8 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         work=row.task["work"],
         n_trees=row.n_trees,
         row_files=files,
-        partition=None if partition is None else {"name": partition.name, "cells": partition.cells},
-        cells=None if row.task["cells"] is None else tuple(row.task["cells"]),
+        partitions=dataset.row.partitions,
+        scope={name: tuple(cells) for name, cells in row.task["scope"].items()},
         metadata=job_kinds.BY_NAME[row.kind].public_facts(session, row, dataset),
     )
 

@@ -116,7 +116,7 @@ class _Upload:
 
     def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
         dataset = self._dataset
-        rules = ingest.RowRules(dataset.schema, dataset.hash_partition, dataset.row.hash_key, dataset.unit_column)
+        rules = ingest.RowRules(dataset.schema, dataset.partitions, dataset.row.hash_key, dataset.unit_column)
         destination = row_files.epoch_file(self._installation.home, dataset.id, self._epoch_id)
         with body.path.open("rb") as source:
             return ingest.ingest_csv(source, destination, rules=rules, book=self._book, gzip=body.is_gzip)

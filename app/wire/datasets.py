@@ -61,8 +61,20 @@ class PrivacyUnitIn(Request):
     max_rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS_PER_UNIT)] = 1
 
 
+class CellSizeIn(Request):
+    """How many rows a cell holds, by the owner's own publication; stored as two significant digits."""
+
+    cell: str
+    rows: Annotated[int, Field(ge=0, le=limits.MAX_PUBLIC_SIZE)]
+
+
 class PartitionIn(Request):
-    """A stable rule that puts every row into exactly one cell."""
+    """A stable rule that puts every row into exactly one cell.
+
+    ``hash``: a keyed hash of the row's id into ``cells`` cells. ``column``: the value of a categorical feature, or of a
+    column of its own with its ``categories``; values outside go to OTHER, empty ones to MISSING. ``epoch``: the upload
+    that brought the row; ``how`` says how batches are cut.
+    """
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     kind: Literal["hash", "column", "epoch"]
@@ -70,6 +82,7 @@ class PartitionIn(Request):
     column: str | None = None
     categories: list[str] | None = None
     how: str | None = None
+    sizes: Annotated[list[CellSizeIn], Field(max_length=limits.MAX_CATEGORIES + 2)] | None = None
 
 
 class DatasetIn(Request):

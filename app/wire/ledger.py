@@ -39,11 +39,16 @@ class PartitionBalance(Answer):
 
 
 class DatasetBalance(BalanceOut):
-    """The same for one dataset: the tightest cell of the box that was asked, every cell, and what may be claimed of all
-    outputs together."""
+    """The same for one dataset: the tightest cell of the box that was asked, every cell in it, and what may be
+    claimed of all outputs together.
 
+    Where not ``exact``, the amounts are an upper bound: the maximum over all joint cells was too much work.
+    """
+
+    scope: JsonObject
     tightest_cell: JsonObject
     exact: bool
+    largest_that_fits: DecimalText
     partitions: list[PartitionBalance]
     guarantee: JsonObject
 

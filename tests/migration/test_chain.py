@@ -1,6 +1,7 @@
 """The chain of revisions on both databases: it ends at the metadata, keeps old data and is all or nothing."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -123,6 +124,19 @@ def test_the_highest_cap_of_an_old_account_is_the_one_it_was_opened_with(empty_d
     migrate.upgrade(empty_database_url)
     with _connected(empty_database_url) as connection:
         assert connection.execute(text("SELECT cap, highest_cap FROM accounts")).one() == (3_000_000_000, 3_000_000_000)
+
+
+def test_a_job_that_waits_keeps_its_cells_as_a_box(empty_database_url: str) -> None:
+    migrate.upgrade(empty_database_url, revision="0005")
+    for file in ("0005.sql", "0005_waiting.sql"):
+        _insert(empty_database_url, (_DATA / file).read_text(encoding="utf-8"))
+    migrate.upgrade(empty_database_url)
+    with _connected(empty_database_url) as connection:
+        tasks = [json.loads(task) for task in connection.execute(text("SELECT task FROM jobs ORDER BY id")).scalars()]
+    assert tasks == [
+        {"epochs": ["ep_a"], "scope": {}, "work": {}},
+        {"epochs": ["ep_a"], "scope": {"shard": [0, 3]}, "work": {}},
+    ]
 
 
 def _insert(url: str, statements: str) -> None:

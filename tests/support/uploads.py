@@ -8,7 +8,7 @@ from app.datasets import private_rows, row_files
 from app.datasets.ingest import IngestReport, RowRules, ingest_csv
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Feature, Label, Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import HashPartition, Partitions, Scope
 
 SCHEMA = Schema(
     (
@@ -30,7 +30,7 @@ class Ingestion:
     def __init__(self, home: Path, schema: Schema = SCHEMA) -> None:
         self.home = home
         self.schema = schema
-        self.partition: HashPartition | None = HashPartition("shard", 4)
+        self.partitions = Partitions((HashPartition("shard", 4),))
         self.destination = row_files.epoch_file(home, "ds_a", "ep_a")
 
     def __call__(self, body: str | bytes | BinaryIO, *, gzip: bool = False) -> IngestReport:
@@ -39,13 +39,16 @@ class Ingestion:
         return ingest_csv(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,
-            rules=RowRules(self.schema, self.partition, KEY),
+            rules=RowRules(self.schema, self.partitions, KEY),
             book=None,
             gzip=gzip,
         )
 
     def read(self, cells: list[int] | None = None) -> SanitisedRows:
-        return private_rows.read([self.destination], schema=self.schema, partition=self.partition, cells=cells)
+        return self.read_box({} if cells is None else {"shard": tuple(cells)})
+
+    def read_box(self, scope: Scope) -> SanitisedRows:
+        return private_rows.read([self.destination], schema=self.schema, partitions=self.partitions, scope=scope)
 
     def files(self) -> list[str]:
         """Every file of the home, so that a test sees what a refusal left."""

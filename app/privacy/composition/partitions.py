@@ -70,6 +70,7 @@ class ColumnPartition:
         is_feature: the column is a feature of the schema; otherwise it is a column of its own, stored with the row.
         categories: the declared domain, in declared order.
         has_missing: an empty value is legal and has a cell of its own.
+        sizes: for each listed cell how many rows the owner says it holds; ``None``: all cells count alike.
     """
 
     name: str
@@ -77,11 +78,14 @@ class ColumnPartition:
     is_feature: bool
     categories: tuple[str, ...]
     has_missing: bool
+    sizes: tuple[int, ...] | None = None
     kind: Literal["column"] = "column"
 
     def __post_init__(self) -> None:
         if not self.categories or len(set(self.listed_cells)) != len(self.listed_cells):
             raise ValueError("the cells of a column partition are distinct, and OTHER and MISSING are not categories")
+        if self.sizes is not None and (len(self.sizes) != len(self.listed_cells) or sum(self.sizes) == 0):
+            raise ValueError("every cell has a size, and some cell has rows")
 
     @property
     def listed_cells(self) -> tuple[str, ...]:
@@ -104,6 +108,7 @@ class ColumnPartition:
             "column": self.column,
             "feature": self.is_feature,
             "cells": list(self.listed_cells),
+            "sizes": None if self.sizes is None else list(self.sizes),
         }
 
 
@@ -176,7 +181,9 @@ class Partitions:
         return {name: _cells(known[name], listed) for name, listed in sorted(value.items())}
 
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
-        """The public share of rows that a box is expected to hold, as a fraction: cells of each partition count alike.
+        """The public share of rows that a box is expected to hold, as a fraction.
+
+        Cells of a partition count alike, unless their sizes were declared.
 
         Args:
             scope: in normal form.
@@ -184,10 +191,10 @@ class Partitions:
         """
         inside = all_cells = 1
         for partition in self.declared:
-            n_cells = n_epochs if partition.known_cells is None else len(partition.known_cells)
-            if partition.name in scope and n_cells:
-                inside *= len(scope[partition.name])
-                all_cells *= n_cells
+            if partition.name in scope:
+                covered, everything = _share(partition, scope[partition.name], n_epochs=n_epochs)
+                inside *= covered
+                all_cells *= everything
         return inside, all_cells
 
 
@@ -200,11 +207,25 @@ def _partition(item: Mapping[str, object]) -> Partition:
             cells = cast(Sequence[str], item["cells"])
             categories = tuple(cell for cell in cells if cell not in (OTHER_CELL, MISSING_CELL))
             return ColumnPartition(
-                name, str(item["column"]), bool(item["feature"]), categories, has_missing=MISSING_CELL in cells
+                name,
+                str(item["column"]),
+                bool(item["feature"]),
+                categories,
+                has_missing=MISSING_CELL in cells,
+                sizes=None if item["sizes"] is None else tuple(cast(Sequence[int], item["sizes"])),
             )
         case "epoch":
             return EpochPartition(name, str(item["how"]))
     raise ValueError("a partition of an unknown kind")
+
+
+def _share(partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int) -> tuple[int, int]:
+    if isinstance(partition, EpochPartition):
+        return len(cells), max(n_epochs, len(cells))
+    if isinstance(partition, ColumnPartition) and partition.sizes is not None:
+        sizes = dict(zip(partition.listed_cells, partition.sizes, strict=True))
+        return sum(sizes[str(cell)] for cell in cells), sum(partition.sizes)
+    return len(cells), len(partition.known_cells)
 
 
 def _cells(partition: Partition, listed: object) -> tuple[Cell, ...]:

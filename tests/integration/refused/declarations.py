@@ -91,6 +91,8 @@ def declarations() -> Iterator[Refused]:
         ("/partitions/0/cells", MISSING, "/partitions/0/cells", "required"),
         ("/partitions/0/column", "sex", "/partitions/0/column", "not-for-hash"),
         ("/partitions/0/kind", CANARY, "/partitions/0/kind", "unknown-choice"),
+        ("/partitions/0/kind", "epoch", "/partitions/0/cells", "not-for-epoch"),
+        *_partitions(full["partitions"][0]),
         (f"/{CANARY}", 1, "", "unknown-field"),
         (f"/schema/{CANARY}", 1, "/schema", "unknown-field"),
         (f"/schema/features/1/{CANARY}", 1, "/schema/features/1", "unknown-field"),
@@ -106,14 +108,52 @@ def declarations() -> Iterator[Refused]:
         )
     later: list[tuple[str, object]] = [
         ("/visibility", "public"),
-        ("/partitions/0/kind", "epoch"),
-        ("/partitions", full["partitions"] + [{"name": "other", "kind": "hash", "cells": 2}]),
     ]  # fmt: skip
     for pointer, value in later:
         body = {"json": changed(full, pointer, value)}
         yield Refused(f"declare-later{pointer}", "POST", "/datasets", "not-supported", body)
     taken = {"json": declaration(name="{name}")}
     yield Refused("declare-taken", "POST", "/datasets", "name-taken", taken)
+
+
+def _partitions(shard: dict[str, Any]) -> Iterator[tuple[str, object, str, str]]:
+    """Lists of partitions, with the place and the name of the rule that each breaks."""
+    region = {"name": "region", "kind": "column", "column": "land", "categories": ["EU", "US"]}
+    batch = {"name": "batch", "kind": "epoch", "how": "one per month"}
+    sex = {"name": "sex", "kind": "column", "column": "sex"}
+    all_sized = [{"cell": cell, "rows": 9} for cell in ("EU", "US", "OTHER", "MISSING")]
+    broken: list[tuple[list[dict[str, Any]], str, str]] = [
+        ([shard | {"name": str(index)} for index in range(7)], "", "too-many"),
+        ([region, shard | {"name": "region"}], "/1/name", "not-distinct"),
+        ([region | {"column": None}], "/0/column", "required"),
+        ([region | {"cells": 3}], "/0/cells", "not-for-column"),
+        ([region | {"how": CANARY}], "/0/how", "not-for-column"),
+        ([region | {"column": ""}], "/0/column", "empty"),
+        ([region | {"column": f"{CANARY}\x00"}], "/0/column", "control-character"),
+        ([region | {"column": "income"}], "/0/column", "not-distinct"),
+        ([region, region | {"name": "again"}], "/1/column", "not-distinct"),
+        ([region | {"categories": None}], "/0/categories", "required"),
+        ([region | {"categories": []}], "/0/categories", "too-few"),
+        ([region | {"categories": _names(256)}], "/0/categories", "too-many"),
+        ([region | {"categories": [CANARY, CANARY]}], "/0/categories", "not-distinct"),
+        ([region | {"categories": ["EU", "OTHER"]}], "/0/categories", "reserved-cell"),
+        ([region | {"categories": ["MISSING"]}], "/0/categories", "reserved-cell"),
+        ([region | {"sizes": []}], "/0/sizes", "not-the-cells"),
+        ([region | {"sizes": all_sized[1:]}], "/0/sizes", "not-the-cells"),
+        ([region | {"sizes": [*all_sized, {"cell": CANARY, "rows": 1}]}], "/0/sizes", "not-the-cells"),
+        ([region | {"sizes": [size | {"rows": 0} for size in all_sized]}], "/0/sizes", "not-positive"),
+        ([region | {"sizes": [{"cell": "EU", "rows": -1}]}], "/0/sizes/0/rows", "too-small"),
+        ([region | {"sizes": [{"cell": "EU", "rows": 1.5}]}], "/0/sizes/0/rows", "not-an-integer"),
+        ([sex | {"categories": ["Female"]}], "/0/categories", "not-for-a-feature"),
+        ([sex | {"column": "age"}], "/0/column", "not-categorical"),
+        ([batch | {"how": None}], "/0/how", "required"),
+        ([batch | {"how": ""}], "/0/how", "empty"),
+        ([batch | {"how": CANARY + "x" * 300}], "/0/how", "too-long"),
+        ([batch | {"column": "sex"}], "/0/column", "not-for-epoch"),
+        ([batch, batch | {"name": "again"}], "/1/kind", "not-distinct"),
+    ]
+    for value, at, problem in broken:
+        yield "/partitions", value, f"/partitions{at}", problem
 
 
 def _numbers(count: int) -> list[dict[str, Any]]:

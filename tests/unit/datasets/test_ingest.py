@@ -15,6 +15,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 from app.datasets.cells import hash_cells
 from app.datasets.csv_columns import ColumnReport
+from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, KEY
 
 CANARY = "Canary7Q"
@@ -79,12 +80,15 @@ def test_the_stored_file_has_fresh_ids_their_cells_and_its_digest(ingest):
     table = pq.read_table(ingest.destination)
     ids = b"".join(table.column("row_id").to_pylist())
     assert len({ids[at : at + 16] for at in range(0, 1600, 16)}) == 100
-    assert table.column("cell").to_pylist() == hash_cells(ids, partition=ingest.partition, dataset_key=KEY).tolist()
+    assert (
+        table.column("cell").to_pylist()
+        == hash_cells(ids, partition=HashPartition("shard", 4), dataset_key=KEY).tolist()
+    )
     assert report.digest == hashlib.sha256(ingest.destination.read_bytes()).hexdigest()
 
 
 def test_without_a_partition_there_is_no_cell(ingest):
-    ingest.partition = None
+    ingest.partitions = Partitions(())
     ingest(HEADER + GOOD_ROW)
     assert pq.read_schema(ingest.destination).names == ["f0", "f1", "f2", "f3", "label", "row_id"]
 

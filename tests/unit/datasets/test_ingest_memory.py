@@ -7,6 +7,7 @@ import sys
 PROGRAM = """
 import io, json, resource, sys, tempfile
 from pathlib import Path
+from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import HEADER, GOOD_ROW, Ingestion
 
 class LongBody(io.RawIOBase):
@@ -26,7 +27,7 @@ class LongBody(io.RawIOBase):
 def peak_after(megabytes):
     with tempfile.TemporaryDirectory() as home:
         ingestion = Ingestion(Path(home))
-        ingestion.partition = None
+        ingestion.partitions = Partitions(())
         report = ingestion(LongBody(megabytes))
         assert report.n_rows == megabytes * (1_000_000 // len(GOOD_ROW))
     return peak()

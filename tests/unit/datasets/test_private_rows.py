@@ -8,7 +8,7 @@ import pytest
 from app.core.errors import InstallationError
 from app.datasets import private_rows, row_files
 from app.forests.schema import Feature, Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, SCHEMA, Ingestion
 
 NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(200))
@@ -16,7 +16,7 @@ NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(
 
 def store(ingest, **columns):
     """Writes a row file by hand: sound, but for the given columns."""
-    form = row_files.arrow_schema(ingest.schema, ingest.partition)
+    form = row_files.arrow_schema(ingest.schema, ingest.partitions)
     n_rows = len(next(iter(columns.values())))
     sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
     arrays = [pa.array(columns.get(field.name, [sound[field.name]] * n_rows), field.type) for field in form]
@@ -62,7 +62,7 @@ def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
 def test_no_cell_is_no_row_and_no_file_is_no_row(ingest):
     ingest(NUMBERED)
     assert ingest.read([]).features.n_rows == 0
-    nothing = private_rows.read([], schema=SCHEMA, partition=None, cells=None)
+    nothing = private_rows.read([], schema=SCHEMA, partitions=Partitions(()), scope={})
     assert nothing.features.n_rows == 0
     assert nothing.y.dtype == np.int32
     assert nothing.row_ids.shape == (0, 16)
@@ -75,7 +75,7 @@ def test_epochs_come_one_after_another(tmp_path, ingest):
     other.destination = row_files.epoch_file(tmp_path, "ds_a", "ep_b")
     other(HEADER + GOOD_ROW.replace("39", "40") * 3)
     files = [other.destination, ingest.destination]
-    rows = private_rows.read(files, schema=SCHEMA, partition=ingest.partition, cells=None)
+    rows = private_rows.read(files, schema=SCHEMA, partitions=ingest.partitions, scope={})
     assert rows.features.columns[0].tolist() == [40.0] * 3 + [39.0] * 2
     assert rows.features.n_rows == rows.y.size == len(rows.row_ids) == 5
 
@@ -88,9 +88,9 @@ def test_a_cell_that_was_not_declared_is_refused(ingest, cells):
 
 
 def test_cells_without_a_partition_are_refused(ingest):
-    ingest.partition = None
+    ingest.partitions = Partitions(())
     ingest(NUMBERED)
-    with pytest.raises(ValueError, match="no such cell"):
+    with pytest.raises(ValueError, match="no such partition"):
         ingest.read([0])
     assert ingest.read().features.n_rows == 200
 
@@ -163,9 +163,9 @@ def test_a_file_of_another_declaration_is_refused(ingest, other):
 
 
 def test_a_file_without_cells_does_not_pass_for_one_with_cells(ingest):
-    ingest.partition = None
+    ingest.partitions = Partitions(())
     ingest(NUMBERED)
-    ingest.partition = HashPartition("shard", 4)
+    ingest.partitions = Partitions((HashPartition("shard", 4),))
     unreadable(ingest, [0])
 
 

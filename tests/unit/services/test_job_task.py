@@ -16,13 +16,13 @@ TASK = JobTask(
     work={"plan": {"n_trees": 3}},
     n_trees=3,
     row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
-    partition={"name": "shard", "cells": 4},
-    cells=(0, 3),
+    partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
+    scope={"region": ("EU", "OTHER"), "shard": (0, 3)},
     metadata={"name": None},
 )
 
 
-@pytest.mark.parametrize("task", [TASK, replace(TASK, cells=None, partition=None), replace(TASK, cells=())])
+@pytest.mark.parametrize("task", [TASK, replace(TASK, scope={}, partitions=[])])
 def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
     text = task.to_text()
     assert text.isascii()
@@ -37,5 +37,5 @@ def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
 def test_a_task_names_its_output_and_carries_no_more_than_it_says(kind: str, name: str) -> None:
     assert replace(TASK, kind=kind).output_path == Path("/home/jobs/jb_1") / name
     assert set(json.loads(TASK.to_text())) == {
-        "kind", "job_id", "folder", "schema", "work", "n_trees", "row_files", "partition", "cells", "metadata",
+        "kind", "job_id", "folder", "schema", "work", "n_trees", "row_files", "partitions", "scope", "metadata",
     }  # fmt: skip

@@ -1,0 +1,60 @@
+"""Which stored rows lie in a box."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.datasets import row_files
+from app.datasets.partition_columns import as_feature, stored_columns
+from app.forests.sanitiser import sanitise_codes
+from app.forests.schema import Feature, Schema
+from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+
+
+class Box:
+    """The rows of a box, told one by one, each by its own cells (lemma L6 in docs/proofs/lemmas.md)."""
+
+    def __init__(self, schema: Schema, partitions: Partitions, scope: Scope) -> None:
+        """Finds the stored column of every restricted partition; epochs are files, which the caller chooses.
+
+        Args:
+            schema: public.
+            partitions: public; as declared.
+            scope: public; a box in normal form.
+
+        Raises:
+            ValueError: a partition or a cell that was not declared.
+        """
+        self._tests: list[tuple[str, Feature | None, NDArray[np.int32]]] = []
+        declared = {partition.name: partition for partition in partitions.declared}
+        stored = {column.partition.name: column.name for column in stored_columns(partitions)}
+        if not scope.keys() <= declared.keys():
+            raise ValueError("the declaration has no such partition")
+        for name, cells in scope.items():
+            partition = declared[name]
+            if not all(map(partition.is_cell, cells)):
+                raise ValueError("the declaration has no such cell")
+            if isinstance(partition, HashPartition):
+                self._tests.append((stored[name], None, np.array(cells, dtype=np.int32)))
+            elif isinstance(partition, ColumnPartition):
+                wanted = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
+                column, feature = stored.get(name, ""), as_feature(partition)
+                if partition.is_feature:
+                    index = [each.name for each in schema.features].index(partition.column)
+                    column, feature = row_files.feature_column(index), schema.features[index]
+                self._tests.append((column, feature, wanted))
+
+    def covers(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Which rows of a piece of a row file lie in the box; PRIVATE."""
+        covered = np.ones(table.num_rows, dtype=np.bool_)
+        for column, feature, wanted in self._tests:
+            codes = integers(table.column(column))
+            covered &= np.isin(codes if feature is None else sanitise_codes(feature, codes), wanted)
+        return covered
+
+
+def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
+    """A null, which a sound file does not have, is −1: no declared code, class or hash cell."""
+    values: NDArray[np.int32] = pc.fill_null(stored, pa.scalar(-1, pa.int32())).to_numpy()
+    return values

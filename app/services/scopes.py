@@ -1,0 +1,51 @@
+"""Scopes of requests: read, and completed by the uploads that exist."""
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import FieldProblem, InvalidRequest
+from app.datasets import catalog
+from app.privacy.composition import CellProblem, Scope, UnknownPartition
+
+
+def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:
+    """A scope in normal form.
+
+    Raises:
+        InvalidRequest: a partition that was not declared, or a list that names no cell.
+    """
+    try:
+        scope = dataset.partitions.read_scope(value)
+    except UnknownPartition:
+        raise InvalidRequest([FieldProblem("/scope", "unknown-partition")]) from None
+    except CellProblem as found:
+        raise InvalidRequest.at(f"/scope/{found.partition}", found.problem) from None
+    by_upload = dataset.partitions.epoch_partition
+    if by_upload is not None and by_upload.name in scope:
+        existing = {epoch.id for epoch in catalog.epochs(session, dataset.id)}
+        if not existing.issuperset(scope[by_upload.name]):
+            raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
+    return scope
+
+
+def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
+    """The box that a charge is written to: where uploads are cells, it lists them, so that later ones are not in it.
+
+    Call it in the transaction that reserves, under the dataset's lock, and hand its answer to the ledger and the job.
+    Before the first upload there is nothing to list.
+    """
+    by_upload = dataset.partitions.epoch_partition
+    if by_upload is None or by_upload.name in scope:
+        return scope
+    epochs = tuple(sorted(epoch.id for epoch in catalog.epochs(session, dataset.id)))
+    return dict(sorted({**scope, by_upload.name: epochs}.items())) if epochs else scope
+
+
+def epochs_of(session: Session, dataset: catalog.Dataset, scope: Scope) -> list[str]:
+    """The uploads whose rows lie in a box, in the order of their arrival."""
+    by_upload = dataset.partitions.epoch_partition
+    existing = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
+    if by_upload is None or by_upload.name not in scope:
+        return existing
+    return [epoch for epoch in existing if epoch in scope[by_upload.name]]

@@ -1,0 +1,162 @@
+"""Every row lies in exactly one cell of every partition, and a box is read as the rows in all of its cells."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.errors import RowsInvalid
+from app.datasets import row_files
+from app.datasets.cells import hash_cells, hash_keys
+from app.datasets.partition_columns import stored_columns
+from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
+from tests.support.uploads import KEY, SCHEMA, Ingestion
+
+REGION = ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True)
+SEX = ColumnPartition("by sex", "sex", True, ("Female", "Male"), has_missing=True)
+CANTON = ColumnPartition("canton", "city, canton", True, ("Bern, BE", "0"), has_missing=False)
+PARTITIONS = Partitions(
+    (HashPartition("shard", 3), REGION, SEX, EpochPartition("batch", "monthly"), HashPartition("coin", 2), CANTON)
+)
+HEADER = 'land,age,height,sex,"city, canton",income\n'
+LANDS = ["EU", "US", "XX", "", "eu"]
+SEXES = ["Female", "Male", "none", ""]
+CANTONS = ["0", '"Bern, BE"', "elsewhere"]
+ROWS = list(itertools.product(LANDS, SEXES, CANTONS)) * 4
+
+
+@pytest.fixture
+def ingest(ingest: Ingestion) -> Ingestion:
+    """Six partitions, and 240 rows of every combination; the age is the number of the combination."""
+    ingest.partitions = PARTITIONS
+    combinations = list(dict.fromkeys(ROWS))
+    lines = (f"{land},{combinations.index((land, sex, city))},1,{sex},{city},>50K\n" for land, sex, city in ROWS)
+    ingest(HEADER + "".join(lines))
+    return ingest
+
+
+def _ids(ingest: Ingestion, **scope) -> set[bytes]:
+    rows = ingest.read_box(scope)
+    return {row_id.tobytes() for row_id in rows.row_ids}
+
+
+def test_what_is_stored_for_partitions_is_a_hash_or_a_column_of_its_own(ingest):
+    assert [(column.name, column.partition.name) for column in stored_columns(PARTITIONS)] == [
+        ("cell", "shard"), ("cell1", "region"), ("cell2", "coin")
+    ]  # fmt: skip
+    table = pq.read_table(ingest.destination)
+    assert table.column_names == ["f0", "f1", "f2", "f3", "label", "row_id", "cell", "cell1", "cell2"]
+    assert table.schema.equals(row_files.arrow_schema(SCHEMA, PARTITIONS))
+    assert table.column("cell1").to_pylist() == [{"EU": 0, "US": 1, "": 3}.get(land, 2) for land, _, _ in ROWS]
+
+
+def test_the_cells_of_each_partition_share_the_rows_out(ingest):
+    everything = _ids(ingest)
+    assert len(everything) == len(ROWS)
+    for partition in PARTITIONS.declared:
+        if partition.known_cells is None:
+            continue
+        cells = [_ids(ingest, **{partition.name: (cell,)}) for cell in partition.known_cells]
+        assert all(cells)
+        assert sum(map(len, cells)) == len(everything)
+        assert set.union(*cells) == everything
+
+
+def test_a_box_is_the_rows_in_all_of_its_cells(ingest):
+    region, sex = ("EU", "OTHER"), ("MISSING", "OTHER")
+    box = _ids(ingest, region=region, **{"by sex": sex, "canton": ("OTHER",), "coin": (1,)})
+    assert len(box) > 0
+    assert box == _ids(ingest, region=region) & _ids(ingest, **{"by sex": sex}) & _ids(
+        ingest, canton=("OTHER",)
+    ) & _ids(ingest, coin=(1,))
+    ages = ingest.read_box({"region": region, "by sex": sex, "canton": ("OTHER",)}).features.columns[0]
+    combinations = list(dict.fromkeys(ROWS))
+    expected = [
+        at
+        for at, (land, who, city) in enumerate(combinations)
+        if land in ("EU", "XX", "eu") and who in ("", "none") and city == "elsewhere"
+    ]
+    assert Counter(ages.tolist()) == dict.fromkeys(map(float, expected), 4)
+
+
+def test_what_the_box_says_of_uploads_is_left_to_the_choice_of_files(ingest):
+    assert _ids(ingest, batch=("ep_other",)) == _ids(ingest)
+
+
+def test_hash_partitions_have_keys_of_their_own():
+    keys = hash_keys(PARTITIONS, dataset_key=KEY)
+    assert keys["shard"] == KEY, "rows of the only hash partition of earlier versions stay where they are"
+    assert set(keys) == {"shard", "coin"}
+    assert keys["coin"] != KEY
+    ids = b"".join(bytes([at]) * 16 for at in range(256))
+    first, second = (
+        hash_cells(ids, partition=HashPartition(name, 4), dataset_key=keys[name]) for name in ("shard", "coin")
+    )
+    assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == 16, "with one key only 4 pairs would occur"
+
+
+def test_a_row_keeps_its_cell_whatever_the_other_rows_are(ingest, tmp_path):
+    """The stored column of a row is a function of that row: two uploads of different neighbours agree on it."""
+    alone = Ingestion(tmp_path / "alone")
+    alone.partitions = Partitions((REGION,))
+    alone(HEADER + "US,1,1,Male,0,>50K\n")
+    assert pq.read_table(alone.destination).column("cell").to_pylist() == [1]
+
+
+@pytest.mark.parametrize("damaged", [-1, 4, 99, None])
+def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
+    table = pq.read_table(ingest.destination)
+    at = table.column_names.index("cell1")
+    codes = [damaged, *table.column("cell1").to_pylist()[1:]]
+    form = table.schema.set(at, pa.field("cell1", pa.int32(), nullable=damaged is None))
+    arrays = [*table.columns[:at], pa.chunked_array([pa.array(codes, pa.int32())]), *table.columns[at + 1 :]]
+    ingest.destination.unlink()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=form), ingest.destination)
+    if damaged is None:
+        with pytest.raises(Exception, match="damaged"):
+            ingest.read_box({"region": ("OTHER",)})
+        return
+    first = table.column("row_id")[0].as_py()
+    homes = [cell for cell in REGION.known_cells if first in _ids(ingest, region=(cell,))]
+    assert homes == ["OTHER"]
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        (HEADER.replace("land,", ""), [("land", "missing-column", 1)]),
+        (HEADER.replace("land,", "land,land,"), [("land", "duplicate-column", 2)]),
+        (HEADER.replace("land,", "land,batch,"), [("", "unknown-column", 1)]),
+    ],
+)
+def test_an_upload_brings_each_column_of_a_partition_once(tmp_path, header, problem):
+    ingest = Ingestion(tmp_path / "home")
+    ingest.partitions = PARTITIONS
+    with pytest.raises(RowsInvalid) as refused:
+        ingest(header)
+    assert [(column.name, column.problem, column.count) for column in refused.value.columns] == problem
+    assert ingest.files() == []
+
+
+def test_the_owners_report_counts_a_partitions_column_like_a_feature(tmp_path):
+    ingest = Ingestion(tmp_path / "home")
+    ingest.partitions = Partitions((REGION,))
+    report = ingest(HEADER + "EU,1,1,Male,0,>50K\nXX,1,1,Male,0,>50K\n,1,1,Male,0,>50K\n,1,1,Male,0,>50K\n")
+    last = report.columns[-1]
+    assert (last.name, last.clamped, last.missing, last.unknown) == ("land", 0, 2, 1)
+
+
+@pytest.mark.parametrize("scope", [{"nowhere": (0,)}, {"shard": (3,)}, {"shard": ("0",)}, {"region": ("XX",)}])
+def test_what_was_not_declared_is_refused(ingest, scope):
+    with pytest.raises(ValueError, match="the declaration has no such"):
+        ingest.read_box(scope)
+
+
+def test_rows_of_an_unknown_label_are_in_no_box(tmp_path):
+    ingest = Ingestion(tmp_path / "home")
+    ingest.partitions = Partitions((REGION,))
+    ingest(HEADER + "EU,1,1,Male,0,who knows\nEU,2,1,Male,0,>50K\n")
+    assert np.array_equal(ingest.read_box({"region": ("EU",)}).features.columns[0], [2.0])
