@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import datasets, installation, jobs, keys, ledger, models, training
+from app.cli import datasets, installation, jobs, keys, ledger, models, profiles, training
 from app.cli.demo import demo
 
 
@@ -43,6 +43,7 @@ app.add_typer(datasets.app, name="datasets", rich_help_panel="Use")
 for use in (training.algorithms, training.plan, training.train):
     app.command(rich_help_panel="Use")(use)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")
+app.add_typer(profiles.app, name="profiles", rich_help_panel="Use")
 app.add_typer(models.app, name="models", rich_help_panel="Use")
 app.command(rich_help_panel="Use")(models.predict)
 

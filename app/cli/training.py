@@ -55,7 +55,7 @@ class PlanOptions:
             "algorithm": self.algorithm,
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
-            "parameters": dict(_parameter(text) for text in self.parameter or ()),
+            "parameters": read_parameters(self.parameter),
             "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
         }
 
@@ -84,7 +84,7 @@ def plan(call: Remote, request: PlanOptions) -> None:
     if output.as_json:
         output.json(quote)
         return
-    show_quote(output, quote)
+    show_quote(output, quote, what=quote["algorithm"])
     if quote["fits"]:
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
@@ -98,24 +98,26 @@ def train(
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Reserve budget and train a forest."""
-    output = call.output
     with call.client() as client:
-        with one_attempt(output, idempotency_key) as key:
+        with one_attempt(call.output, idempotency_key) as key:
             accepted = client.train(request.to_json() | {"name": name}, idempotency_key=key)
-        output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
-        if not wait:
-            if output.as_json:
-                output.json(accepted)
-            output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
-            return
+        show_accepted(client, accepted, call.output, wait=wait)
+
+
+def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
+    """Prints what a job of any kind reserved, and follows it to its end if asked to."""
+    output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
+    if wait:
         finish(output, follow(client, accepted["job_id"], output))
+        return
+    if output.as_json:
+        output.json(accepted)
+    output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def show_quote(output: Output, quote: dict[str, Any]) -> None:
-    """Prints a quote for people."""
-    output.say(
-        f"{quote['algorithm']} on {quote['dataset_name']} would cost {amount(quote['price'])}: no more, no less."
-    )
+def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
+    """Prints a quote for people; ``what`` is what would be made."""
+    output.say(f"{what} on {quote['dataset_name']} would cost {amount(quote['price'])}: no more, no less.")
     fits = "It fits" if quote["fits"] else "It does not fit"
     output.say(f"{fits}; the largest ε that fits is {quote['largest_that_fits']}.")
     output.say()
@@ -173,6 +175,11 @@ def _range(parameter: dict[str, Any]) -> str:
         values = f"{parameter['minimum']} to {parameter['maximum']}"
     default = parameter.get("default")
     return f"{values} ({'by rule' if default is None else default})"
+
+
+def read_parameters(texts: list[str] | None) -> dict[str, object]:
+    """Parameters that were typed as ``name=value``."""
+    return dict(_parameter(text) for text in texts or ())
 
 
 def _parameter(text: str) -> tuple[str, object]:

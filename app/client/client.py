@@ -176,6 +176,26 @@ class Client:
                 return job
             self._sleep(poll_interval_s)
 
+    # Profiles
+
+    def quote_profile(self, dataset: str, request: Json) -> Json:
+        """``POST /datasets/{id}/profiles/quote``: a price; it costs nothing, so it may be asked twice."""
+        path = f"/datasets/{_segment(dataset)}/profiles/quote"
+        return self._json("POST", path, body=request, repeatable=True)
+
+    def release_profile(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once per key."""
+        path = f"/datasets/{_segment(dataset)}/profiles"
+        return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
+
+    def profiles(self, dataset: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/profiles``, all pages."""
+        return self._pages(f"/datasets/{_segment(dataset)}/profiles", "profiles")
+
+    def profile(self, profile_id: str) -> Json:
+        """``GET /profiles/{id}``: the released numbers."""
+        return self._json("GET", f"/profiles/{_segment(profile_id)}")
+
     # Models
 
     def models(self) -> Iterator[Json]:

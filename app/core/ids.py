@@ -10,6 +10,8 @@ ACCOUNT = "ac"
 RESERVATION = "rs"
 JOB = "jb"
 MODEL = "md"
+PROFILE = "pf"
+EVALUATION = "ev"
 KEY = "key"
 
 _REFERENCE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)

@@ -1,4 +1,4 @@
-"""Tables of models. What a model is stands in its artifact; its row says where and whose it is."""
+"""Tables of what jobs made. What a model is stands in its artifact; what else was released stands in its row."""
 
 from datetime import datetime
 from typing import Any
@@ -38,3 +38,19 @@ class GuaranteeRow(Base):
 
     dataset_id: Mapped[str] = mapped_column(primary_key=True)
     guarantee: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+
+
+class ProfileRow(Base):
+    """One released profile. ``body`` holds the released numbers and all public facts about them; it never changes."""
+
+    __tablename__ = "profiles"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    dataset_id: Mapped[str]
+    dataset_name: Mapped[str]
+    job_id: Mapped[str] = mapped_column(unique=True)
+    body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    created_at: Mapped[datetime]
+
+    __table_args__ = (Index("ix_profiles_dataset_id_created_at_id", "dataset_id", "created_at", "id"),)

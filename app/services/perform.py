@@ -15,5 +15,9 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
         from app.services.grow_forest import grow_forest  # here: the compiled kernels of a kind load slowly
 
         grow_forest(task, on_tree_done=on_tree_done)
+    elif task.kind == "profile":
+        from app.services.release_profile import release_profile
+
+        release_profile(task)
     else:
         raise KeyError("unknown kind of job")

@@ -1,6 +1,6 @@
 """``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -23,10 +23,14 @@ class PlanIn(SpendIn):
     parameters: Annotated[JsonObject, Field(default_factory=dict)]
 
 
+JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""What a client calls what its job makes."""
+
+
 class TrainIn(PlanIn):
     """The same question, meant."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+    name: JobName | None = None
 
 
 class PriceOut(Answer):

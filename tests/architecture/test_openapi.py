@@ -18,7 +18,9 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     for method, operation in methods.items()
 }
 VERB_NOUN = re.compile(
-    "predict|(check|change|create|list|show|revoke|declare|delete|put|upload|train|cancel|watch|download|export)_[a-z]+"
+    "predict|"
+    "(check|change|create|list|show|revoke|declare|delete|put|upload|train|cancel|watch|download|export|quote|release)"
+    "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}
 PUBLISHED = {

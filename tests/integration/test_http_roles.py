@@ -47,6 +47,10 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "list_algorithms": (200, 200, 200, 200, 200, 200, 200, 200),
     "create_plan": (404, 403, 200, 403, 200, 403, 404, 200),
     "train_model": (404, 403, 202, 403, 202, 403, 404, 202),
+    "quote_profile": (404, 403, 200, 403, 200, 403, 404, 200),
+    "release_profile": (404, 403, 202, 403, 202, 403, 404, 202),
+    "list_profiles": (404, 403, 200, 403, 200, 403, 404, 200),
+    "show_profile": (404, 403, 200, 403, 200, 403, 404, 200),
     "list_jobs": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_job": (404, 403, 200, 403, 200, 403, 404, 200),
     "cancel_job": (404, 403, 200, 403, 200, 403, 404, 200),
@@ -71,6 +75,7 @@ class Targets:
     dataset: str
     job: str
     model: str
+    profile: str
     key: str
 
 
@@ -89,6 +94,9 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1000"})["id"]
     with worker(idle_server.settings, log=tmp_path_factory.mktemp("roles") / "worker.log"):
         job = idle_server.trained(dataset)
+        wanted = {"json": {"epsilon": "1"}, "headers": new_idempotency_key()}
+        accepted = idle_server.admin.http.post(f"/datasets/{dataset}/profiles", **wanted).json()
+        profile = idle_server.ended(accepted["job_id"])["profile_id"]
     callers = {
         "stranger": idle_server.caller("analyst", "predictor"),  # held globally, these two give nothing
         "global auditor": idle_server.caller("auditor"),
@@ -98,7 +106,8 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     callers |= {role: idle_server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
     revoked = idle_server.caller("admin")
     assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
-    return Estate(idle_server, Targets(dataset, job["id"], job["model_id"], idle_server.caller().id), callers, revoked)
+    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id)
+    return Estate(idle_server, targets, callers, revoked)
 
 
 _caps = count(999, -1)
@@ -126,6 +135,14 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_algorithms": lambda it: ("GET", "/algorithms", {}),
     "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
     "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),
+    "quote_profile": lambda it: ("POST", f"/datasets/{it.dataset}/profiles/quote", {"json": {"epsilon": "0.1"}}),
+    "release_profile": lambda it: (
+        "POST",
+        f"/datasets/{it.dataset}/profiles",
+        {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
+    ),
+    "list_profiles": lambda it: ("GET", f"/datasets/{it.dataset}/profiles", {}),
+    "show_profile": lambda it: ("GET", f"/profiles/{it.profile}", {}),
     "list_jobs": lambda it: ("GET", "/jobs", {}),
     "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
     "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),

@@ -1,0 +1,116 @@
+"""``grovekeeper profiles``: bins, class counts and a size, paid for once and reused by later jobs."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, json_object
+from app.cli.command import Remote, command, one_attempt
+from app.cli.output import amount
+from app.cli.training import read_parameters, show_accepted, show_quote
+
+app = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """Of which dataset, for how much."""
+
+    dataset: DatasetArgument
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.", show_default=False)]
+    delta: Annotated[
+        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
+    ] = None
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.", show_default=False),
+    ] = None
+    scope: Annotated[
+        str | None, typer.Option(help='JSON, such as {"shard": [0, 1]}; default all cells.', show_default=False)
+    ] = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The body. ε and δ go out as they were typed: no float ever touches them."""
+        return {
+            "epsilon": self.epsilon,
+            **({} if self.delta is None else {"delta": self.delta}),
+            "parameters": read_parameters(self.parameter),
+            "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
+        }
+
+
+@app.command("quote")
+@command
+def quote(call: Remote, request: ProfileOptions) -> None:
+    """Ask for the price of a profile. It never touches rows and costs nothing."""
+    with call.client() as client:
+        answer = client.quote_profile(request.dataset, request.to_json())
+    if call.as_json:
+        call.output.json(answer)
+        return
+    show_quote(call.output, answer, what="a profile")
+    call.output.hint(f"grovekeeper profiles release {request.dataset} --epsilon {request.epsilon}")
+
+
+@app.command("release")
+@command
+def release(
+    call: Remote,
+    request: ProfileOptions,
+    name: Annotated[str | None, typer.Option(help="A name for the profile.", show_default=False)] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the job.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Reserve budget and release a profile, which later plans and jobs use with --profile at no price."""
+    with call.client() as client:
+        with one_attempt(call.output, idempotency_key) as key:
+            body = request.to_json() | {"name": name}
+            accepted = client.release_profile(request.dataset, body, idempotency_key=key)
+        show_accepted(client, accepted, call.output, wait=wait)
+
+
+@app.command("list")
+@command
+def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
+    """List the profiles of a dataset, the newest first."""
+    with call.client() as client:
+        profiles = list(client.profiles(dataset))
+    if call.as_json:
+        call.output.json({"profiles": profiles})
+        return
+    rows = [[item["id"], item["name"], amount(item["price"]), item["created_at"]] for item in profiles]
+    call.output.table(["id", "name", "price", "released"], rows, empty="no profiles")
+
+
+@app.command("show")
+@command
+def show(
+    call: Remote,
+    profile_id: Annotated[str, typer.Argument(help="Id of the profile.", show_default=False, metavar="PROFILE")],
+) -> None:
+    """Show a profile: noisy class counts and size, edges of the bins, guarantee and receipt."""
+    with call.client() as client:
+        profile = client.profile(profile_id)
+    output = call.output
+    if output.as_json:
+        output.json(profile)
+        return
+    output.facts(
+        {
+            "profile": profile["id"],
+            "name": profile["name"],
+            "dataset": profile["dataset_name"],
+            "released": profile["created_at"],
+            "price": amount(profile["price"]),
+        }
+    )
+    counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
+    rows = [[item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"] for item in counts]
+    output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
+    bins = [[item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])] for item in profile["features"]]
+    output.table(["number", "edges of its bins"], bins, empty="no number needs private bins")
+    output.say(profile["guarantee"]["text"])
+    output.say()
+    output.say(profile["receipt"])
+    output.hint(f"grovekeeper train {profile['dataset_name']} --algorithm auto --epsilon 1 --profile {profile['id']}")

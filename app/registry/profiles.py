@@ -1,0 +1,44 @@
+"""Rows of profiles: add, find, list. A profile is never removed: it was paid for, and plans and models name it."""
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.registry.tables import ProfileRow
+
+
+def add(session: Session, row: ProfileRow) -> None:
+    """Registers a released profile."""
+    session.add(row)
+    session.flush()
+
+
+def find(session: Session, profile_id: str) -> ProfileRow:
+    """One profile.
+
+    Raises:
+        NotFound: no such profile.
+    """
+    row = session.get(ProfileRow, profile_id)
+    if row is None:
+        raise NotFound("profile")
+    return row
+
+
+def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
+    """A page of the profiles of one dataset, newest first."""
+    query = (
+        select(ProfileRow)
+        .where(ProfileRow.dataset_id == dataset_id)
+        .order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        last = find(session, before)
+        query = query.where(tuple_(ProfileRow.created_at, ProfileRow.id) < (last.created_at, last.id))
+    return list(session.execute(query).scalars())
+
+
+def of_job(session: Session, job_id: str) -> ProfileRow | None:
+    """The profile that a job released, if it has."""
+    return session.execute(select(ProfileRow).where(ProfileRow.job_id == job_id)).scalar_one_or_none()

@@ -1,0 +1,24 @@
+"""Releasing a profile of private rows. It runs in the child, after the charge was committed."""
+
+import json
+
+from app.datasets import private_rows
+from app.forests import profile
+from app.forests.profile import ProfilePlan
+from app.forests.randomness import SystemRandomness
+from app.forests.schema import Schema
+from app.privacy.composition import HashPartition
+from app.services import job_output
+from app.services.job_task import JobTask
+
+
+def release_profile(task: JobTask) -> None:
+    """Reads the rows in scope, releases what was priced, and leaves it in the task's folder.
+
+    One call is one release, paid for by the job's charge.
+    """
+    schema = Schema.from_json(task.schema)
+    partition = None if task.partition is None else HashPartition(task.partition["name"], task.partition["cells"])
+    rows = private_rows.read(task.row_files, schema=schema, partition=partition, cells=task.cells)
+    released = profile.release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
+    job_output.write(task, json.dumps(released.to_json()).encode("utf-8"))

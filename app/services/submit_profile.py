@@ -1,0 +1,108 @@
+"""``POST /datasets/{id}/profiles``, and its price before: a release that later jobs use for nothing."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.roles import Principal
+from app.datasets import catalog
+from app.forests import profile, quantile_bins
+from app.forests.planning import PlanRequest, public_facts
+from app.forests.profile import ProfilePlan
+from app.privacy.adjacency import Adjacency
+from app.services.accept_job import NewWork, accept
+from app.services.asked import Asked, asked, permitted_dataset
+from app.services.installation import Installation
+from app.wire.profiles import ProfileIn, ProfileQuoteOut
+
+
+@dataclass(frozen=True)
+class ProfileQuote(Asked):
+    """A request for a profile with everything public worked out."""
+
+    plan: ProfilePlan
+
+
+def show_profile_quote(
+    installation: Installation, principal: Principal, reference: str, wanted: ProfileIn
+) -> ProfileQuoteOut:
+    """Answers a question about the price of a profile. Touches no rows and costs nothing.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not train on it.
+        InvalidRequest: parameters or scope break a rule.
+        DatasetDeleted: only the tombstone is left.
+    """
+    with installation.database.read() as session:
+        quoted = _quote(session, permitted_dataset(session, principal, reference).living(), wanted)
+    schema = quoted.dataset.schema
+    return ProfileQuoteOut(
+        dataset=quoted.dataset.id,
+        dataset_name=quoted.dataset.name,
+        parameters=dict(quoted.plan.parameters),
+        scope={name: list(cells) for name, cells in quoted.scope.items()},
+        private_features=[schema.features[index].name for index in quantile_bins.private_features(schema)],
+        price=quoted.price,
+        event=quoted.plan.event.to_json(),
+        receipt=quoted.receipt(quoted.plan.event),
+        fits=quoted.fits,
+        largest_that_fits=quoted.largest_that_fits,
+        warnings=list(quoted.warnings),
+    )
+
+
+def submit_profile(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    wanted: ProfileIn,
+    *,
+    request: IdempotentRequest,
+) -> Answer:
+    """Accepts a job that releases a profile, or refuses it.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not train on it.
+        InvalidRequest: parameters or scope break a rule.
+        DatasetDeleted: only the tombstone is left.
+        NoRowsYet: nothing was uploaded so far.
+        BudgetExceeded: the ledger refuses.
+    """
+    with installation.database.read() as session:
+        dataset = permitted_dataset(session, principal, reference)
+        # By id: under its name and under its id a dataset is the same, and another one of that name is not.
+        request = replace(request, route=f"POST /datasets/{dataset.id}/profiles")
+        earlier = stored(session, request)
+        if earlier is not None:
+            return earlier
+        quoted = _quote(session, dataset, wanted)
+    work = {
+        "plan": quoted.plan.to_json(),
+        "scope": {name: list(cells) for name, cells in quoted.scope.items()},
+    }
+    new = NewWork("profile", work, quoted.plan.event, wanted.name)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        accepted = partial(accept, session, quoted, new, actor=principal.key_id, at=at)
+        return once(session, request, at=at, work=accepted)
+
+
+def _quote(session: Session, dataset: catalog.Dataset, wanted: ProfileIn) -> ProfileQuote:
+    """Works out plan, scope and price from public facts alone."""
+    within = asked(session, dataset, wanted)
+    request = PlanRequest(
+        algorithm="profile",
+        parameters=wanted.parameters,
+        epsilon=wanted.epsilon,
+        public_size=within.public_size,
+        accountant=within.balance.accountant,
+        delta=wanted.delta,
+        adjacency=dataset.adjacency,
+        max_rows=dataset.max_rows,
+    )
+    facts = public_facts(request, dataset.schema, Adjacency.ADD_REMOVE_ONE)
+    return ProfileQuote(**vars(within), plan=profile.plan(wanted.parameters, facts))

@@ -1,0 +1,109 @@
+"""Profiles over HTTP: quoted, released once, shown, reused, and still there when the rows are gone."""
+
+import pytest
+
+from tests.support.server import Server, new_idempotency_key
+
+DELTA = "0.000001"
+BUDGETS = {
+    "pure": {"accountant": "pure", "epsilon": "100"},
+    "zcdp": {"accountant": "zcdp", "epsilon": "20", "delta": DELTA},
+    "gdp": {"accountant": "gdp", "epsilon": "20", "delta": DELTA},
+}
+
+
+def _released(server: Server, dataset: str, **body: object) -> dict[str, object]:
+    asked = {"epsilon": "10", **body}
+    answer = server.admin.http.post(f"/datasets/{dataset}/profiles", json=asked, headers=new_idempotency_key())
+    assert answer.status_code == 202, answer.text
+    job = server.ended(answer.json()["job_id"])
+    assert job["state"] == "succeeded", job
+    return dict(server.admin.http.get(f"/profiles/{job['profile_id']}").json())
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(server: Server, accountant: str) -> None:
+    dataset = server.uploaded(400, budget=BUDGETS[accountant])
+    path = f"/datasets/{dataset['name']}/profiles"
+    asked = {"epsilon": "10", "parameters": {"bins": "4", "size_share": "0.1"}}
+    if accountant != "pure":
+        asked["delta"] = DELTA
+    before = server.footprint()
+    quote = server.admin.http.post(f"{path}/quote", json=asked).json()
+    assert server.footprint() == before, "a quote changes nothing"
+    assert quote["private_features"] == ["height"]
+    assert quote["parameters"] == {"bins": "4", "class_share": "0.2", "size_share": "0.1"}
+    profile = _released(server, dataset["id"], **asked)
+    assert (profile["event"], profile["receipt"], profile["price"]) == (
+        quote["event"], quote["receipt"], quote["price"],
+    )  # fmt: skip
+    assert [feature["name"] for feature in profile["features"]] == ["height"]
+    edges = profile["features"][0]["edges"]
+    assert edges == sorted(edges)
+    assert 1 <= len(edges) <= 3
+    assert [count["label"] for count in profile["class_counts"]] == ["<=50K", ">50K"]
+    assert abs(profile["size"]["count"] - 400) < 20 * profile["size"]["noise_sd"]
+    assert "this profile" in profile["guarantee"]["text"]
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
+    assert balance["charged"] == quote["price"]["amount"]
+    listed = server.admin.http.get(path).json()
+    assert [item["id"] for item in listed["profiles"]] == [profile["id"]]
+
+
+def test_a_profile_outlives_the_rows_of_its_dataset(server: Server) -> None:
+    dataset = server.uploaded()
+    profile = _released(server, dataset["id"])
+    assert server.admin.http.delete(f"/datasets/{dataset['id']}").status_code == 204
+    assert server.admin.http.get(f"/profiles/{profile['id']}").json() == profile
+    refused = server.admin.http.post(
+        f"/datasets/{dataset['id']}/profiles", json={"epsilon": "1"}, headers=new_idempotency_key()
+    )
+    assert (refused.status_code, refused.json()["type"]) == (409, "dataset-deleted")
+
+
+def test_a_repeated_request_is_one_job_under_the_name_and_the_id(server: Server) -> None:
+    dataset = server.uploaded()
+    key = new_idempotency_key()
+    answers = [
+        server.admin.http.post(f"/datasets/{reference}/profiles", json={"epsilon": "1"}, headers=key)
+        for reference in (dataset["id"], dataset["name"], dataset["id"])
+    ]
+    assert len({answer.content for answer in answers}) == 1
+    server.ended(answers[0].json()["job_id"])
+    assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == "1"
+
+
+def test_refusals_charge_nothing_and_name_the_rule(idle_server: Server) -> None:
+    server = idle_server
+    dataset = server.declared()
+    path = f"/datasets/{dataset['id']}/profiles"
+    for body, problem in (
+        ({"epsilon": "1", "parameters": {"bins": "5"}}, ("/parameters/bins", "unknown-choice")),
+        ({"epsilon": "1", "parameters": {"class_share": "0.9", "size_share": "0.1"}},
+         ("/parameters/size_share", "too-large")),
+        ({"epsilon": "1", "parameters": {"cuts": 3}}, ("/parameters", "unknown-field")),
+        ({"epsilon": "1", "scope": {"shard": [0]}}, ("/scope", "unknown-partition")),
+        ({"epsilon": "1", "delta": DELTA}, ("/delta", "not-for-pure")),
+    ):  # fmt: skip
+        answer = server.admin.http.post(path, json=body, headers=new_idempotency_key())
+        assert answer.status_code == 422, answer.text
+        assert (answer.json()["errors"][0]["at"], answer.json()["errors"][0]["problem"]) == problem
+    no_rows = server.admin.http.post(path, json={"epsilon": "1"}, headers=new_idempotency_key())
+    assert (no_rows.status_code, no_rows.json()["type"]) == (409, "no-rows-yet")
+    unkeyed = server.admin.http.post(path, json={"epsilon": "1"})
+    assert (unkeyed.status_code, unkeyed.json()["type"]) == (400, "idempotency-key-missing")
+    assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == "0"
+
+
+def test_who_may_release_and_look(server: Server) -> None:
+    dataset = server.uploaded()
+    profile = _released(server, dataset["id"])
+    path = f"/datasets/{dataset['id']}/profiles"
+    for role, status in (("predictor", 403), ("auditor", 403), ("analyst", 200)):
+        caller = server.granted(dataset["id"], role)
+        assert caller.http.get(f"/profiles/{profile['id']}").status_code == status
+        assert caller.http.get(path).status_code == status
+        assert caller.http.post(f"{path}/quote", json={"epsilon": "1"}).status_code == status
+    stranger = server.caller()
+    assert stranger.http.get(f"/profiles/{profile['id']}").status_code == 404
+    assert stranger.http.post(path, json={"epsilon": "1"}, headers=new_idempotency_key()).status_code == 404

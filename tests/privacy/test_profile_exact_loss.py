@@ -1,0 +1,110 @@
+"""T1 and T2 on profiles: the exact law of the production code over small datasets, and its known ways to be wrong."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from app.forests import noisy_counts, profile, quantile_bins
+from app.forests.planning import PlanRequest, public_facts
+from app.forests.profile import ProfilePlan
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import DiscreteLaplace, Part, Sequential
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+
+Rows = tuple[tuple[int, int], ...]
+"""(cell, class) of each record."""
+
+N_CELLS = 5
+RECORDS = tuple(itertools.product(range(N_CELLS), range(2)))
+SCHEMA = Schema.from_json(
+    {
+        "features": [{"name": "f", "type": "integer", "lower": 0, "upper": N_CELLS - 1}],
+        "label": {"name": "y", "classes": ["a", "b"]},
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grid of five cells is never cut privately in production; here it must be."""
+    monkeypatch.setattr(quantile_bins, "_FREE_CELLS", 1)
+    monkeypatch.setattr(quantile_bins, "_GROUPED_CELLS", 1)
+
+
+def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
+    asked = {"bins": "4", "class_share": "0.5", **parameters}
+    request = PlanRequest("profile", asked, Fraction(epsilon), None)
+    return profile.plan(asked, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+
+
+def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
+    columns = SanitisedColumns((np.array([cell for cell, _ in rows], dtype=np.float64),), len(rows))
+    private = SanitisedRows(
+        columns, np.array([label for _, label in rows], dtype=np.int32), np.zeros((len(rows), 16), dtype=np.uint8)
+    )
+
+    def run(randomness: EnumeratingRandomness) -> object:
+        released = profile.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        return released.cuts.tobytes(), released.class_counts.tobytes(), released.size
+
+    return output_law(run, window=(0, 2))  # type: ignore[arg-type]
+
+
+def neighbours(n_rows: int) -> Iterator[tuple[Rows, Rows]]:
+    for size in range(1, n_rows + 1):
+        for rows in itertools.combinations_with_replacement(RECORDS, size):
+            for index in range(size):
+                yield rows, rows[:index] + rows[index + 1 :]
+
+
+def worst(plan: ProfilePlan, *, n_rows: int = 2) -> float:
+    known: dict[Rows, dict[object, float]] = {}
+
+    def of(rows: Rows) -> dict[object, float]:
+        if rows not in known:
+            known[rows] = law(plan, rows)
+        return known[rows]
+
+    return max(loss(of(one), of(other)) for one, other in neighbours(n_rows))
+
+
+@pytest.mark.parametrize("size_share", ["0", "0.25"])
+@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+def test_a_profile_loses_at_most_its_price(epsilon: str, size_share: str) -> None:
+    plan = planned(epsilon, size_share=size_share)
+    claim = float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
+    assert claim <= float(Fraction(epsilon))
+    assert 0.6 * claim < worst(plan) <= claim + TOLERANCE
+
+
+def test_every_profile_can_come_from_every_dataset() -> None:
+    plan = planned("1", size_share="0.25")
+    support = law(plan, ()).keys()
+    for rows, _ in neighbours(2):
+        assert law(plan, rows).keys() == support
+
+
+def test_a_size_that_nobody_paid_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flaw: the size drawn with the noise of the class counts, without a part of its own in the event."""
+    honest = planned("1", size_share="0.25")
+    paid = honest.event
+    assert isinstance(paid, Sequential)
+    *others, size = paid.parts
+    assert isinstance(size.event, DiscreteLaplace)
+    generous = replace(size.event, inverse_scale=4 * size.event.inverse_scale)
+    flawed = replace(honest, event=Sequential((*others, Part(1, generous))))
+    assert worst(flawed) > float(pure.loss(paid, adjacency=Adjacency.ADD_REMOVE_ONE)) + 0.2
+
+
+def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned("1")
+    honest = noisy_counts.release
+    monkeypatch.setattr(noisy_counts, "release", lambda exact, event, randomness: honest(2 * exact, event, randomness))
+    assert worst(plan) > float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)) + 0.2

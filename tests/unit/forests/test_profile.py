@@ -1,0 +1,150 @@
+"""Profiles: what is priced, what is released, and what can be read back."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import noisy_counts, profile
+from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.planning import PlanRequest, public_facts
+from app.forests.profile import Profile, ProfileInvalid
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
+
+NUMBERS = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
+            {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+        ],
+        "label": {"name": "y", "classes": ["a", "b", "c"]},
+    }
+)
+FREE = Schema.from_json(
+    {
+        "features": [{"name": "sex", "type": "categorical", "categories": ["f", "m"]}],
+        "label": {"name": "y", "classes": ["a", "b"]},
+    }
+)
+DELTA = Fraction(1, 10**6)
+ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
+
+
+def facts(schema: Schema, accountant: str, delta: Fraction | None, epsilon: str = "1") -> PublicFacts:
+    request = PlanRequest("profile", {}, Fraction(epsilon), None, accountant, delta)
+    return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+
+
+def rows_of(n_rows: int) -> SanitisedRows:
+    generator = np.random.default_rng(5)
+    columns = (generator.uniform(0, 10, n_rows), generator.integers(0, 2, n_rows).astype(np.int32))
+    labels = np.arange(n_rows, dtype=np.int32) % 3
+    return SanitisedRows(SanitisedColumns(columns, n_rows), labels, np.zeros((n_rows, 16), dtype=np.uint8))
+
+
+def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **asked: str) -> Profile:
+    plan = profile.plan(asked, facts(NUMBERS, accountant, delta, "5"))
+    return profile.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+@pytest.mark.parametrize("schema", [NUMBERS, FREE])
+@pytest.mark.parametrize("size_share", ["0", "0.3"])
+def test_the_event_uses_the_price_up_and_no_more(
+    accountant: str, delta: Fraction | None, schema: Schema, size_share: str
+) -> None:
+    public = facts(schema, accountant, delta)
+    spent = public.budget.loss(profile.plan({"size_share": size_share}, public).event)
+    assert 0.999 * public.budget.limit < spent <= public.budget.limit
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_released_numbers_are_near_the_rows(accountant: str, delta: Fraction | None) -> None:
+    found = released(accountant, delta, size_share="0.2")
+    assert found.counts_in_rows == pytest.approx([1_000.0] * 3, abs=10 * found.count_noise_sd)
+    assert found.size_in_rows == pytest.approx(3_000.0, abs=10 * found.size_noise_sd)
+    assert found.edges()["height"] == pytest.approx([10 * step / 16 for step in range(1, 16)], abs=0.6)
+    assert found.size_noise_sd < 20
+
+
+def test_without_a_share_the_size_is_the_sum_of_the_classes() -> None:
+    found = released("pure", None)
+    assert found.size is None
+    assert found.size_in_rows == sum(found.counts_in_rows)
+    assert found.size_noise_sd == pytest.approx(found.count_noise_sd * 3**0.5)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_no_number_of_rows_is_an_error(n_rows: int) -> None:
+    found = released("gdp", DELTA, n_rows)
+    assert found.cuts.shape == (1, 15)
+    assert len(found.counts_in_rows) == 3
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_a_profile_survives_its_json(accountant: str, delta: Fraction | None) -> None:
+    found = released(accountant, delta, bins="8", size_share="0.1")
+    again = Profile.from_json(found.to_json(), NUMBERS)
+    assert again.to_json() == found.to_json()
+    assert np.array_equal(again.cuts, found.cuts)
+    assert len(found.edges()["height"]) <= 7
+
+
+def _changed(value: dict[str, Any], **changes: object) -> dict[str, Any]:
+    return {**value, **changes}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cuts": [[5, 4]]},
+        {"cuts": [[1], [2]]},
+        {"cuts": [[10_000]]},
+        {"class_counts": ["1", "2"]},
+        {"class_counts": [1, 2, 3]},
+        {"size": "4"},
+        {"plan": {}},
+        {"extra": 1},
+    ],
+)
+def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
+    found = released("pure", None).to_json()
+    with pytest.raises(ProfileInvalid):
+        Profile.from_json(_changed(found, **changes), NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("asked", "at"),
+    [
+        ({"class_share": "0.7", "size_share": "0.3"}, "/parameters/size_share"),
+        ({"bins": "32"}, "/parameters/bins"),
+        ({"class_share": "0"}, "/parameters/class_share"),
+        ({"depth": 1}, "/parameters"),
+    ],
+)
+def test_broken_parameters_are_named(asked: dict[str, object], at: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        profile.plan(asked, facts(NUMBERS, "pure", None))
+    assert [problem.at for problem in refused.value.errors] == [at]
+
+
+def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
+    with pytest.raises(InvalidRequest):
+        profile.plan({"class_share": "0.01"}, facts(FREE, "pure", None, "1e-12"))
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta: Fraction | None) -> None:
+    event = noisy_counts.priced(facts(FREE, accountant, delta), Fraction(1), coordinates=20_000)
+    noise = noisy_counts.in_rows(
+        noisy_counts.release(np.zeros(20_000, dtype=np.int64), event, SystemRandomness()), event
+    )
+    bound = noisy_counts.noise_bound(event, level=0.95)
+    outside = float(np.mean(np.abs(noise) > bound))
+    assert 0.01 < outside < 0.06
+    assert float(noise.std()) == pytest.approx(noisy_counts.noise_sd(event), rel=0.05)
