@@ -98,7 +98,8 @@ def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() ->
         if parameter["name"] == "Idempotency-Key"
     }
     assert takes_key == {
-        "train_model": True, "declare_dataset": False, "upload_rows": False, "change_cap": False,
+        "train_model": True, "release_profile": True, "declare_dataset": False, "upload_rows": False,
+        "change_cap": False,
     }  # fmt: skip
     replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}
     assert replays == set(takes_key)
