@@ -54,10 +54,10 @@ class ProfileKind:
 
     def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
         """What is shown with the released numbers."""
-        work = row.task["work"]
+        event = events.from_json(row.task["work"]["plan"]["event"])
         return {
-            **job_facts.of(session, row, dataset, event=events.from_json(work["plan"]["event"]), subject="profile"),
-            "scope": work["scope"],
+            **job_facts.of(session, row, dataset, event=event, subject="profile"),
+            "scope": row.task["scope"],
             "epochs": row.task["epochs"],
             "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }

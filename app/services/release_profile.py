@@ -7,7 +7,7 @@ from app.forests import profile
 from app.forests.profile import ProfilePlan
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
-from app.privacy.composition import HashPartition
+from app.privacy.composition import Partitions
 from app.services import job_output
 from app.services.job_task import JobTask
 
@@ -18,7 +18,7 @@ def release_profile(task: JobTask) -> None:
     One call is one release, paid for by the job's charge.
     """
     schema = Schema.from_json(task.schema)
-    partition = None if task.partition is None else HashPartition(task.partition["name"], task.partition["cells"])
-    rows = private_rows.read(task.row_files, schema=schema, partition=partition, cells=task.cells)
+    partitions = Partitions.from_json(task.partitions)
+    rows = private_rows.read(task.row_files, schema=schema, partitions=partitions, scope=task.scope)
     released = profile.release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     job_output.write(task, json.dumps(released.to_json()).encode("utf-8"))

@@ -80,11 +80,7 @@ def submit_profile(
         if earlier is not None:
             return earlier
         quoted = _quote(session, dataset, wanted)
-    work = {
-        "plan": quoted.plan.to_json(),
-        "scope": {name: list(cells) for name, cells in quoted.scope.items()},
-    }
-    new = NewWork("profile", work, quoted.plan.event, wanted.name)
+    new = NewWork("profile", {"plan": quoted.plan.to_json()}, quoted.plan.event, wanted.name)
     with installation.database.write() as session:
         at = installation.database.now(session)
         accepted = partial(accept, session, quoted, new, actor=principal.key_id, at=at)
