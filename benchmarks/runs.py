@@ -15,6 +15,8 @@ from sklearn.metrics import roc_auc_score
 
 from app.forests import catalogue, codec, predict
 from app.forests.grow import grow
+from app.forests.mechanisms.auto import Auto
+from app.forests.mechanisms.mechanism import Mechanism
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
@@ -57,8 +59,11 @@ class Task:
     def accountant(self) -> str:
         """The unit of the account that pays."""
         named = self.algorithm.partition(":")[0].partition("@")[2]
-        described = catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.mechanism(self.slug)
-        return named or described.accountants[0]
+        return named or self._described.accountants[0]
+
+    @property
+    def _described(self) -> Mechanism | Auto:
+        return catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.mechanism(self.slug)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -70,10 +75,18 @@ class Task:
         return Fraction(self.delta) if accountants.by_name(self.accountant).TAKES_DELTA else None
 
     def request(self, public_size: int) -> PlanRequest:
-        """What an analyst would ask for."""
+        """What an analyst would ask for, of an account that protects what the algorithm protects."""
         pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
         parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
-        return PlanRequest(self.slug, parameters, Fraction(self.epsilon), public_size, self.accountant, self._delta)
+        return PlanRequest(
+            self.slug,
+            parameters,
+            Fraction(self.epsilon),
+            public_size,
+            self.accountant,
+            self._delta,
+            self._described.adjacency,
+        )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,14 @@ from app.forests.schema import Feature, Schema
 from app.privacy.composition import Partitions, Scope
 
 
-def read(files: Sequence[Path], *, schema: Schema, partitions: Partitions, scope: Scope) -> SanitisedRows:
+def read(
+    files: Sequence[Path],
+    *,
+    schema: Schema,
+    partitions: Partitions,
+    scope: Scope,
+    keep_unlabelled: bool = False,
+) -> SanitisedRows:
     """Reads the rows of a job's scope. One call is one private read: commit the charge first.
 
     Rows are kept or dropped one by one, each by its own label and its own cells (lemma L6 in docs/proofs/lemmas.md).
@@ -33,6 +40,8 @@ def read(files: Sequence[Path], *, schema: Schema, partitions: Partitions, scope
         schema: public; the declaration under which the rows were stored.
         partitions: public; as declared.
         scope: public; the box of the job. What it says of epochs is not looked at again: ``files`` are those epochs.
+        keep_unlabelled: rows without a known label are kept, with the class −1, for mechanisms that learn from
+            features alone. Where labels are protected and membership is public, dropping them would tell labels.
 
     Returns:
         PRIVATE rows; none at all is legal.
@@ -42,9 +51,16 @@ def read(files: Sequence[Path], *, schema: Schema, partitions: Partitions, scope
         InstallationError: a file is absent, damaged or of a form that this version does not know.
     """
     form, box = row_files.arrow_schema(schema, partitions), Box(schema, partitions, scope)
-    tables = [table for file in files for table in _read_file(file, schema, form=form, box=box)]
+    tables = [table for file in files for table in _read_file(file, form=form, box=box)]
+    if not keep_unlabelled:
+        tables = [table.filter(pa.array(_is_labelled(schema, table))) for table in tables]
     table = pa.concat_tables([form.empty_table(), *tables])
     del tables
+    y = np.where(
+        _is_labelled(schema, table),
+        integers(table.column(row_files.LABEL_COLUMN)),
+        np.int32(row_files.UNKNOWN_LABEL),
+    )
     columns = []
     for index, feature in enumerate(schema.features):
         columns.append(_feature_values(feature, table.column(row_files.feature_column(index))))
@@ -52,12 +68,12 @@ def read(files: Sequence[Path], *, schema: Schema, partitions: Partitions, scope
         table = table.drop_columns([row_files.feature_column(index)])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
-        y=integers(table.column(row_files.LABEL_COLUMN)),
+        y=y,
         row_ids=_row_ids(table.column(row_files.ROW_ID_COLUMN)),
     )
 
 
-def _read_file(file: Path, schema: Schema, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
+def _read_file(file: Path, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
     """The rows of the box in one file, a row group at a time."""
     is_readable = False
     try:
@@ -66,14 +82,17 @@ def _read_file(file: Path, schema: Schema, *, form: pa.Schema, box: Box) -> Iter
             if found.equals(form) and (found.metadata or {}).items() >= row_files.FORMAT.items():
                 for group in range(stored.num_row_groups):
                     table = stored.read_row_group(group, use_threads=False)
-                    labels = integers(table.column(row_files.LABEL_COLUMN))
-                    yield table.filter(pa.array(has_known_label(schema.label, labels) & box.covers(table)))
+                    yield table.filter(pa.array(box.covers(table)))
                 is_readable = True
     except (pa.ArrowException, OSError, ValueError):
         is_readable = False
     # Out of the handler: a library's words about a file of private rows go nowhere.
     if not is_readable:
         raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
+
+
+def _is_labelled(schema: Schema, table: pa.Table) -> NDArray[np.bool_]:
+    return has_known_label(schema.label, integers(table.column(row_files.LABEL_COLUMN)))
 
 
 def _feature_values(feature: Feature, stored: pa.ChunkedArray) -> NDArray[np.float64] | NDArray[np.int32]:

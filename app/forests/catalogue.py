@@ -11,11 +11,13 @@ from app.forests.mechanisms.maxtree import MaximalVoteTrees
 from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
 from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
+from app.forests.mechanisms.pte import TransductiveEnsemble
 from app.forests.mechanisms.rdt import RandomDecisionTrees
 from app.forests.mechanisms.rdt_jagannathan import JagannathanTrees
 from app.forests.mechanisms.rpf import ReweightedForest
 from app.forests.mechanisms.spe import MedianTrees
 from app.forests.mechanisms.srt import LabelledRandomTrees
+from app.forests.mechanisms.sspe2 import LabelMedianTrees
 
 AUTO = Auto()
 """Chooses one of the others when a job is planned; see ``app.forests.planning``."""
@@ -32,6 +34,8 @@ _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     MaximalVoteTrees(),
     MedianTrees(),
     StackedForest(),
+    LabelMedianTrees(),
+    TransductiveEnsemble(),
 )
 
 BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(

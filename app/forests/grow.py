@@ -27,7 +27,8 @@ def grow(
     Args:
         plan: what was priced.
         schema: public.
-        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution.
+        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Labels are known, but for a
+            mechanism that is stated under ``label``: that one is given every row, −1 where the label is unknown.
         randomness: source of every draw.
         on_tree_done: told after each tree.
 
@@ -35,9 +36,10 @@ def grow(
         The released forest, of a shape that the plan fixes.
 
     Privacy:
-        ``pure.loss(plan.event)``-DP under add/remove and twice that under replace-one, by the mechanism's own theorem:
-        encoding and assignment are record-wise (lemmas L5 and L6), trees compose by Theorem L. ``on_tree_done`` is
-        called once per tree whatever the rows are; *when* it is called is not covered.
+        ``pure.loss(plan.event)``-DP under the mechanism's own adjacency, by its own theorem, and where that is
+        add/remove twice as much under replace-one: encoding and assignment are record-wise (lemmas L5 and L6), trees
+        compose by Theorem L. ``on_tree_done`` is called once per tree whatever the rows are; *when* it is called is
+        not covered.
 
     Source:
         docs/proofs/lemmas.md, and the proof page of the mechanism.

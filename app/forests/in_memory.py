@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.histograms import TreeHistograms
+from app.forests.histograms import Histograms, TreeHistograms
 from app.forests.kernels import histograms as kernels
 from app.forests.kernels import routing
 
@@ -53,8 +53,36 @@ class LocalHistograms:
         return _LocalTree(X, y, self._n_codes, self._n_classes)
 
 
+class LabelsApart:
+    """Rows whose splits are chosen without labels: over all rows, or over rows of other people."""
+
+    def __init__(
+        self,
+        X: NDArray[np.uint8],
+        leaves: Histograms,
+        *,
+        n_codes: NDArray[np.int32],
+        shard: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Keeps references.
+
+        Args:
+            X: uint8 ``(n_features, n_rows)`` codes of the rows that splits are chosen by. They come without labels.
+            leaves: PRIVATE; the rows of the leaves, with labels.
+            n_codes: int32 ``(n_features,)``.
+            shard: int64 ``(n_rows,)`` tree of each row of ``X``, or ``None`` when every tree sees every row.
+        """
+        unlabelled = np.zeros(X.shape[1], dtype=np.int32)
+        self._structure = LocalHistograms(X, unlabelled, n_codes=n_codes, n_classes=1, shard=shard)
+        self._leaves = leaves
+
+    def of_tree(self, tree: int) -> TreeHistograms:
+        """The rows of ``tree`` for its splits, and those for its leaves."""
+        return TwoParts(self._structure.of_tree(tree), self._leaves.of_tree(tree))
+
+
 class TwoParts:
-    """The PRIVATE rows of one tree in two disjoint parts: one for choosing splits, one for the leaves."""
+    """The PRIVATE rows of one tree in two roles: some for choosing splits, some for the leaves."""
 
     def __init__(self, structure: TreeHistograms, estimation: TreeHistograms) -> None:
         """Joins two parts that stand at the same level."""

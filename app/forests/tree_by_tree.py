@@ -13,6 +13,7 @@ from app.forests import assignment
 from app.forests.encoding import Encoding
 from app.forests.forest import Forest
 from app.forests.in_memory import LocalHistograms
+from app.forests.mechanisms.collect import forest_of
 from app.forests.mechanisms.common import HASH, SHARDED
 from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
@@ -44,15 +45,13 @@ def grow_trees(
     """
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     histograms = _histograms(encoding, plan, schema, rows, randomness)
-    layouts = mechanism.family.layouts(plan, schema)
-    arrays = {name: np.empty(layout.shape, dtype=layout.dtype) for name, layout in layouts.items()}
-    for index in range(plan.n_trees):
-        own = histograms.of_tree(index)
-        tree = mechanism.grow_tree(plan.event, plan.parameters, encoding=encoding, rows=own, randomness=randomness)
-        for name, array in arrays.items():
-            array[index] = getattr(tree, name)
-        on_tree_done()
-    return Forest(plan, arrays)
+    trees = (
+        mechanism.grow_tree(
+            plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness
+        )
+        for index in range(plan.n_trees)
+    )
+    return forest_of(plan, schema, mechanism.family, trees, on_tree_done=on_tree_done)
 
 
 def _histograms(

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from app.datasets import private_rows
-from app.forests import codec, planning
+from app.forests import catalogue, codec, planning
 from app.forests.grow import grow
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
 from app.services import job_output
 from app.services.job_task import JobTask
@@ -19,9 +20,15 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     after its charge is failed and stays charged.
     """
     schema = Schema.from_json(task.schema)
-    partitions = Partitions.from_json(task.partitions)
-    rows = private_rows.read(task.row_files, schema=schema, partitions=partitions, scope=task.scope)
-    forest = grow(planning.read(task.work["plan"]), schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
+    plan = planning.read(task.work["plan"])
+    rows = private_rows.read(
+        task.row_files,
+        schema=schema,
+        partitions=Partitions.from_json(task.partitions),
+        scope=task.scope,
+        keep_unlabelled=catalogue.mechanism(plan.algorithm).adjacency is Adjacency.LABEL,
+    )
+    forest = grow(plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
     # Not task.schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
     data = codec.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     job_output.write(task, data)

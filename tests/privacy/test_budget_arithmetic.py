@@ -14,6 +14,7 @@ from app.forests.mechanisms import common
 from app.forests.mechanisms.mechanism import LARGEST_INVERSE_SCALE
 from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.mechanisms.utilities import GINI_RANGE_SENSITIVITY
+from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.schema import Schema
 from app.privacy.accountants import pure
@@ -34,11 +35,18 @@ SHARDABLE.remove("bms-rf")
 budgets = st.fractions(min_value=Fraction(1, 10), max_value=Fraction(20), max_denominator=10**9)
 
 
+def planned(slug: str, parameters: dict, epsilon: Fraction, size: int | None) -> Plan:
+    """On a pure account that protects what the algorithm protects."""
+    adjacency = catalogue.mechanism(slug).adjacency
+    return plan(PlanRequest(slug, parameters, epsilon, size, adjacency=adjacency), SCHEMA)
+
+
 def requests(slug: str) -> st.SearchStrategy[dict]:
     optional = {
         "n_estimators": st.integers(1, 64),
         "max_depth": st.integers(0, 6),
         "n_bins": st.integers(2, 64),
+        "min_rows": st.integers(2, 10**6),
         "assignment": st.sampled_from([common.SEQUENTIAL, common.SHARDED]),
     }
     optional["structure_share"] = optional["bins_share"] = st.sampled_from(["0.01", "0.3", "0.5"])
@@ -70,12 +78,12 @@ def leaves_of(event: Event) -> list[PermuteAndFlip | DiscreteLaplace]:
 def test_event_costs_at_most_what_was_asked_and_almost_all_of_it(
     slug: str, data: st.DataObject, epsilon: Fraction, size: int | None
 ) -> None:
-    settled = plan(PlanRequest(slug, data.draw(requests(slug)), epsilon, size), SCHEMA)
-    loss = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    settled = planned(slug, data.draw(requests(slug)), epsilon, size)
+    loss = pure.loss(settled.event, adjacency=settled.adjacency)
     draws = leaves_of(settled.event)
     capped = any(draw.inverse_scale == LARGEST_INVERSE_SCALE for draw in draws)
     # Rounding a draw down loses less than one quantum of its scale, times its sensitivity and its repetitions.
-    slack = pure.loss(at_one_quantum(settled.event), adjacency=Adjacency.ADD_REMOVE_ONE)
+    slack = pure.loss(at_one_quantum(settled.event), adjacency=settled.adjacency)
 
     assert loss <= epsilon
     assert capped or epsilon - loss <= slack
@@ -101,7 +109,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
 def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
     shape = {"n_estimators": 4, "max_depth": 2}
     sequential, sharded = (
-        plan(PlanRequest(slug, {**shape, "assignment": where}, Fraction(1), 1_000), SCHEMA)
+        planned(slug, {**shape, "assignment": where}, Fraction(1), 1_000)
         for where in (common.SEQUENTIAL, common.SHARDED)
     )
     own, whole = (leaves_of(settled.event)[-1].inverse_scale for settled in (sequential, sharded))
@@ -114,7 +122,7 @@ def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
 @pytest.mark.parametrize("slug", SLUGS)
 def test_budget_below_the_quantum_is_refused(slug: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        plan(PlanRequest(slug, {"n_estimators": 8}, Fraction(1, 2**33), 1_000), SCHEMA)
+        planned(slug, {"n_estimators": 8}, Fraction(1, 2**33), 1_000)
 
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/epsilon", "too-small")]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import codec, predict
+from app.forests import catalogue, codec, predict
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.mechanisms.common import leaf_scale
@@ -16,6 +16,7 @@ from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
 
 SCHEMA = Schema.from_json(
     {
@@ -43,13 +44,17 @@ PLANS = [
     ("bms-rf", {"n_estimators": 5, "n_layers": 3, "max_depth": 3}),
     ("bms-rf", {"n_estimators": 3, "max_depth": 2, "layer_assignment": "sharded", "se": "hash", "leaf": "label"}),
     ("bms-rf", {"n_estimators": 4, "max_depth": 2, "assignment": "sharded", "selection": "two_stage", "shift": "1"}),
+    ("sspe-2", {"n_estimators": 3, "max_depth": 4, "min_rows": 2}),
+    ("sspe-2", {"n_estimators": 3, "max_depth": 3, "min_rows": 2, "leaf": "label", "assignment": "sequential"}),
+    ("pte", {"n_estimators": 4, "n_teachers": 2, "max_depth": 3, "min_rows": 2}),
 ]
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
-RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(0, 2))
+RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(-1, 2))
 
 
 def planned(slug: str, parameters: dict, schema: Schema = SCHEMA, epsilon: int = 1) -> Plan:
-    return plan(PlanRequest(slug, parameters, epsilon, 1_000), schema)  # type: ignore[arg-type]
+    adjacency = catalogue.mechanism(slug).adjacency
+    return plan(PlanRequest(slug, parameters, epsilon, 1_000, adjacency=adjacency), schema)  # type: ignore[arg-type]
 
 
 def rows_from(records: list[tuple], row_ids: np.ndarray) -> SanitisedRows:
@@ -82,6 +87,8 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     slug: str, parameters: dict, records: list[tuple], same_id: bool
 ) -> None:
     settled = planned(slug, parameters)
+    if settled.adjacency is not Adjacency.LABEL:  # rows of unknown label reach label mechanisms only
+        records = [record for record in records if record[-1] >= 0]
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     if not same_id:
         ids[:, 0] = np.arange(len(records))
@@ -113,7 +120,7 @@ def test_schema_without_any_split_still_trains() -> None:
     columns = SanitisedColumns((np.ones(300),), 300)
     row_ids = np.random.default_rng(2).integers(0, 256, (300, 16), dtype=np.uint8)
     rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), row_ids)
-    for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt", "bms-rf"):
+    for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt", "bms-rf", "sspe-2", "pte"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
         found = predict.probabilities(forest, schema, columns, read_out=None)
@@ -124,7 +131,7 @@ def test_schema_without_any_split_still_trains() -> None:
         assert np.all(found.argmax(axis=1) == 1)
 
 
-@pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "spe"])
+@pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "spe", "sspe-2"])
 def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug: str) -> None:
     """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
     settled = planned(slug, {"n_estimators": 64, "max_depth": 5, "assignment": "sequential"}, epsilon=64)
@@ -143,7 +150,7 @@ def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug:
 
 def test_labels_of_an_empty_dataset_are_uniform() -> None:
     """A χ² test over all leaves of all trees; a false alarm once in a million runs."""
-    for slug, parameters in (("srt", {}), ("mrf", {"leaf": "label"})):
+    for slug, parameters in (("srt", {}), ("mrf", {"leaf": "label"}), ("sspe-2", {"leaf": "label"})):
         settled = planned(slug, {"n_estimators": 64, "max_depth": 5, **parameters}, epsilon=64)
         labels = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["labels"]
 

@@ -1,24 +1,41 @@
 """T1 on accounts that protect labels: the exact loss over one label that changes, for mechanisms of every adjacency."""
 
+import itertools
+import math
+from collections.abc import Hashable
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+from app.forests import catalogue
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
+from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from tests.privacy.enumeration import TOLERANCE
-from tests.privacy.universe import RECORDS, TWO_SPLITS, Laws, label_pairs, multisets
+from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
+from tests.privacy.universe import TWO_SPLITS, Laws, datasets, label_pairs, multisets, production
 
 SEQUENTIAL = {"assignment": "sequential"}
+UNKNOWN = -1
+STOPS_NOWHERE = {"min_rows": 2}
+FEATURES = ((0, 0.0), (0, 1.0), (1, 1.0))
 
 
-def planned(slug: str, schema: Schema, epsilon: str = "1", **parameters: object) -> Plan:
+def records(labels: tuple[int, ...] = (UNKNOWN, 0, 1), features: tuple[tuple[int, float], ...] = FEATURES) -> tuple:
+    """Every combination of some features with some labels."""
+    return tuple(sorted((*own, label) for own in features for label in labels))
+
+
+def planned(slug: str, schema: Schema, epsilon: str = "1", accountant: str = "pure", **parameters: object) -> Plan:
     """A plan of production code for an account of labels."""
     wanted = {"n_estimators": 1, "max_depth": 1, **parameters}
-    return plan(PlanRequest(slug, wanted, Fraction(epsilon), None, adjacency=Adjacency.LABEL), schema)
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    return plan(PlanRequest(slug, wanted, Fraction(epsilon), None, accountant, delta, Adjacency.LABEL), schema)
 
 
 def claim(laws: Laws) -> float:
@@ -28,8 +45,124 @@ def claim(laws: Laws) -> float:
 @pytest.mark.parametrize("slug", ["mrf", "srt", "spe", "rdt-ta"])
 def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(slug: str) -> None:
     laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL), TWO_SPLITS)
-    records = sorted({(*record[:2], label) for record in RECORDS[:2] for label in (0, 1)})
-    worst = laws.worst(label_pairs(multisets(3, tuple(records))))
+    worst = laws.worst(label_pairs(multisets(3, records((0, 1), FEATURES[:2]))))
 
     assert 1.0 - 1e-6 < claim(laws) <= 1.0
     assert 0.4 <= worst <= 1.0 + TOLERANCE
+
+
+# (slug, parameters, ε, rows at most, kinds of features, share of the claim that must be reached)
+CASES = [
+    pytest.param("sspe-2", SEQUENTIAL, "1", 3, 3, 1.0, id="sspe-2"),
+    pytest.param("sspe-2", {**SEQUENTIAL, "max_depth": 2}, "2", 2, 3, 1.0, id="sspe-2-depth-2"),
+    pytest.param("sspe-2", {**SEQUENTIAL, "n_estimators": 2}, "1", 2, 2, 1.0, id="sspe-2-two-trees"),
+    pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label"}, "1", 4, 3, 0.75, id="sspe-2-label"),
+    pytest.param("sspe-2", {**SEQUENTIAL, "leaf": "label", "n_estimators": 2}, "2", 3, 2, 0.75, id="sspe-2-labels"),
+    pytest.param("pte", {**SEQUENTIAL, "n_estimators": 2, "n_teachers": 1}, "1", 2, 2, 1.0, id="pte"),
+    pytest.param("pte", {**SEQUENTIAL, "n_estimators": 3, "n_teachers": 2}, "1", 2, 1, 1.0, id="pte-two-teachers"),
+    pytest.param("pte", {**SEQUENTIAL, "n_teachers": 1}, "1", 3, 3, 1.0, id="pte-no-pupils"),
+]
+
+
+@pytest.mark.parametrize(("slug", "parameters", "epsilon", "n_rows", "n_features", "reached"), CASES)
+def test_label_mechanism_loses_what_was_charged_and_no_more(
+    slug: str, parameters: dict, epsilon: str, n_rows: int, n_features: int, reached: float
+) -> None:
+    """Over every change of one label, becoming known or unknown included; the features are those of both datasets."""
+    laws = Laws(planned(slug, TWO_SPLITS, epsilon, **STOPS_NOWHERE, **parameters), TWO_SPLITS)
+    every = list(multisets(n_rows, records(features=FEATURES[:n_features])))
+    worst = laws.worst(label_pairs(every, (UNKNOWN, 0, 1)))
+
+    assert claim(laws) == float(epsilon)
+    assert reached * claim(laws) - TOLERANCE <= worst <= claim(laws) + TOLERANCE
+
+
+TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
+"""Keys that put ids 0 and 1 into one of two shards, and into both: see test_exact_loss.py."""
+
+
+@pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
+@pytest.mark.parametrize(
+    ("slug", "parameters"), [("sspe-2", {"n_estimators": 2}), ("pte", {"n_estimators": 3, "n_teachers": 2})]
+)
+def test_labels_on_shards_cost_what_the_largest_tree_was_charged(slug: str, parameters: dict, key: bytes) -> None:
+    laws = Laws(planned(slug, TWO_SPLITS, **STOPS_NOWHERE, **parameters), TWO_SPLITS, key=key)
+    every = list(datasets(2, records(features=FEATURES[:1])))
+
+    assert claim(laws) == 1.0
+    assert laws.worst(label_pairs(every, (UNKNOWN, 0, 1))) == pytest.approx(1.0, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize(("slug", "parameters"), [("sspe-2", {"n_estimators": 2}), ("sspe-2", {"leaf": "label"})])
+def test_on_accounts_of_rho_the_exact_loss_stays_within_the_pure_bound_of_the_event(
+    slug: str, parameters: dict
+) -> None:
+    laws = Laws(planned(slug, TWO_SPLITS, accountant="zcdp", **SEQUENTIAL, **STOPS_NOWHERE, **parameters), TWO_SPLITS)
+    worst = laws.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1)))
+
+    assert 0.5 * claim(laws) <= worst <= claim(laws) + TOLERANCE
+
+
+@pytest.mark.parametrize("slug", ["sspe-2", "pte"])
+def test_what_can_be_released_does_not_depend_on_labels(slug: str) -> None:
+    """T2: the same features with any labels, with none known too, give the same set of possible releases."""
+    few = {"n_estimators": 2, "n_teachers": 1} if slug == "pte" else {}
+    laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **few), TWO_SPLITS)
+    unlabelled = {row_id: (*own, UNKNOWN) for row_id, own in enumerate(FEATURES[:2])}
+    support = laws.of(unlabelled).keys()
+
+    assert len(support) > 1
+    for labels in itertools.product((UNKNOWN, 0, 1), repeat=2):
+        other = {row_id: (*own, label) for (row_id, own), label in zip(enumerate(FEATURES), labels, strict=False)}
+        assert laws.of(other).keys() == support
+
+
+def test_structure_is_the_same_whatever_the_labels_are() -> None:
+    """With the counts dropped nothing is left that depends on a label; the features alone decide."""
+    laws = Laws(planned("sspe-2", TWO_SPLITS, max_depth=2, **SEQUENTIAL, **STOPS_NOWHERE), TWO_SPLITS, window=(0, 0))
+
+    assert laws.worst(label_pairs(multisets(3, records()), (UNKNOWN, 0, 1))) == 0.0
+    assert len({frozenset(laws.of(each)) for each in multisets(3, records((0,)))}) > 1
+
+
+def halved(event: Event) -> Event:
+    """The event that the paper's Lap(1/ε) stands for: sensitivity 1 where a changed label has 2."""
+    if isinstance(event, Sequential | Parallel):
+        return replace(event, parts=tuple(Part(part.times, halved(part.event)) for part in event.parts))
+    if isinstance(event, DiscreteLaplace):
+        return replace(event, l1_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale)
+    assert isinstance(event, PermuteAndFlip)
+    return replace(event, range_sensitivity=Fraction(1), inverse_scale=2 * event.inverse_scale)
+
+
+@pytest.mark.parametrize(
+    ("slug", "parameters", "least"),
+    [
+        ("sspe-2", {}, 2.0),
+        ("sspe-2", {"leaf": "label"}, 1.5),
+        ("pte", {"n_estimators": 2, "n_teachers": 1}, 2.0),
+    ],
+)
+def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, parameters: dict, least: float) -> None:
+    """A16: Lap(1/ε) under a changed label."""
+    settled = planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **parameters)
+    flawed = Laws(replace(settled, event=halved(settled.event)), TWO_SPLITS)
+
+    assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
+    assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
+    with pytest.raises(UnknownPrivacyEvent):
+        catalogue.mechanism(slug).check(flawed.plan.event, flawed.plan.parameters)
+
+
+def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
+    """Rows without a known label are left out before the structure is built."""
+    kept = np.flatnonzero(rows.y >= 0)
+    columns = SanitisedColumns(tuple(column[kept] for column in rows.features.columns), len(kept))
+    return production(plan, schema, SanitisedRows(columns, rows.y[kept], rows.row_ids[kept]), randomness)
+
+
+def test_leaving_out_rows_of_unknown_label_tells_which_they_are() -> None:
+    settled = planned("sspe-2", TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE)
+    flawed = Laws(settled, TWO_SPLITS, grow=dropping)
+
+    assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) == math.inf

@@ -30,8 +30,9 @@ COUNTS, LABEL = "counts", "label"
 _LEAF_NODES = "leaf nodes"
 """What is disjoint where every leaf makes a selection of its own."""
 
-_COUNT_SENSITIVITY = 1
-"""An added row adds one to one count of one leaf: L1 sensitivity of the histogram, range sensitivity of a leaf."""
+_SENSITIVITIES = {Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2}
+"""L1 sensitivity of a tree's (leaf, class) histogram, and range sensitivity of one leaf's counts. An added row adds one
+to one count; a label that changes takes one off a count and adds one to another of the same leaf."""
 
 
 def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
@@ -43,14 +44,14 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
         depth: public; of the tree.
         facts: public.
     """
-    n_classes = facts.schema.n_classes
+    n_classes, sensitivity = facts.schema.n_classes, _SENSITIVITIES[facts.budget.adjacency]
     if kind == LABEL:
-        own = selections.priced(loss, facts, range_sensitivity=_COUNT_SENSITIVITY, max_candidates=n_classes)
+        own = selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
         return Parallel(_LEAF_NODES, (Part(2**depth, own),))
     return DiscreteLaplace(
-        Adjacency.ADD_REMOVE_ONE,
-        l1_sensitivity=Fraction(_COUNT_SENSITIVITY),
-        inverse_scale=draw_scale(loss, _COUNT_SENSITIVITY),
+        facts.budget.adjacency,
+        l1_sensitivity=Fraction(sensitivity),
+        inverse_scale=draw_scale(loss, sensitivity),
         coordinates=n_classes << depth,
     )
 
@@ -75,7 +76,7 @@ def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Rand
     return Tree(*splits, exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale))
 
 
-def require(kind: str, event: Event) -> None:
+def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE) -> None:
     """Checks that an event from outside is one that :func:`priced` makes for this kind of leaf.
 
     Raises:
@@ -83,12 +84,12 @@ def require(kind: str, event: Event) -> None:
     """
     label = _label_selection(event)
     if kind == LABEL and label is not None:
-        sensitivity, scale = label.range_sensitivity, label.inverse_scale
+        stated, sensitivity, scale = label.adjacency, label.range_sensitivity, label.inverse_scale
     elif kind == COUNTS and isinstance(event, DiscreteLaplace):
-        sensitivity, scale = event.l1_sensitivity, event.inverse_scale
+        stated, sensitivity, scale = event.adjacency, event.l1_sensitivity, event.inverse_scale
     else:
         raise UnknownPrivacyEvent("not the event of such leaves")
-    if sensitivity != _COUNT_SENSITIVITY or scale == 0:
+    if stated is not adjacency or sensitivity != _SENSITIVITIES[adjacency] or scale == 0:
         raise UnknownPrivacyEvent("not the event of such leaves")
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from app.forests.mechanisms.mechanism import PublicFacts, draw_scale
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 
 if TYPE_CHECKING:
@@ -30,12 +29,12 @@ def priced(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_ca
     Args:
         loss: public; above zero.
         facts: public; the unit of the account decides how the selection is drawn.
-        range_sensitivity: of the utility, in its own integer units, under add/remove.
+        range_sensitivity: of the utility, in its own integer units, under the adjacency of ``facts.budget``.
         max_candidates: public; at least 1.
     """
     kind = PermuteAndFlip if facts.budget.accountant == pure.NAME else ExponentialMechanism
     return kind(
-        Adjacency.ADD_REMOVE_ONE,
+        facts.budget.adjacency,
         range_sensitivity=Fraction(range_sensitivity),
         inverse_scale=draw_scale(loss, range_sensitivity),
         max_candidates=max_candidates,

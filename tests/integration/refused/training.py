@@ -74,6 +74,8 @@ def trainings() -> Iterator[Refused]:
         yield Refused(f"train-unknown-{reference[:9]!r}", "POST", "/train", "not-found", asked(dataset=reference))
     yield Refused("plan-name", "POST", "/plans", "invalid-request", asked(name="x"), "", "unknown-field")
     yield Refused("train-no-rows", "POST", "/train", "no-rows-yet", asked(dataset="{empty}"))
+    labels_only = asked(algorithm="sspe-2", parameters={})
+    yield Refused("train-labels-only", "POST", "/train", "adjacency-mismatch", labels_only)
     sharded = {"algorithm": "mrf", "parameters": {"structure_share": "1e-9999"}}
     at = "/parameters/structure_share"
     yield Refused("mrf-share-text", "POST", "/train", "invalid-request", asked(**sharded), at, "not-a-number")

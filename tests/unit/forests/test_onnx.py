@@ -97,7 +97,8 @@ def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -
     accountant, delta = (
         ("pure", None) if "pure" in catalogue.mechanism(slug).accountants else ("gdp", Fraction(1, 10**6))
     )
-    settled = plan(PlanRequest(slug, shape, Fraction(200), 10**4, accountant, delta), own)
+    adjacency = catalogue.mechanism(slug).adjacency
+    settled = plan(PlanRequest(slug, shape, Fraction(200), 10**4, accountant, delta, adjacency), own)
     columns = sanitised(own, raw_rows(own, 600, seed=1))
     y = np.arange(600, dtype=np.int32) % n_classes
     row_ids = np.random.default_rng(2).integers(0, 256, (600, 16), dtype=np.uint8)

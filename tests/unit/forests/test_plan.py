@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.core import limits
-from app.core.errors import AccountantMismatch, InvalidRequest, NotSupported
+from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest, NotSupported
 from app.forests import catalogue, planning
 from app.forests.mechanisms import shapes
 from app.forests.mechanisms.parameters import Parameter
@@ -32,13 +32,14 @@ def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 
 
 def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None) -> PlanRequest:
     """On the first kind of account that the algorithm is for."""
-    accountant = catalogue.mechanism(slug).accountants[0]
-    return PlanRequest(
-        slug, parameters, epsilon, size, accountant, None if accountant == "pure" else Fraction(1, 10**6)
-    )
+    own = catalogue.mechanism(slug)
+    accountant = own.accountants[0]
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    return PlanRequest(slug, parameters, epsilon, size, accountant, delta, own.adjacency)
 
 
 OF_PAPERS = ["rdt-jagannathan", "srt", "maxtree", "spe", "bms-rf"]
+OF_LABELS = ["sspe-2", "pte"]
 
 
 def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
@@ -203,8 +204,9 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
     delta = Fraction(1, 10**6)
-    settled = plan(PlanRequest(slug, {}, Fraction(1), 10_000, accountant, delta), wide())
-    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=settled.adjacency)
+    adjacency = catalogue.mechanism(slug).adjacency
+    settled = plan(PlanRequest(slug, {}, Fraction(1), 10_000, accountant, delta, adjacency), wide())
+    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=adjacency)
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
@@ -286,16 +288,17 @@ def test_true_is_not_a_number_of_trees() -> None:
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}
 
-    assert list(described) == ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa", *OF_PAPERS]
+    assert list(described) == ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa", *OF_PAPERS, *OF_LABELS]
     assert all(each["source"] and each["title"] for each in described.values())
-    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 9]
+    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 11]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
         set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
     )
+    assert [slug for slug, each in described.items() if each["adjacency"] == "label"] == OF_LABELS
     assert described["auto"]["read_outs"] == []
     defaults = [each["read_outs"][0] for each in described.values() if each["read_outs"]]
-    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log", "log"]
+    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log", "log", "log", "ta"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",
@@ -310,3 +313,28 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     assert by_name["selection"]["choices"] == ["joint", "two_stage"]
     assert by_name["selection"]["supported"] == ["joint", "two_stage"]
     assert all(parameter["description"].endswith(".") for parameter in by_name.values())
+
+
+def test_more_teachers_than_trees_are_refused() -> None:
+    over = problems(lambda: planned("pte", n_estimators=4, n_teachers=5))
+
+    assert over == [("/parameters/n_teachers", "too-large")]
+    assert planned("pte", n_estimators=4).parameters["n_teachers"] == 4
+    assert planned("pte", n_teachers=3).parameters["n_estimators"] == 53
+
+
+def test_label_mechanisms_are_refused_where_rows_are_protected() -> None:
+    for slug in OF_LABELS:
+        with pytest.raises(AdjacencyMismatch):
+            plan(PlanRequest(slug, {}, Fraction(1), 10_000), wide())
+
+
+def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
+    stored = planned("sspe-2").to_json()
+    assert stored["adjacency"] == "label"
+    for broken in (
+        {name: value for name, value in stored.items() if name != "adjacency"},
+        {**stored, "adjacency": "x"},
+    ):
+        with pytest.raises(PlanInvalid):
+            planning.read(broken)
