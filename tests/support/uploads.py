@@ -44,11 +44,17 @@ class Ingestion:
             gzip=gzip,
         )
 
-    def read(self, cells: list[int] | None = None) -> SanitisedRows:
-        return self.read_box({} if cells is None else {"shard": tuple(cells)})
+    def read(self, cells: list[int] | None = None, *, keep_unlabelled: bool = False) -> SanitisedRows:
+        return self.read_box({} if cells is None else {"shard": tuple(cells)}, keep_unlabelled=keep_unlabelled)
 
-    def read_box(self, scope: Scope) -> SanitisedRows:
-        return private_rows.read([self.destination], schema=self.schema, partitions=self.partitions, scope=scope)
+    def read_box(self, scope: Scope, *, keep_unlabelled: bool = False) -> SanitisedRows:
+        return private_rows.read(
+            [self.destination],
+            schema=self.schema,
+            partitions=self.partitions,
+            scope=scope,
+            keep_unlabelled=keep_unlabelled,
+        )
 
     def files(self) -> list[str]:
         """Every file of the home, so that a test sees what a refusal left."""

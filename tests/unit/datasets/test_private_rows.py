@@ -179,3 +179,17 @@ def test_a_file_of_a_newer_form_is_refused(ingest):
     table = pq.read_table(ingest.destination).replace_schema_metadata({b"grovekeeper": b"rows/2"})
     pq.write_table(table, ingest.destination)
     unreadable(ingest)
+
+
+def test_rows_with_an_unknown_label_are_kept_for_what_learns_from_features(ingest):
+    ingest(HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n")
+    rows = ingest.read(keep_unlabelled=True)
+    assert rows.features.columns[0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert rows.y.tolist() == [0, -1, -1, 1]
+    assert rows.row_ids.shape == (4, 16)
+
+
+def test_a_damaged_class_of_a_kept_row_is_unknown(ingest):
+    store(ingest, f0=[1.0] * 4, f1=[1.0] * 4, f2=[0] * 4, f3=[0] * 4, label=[-5, 2, 2**31 - 1, 1])
+    assert ingest.read(keep_unlabelled=True).y.tolist() == [-1, -1, -1, 1]
+    assert ingest.read().y.tolist() == [1]
