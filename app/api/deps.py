@@ -11,6 +11,7 @@ from app.access.roles import Principal
 from app.api import exact_json
 from app.core import limits
 from app.core.errors import IdempotencyKeyMissing, InvalidRequest
+from app.services.heads import Heads
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 
@@ -20,6 +21,10 @@ _bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key>
 
 def installation(request: Request) -> Installation:
     return cast(Installation, request.app.state.installation)
+
+
+def heads(request: Request) -> Heads:
+    return cast(Heads, request.app.state.heads)
 
 
 def principal(request: Request, _: Annotated[object, Security(_bearer)]) -> Principal:
@@ -82,6 +87,7 @@ def sent(answer: Answer) -> Response:
 
 
 Here = Annotated[Installation, Depends(installation)]
+KeptHeads = Annotated[Heads, Depends(heads)]
 Caller = Annotated[Principal, Depends(principal)]
 Page = Annotated[PageRequest, Depends(page)]
 OptionalIdempotency = Annotated[IdempotentRequest | None, Depends(optional_idempotency)]

@@ -11,9 +11,10 @@ from starlette.exceptions import HTTPException
 from app.api import problems
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
-from app.api.routes import datasets, health, keys, ledger, models, profiles, training
+from app.api.routes import datasets, evidence, health, keys, ledger, models, profiles, training
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
 from app.core.settings import Settings
+from app.services.heads import Heads
 from app.services.installation import Installation
 from app.wire.base import Problem
 
@@ -27,12 +28,17 @@ trained against it; predictions from them for free. Errors are `application/prob
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """An application on one installation. It opens the database but creates and upgrades nothing."""
+    """An application on one installation. It opens the database but creates and upgrades nothing there.
+
+    Raises:
+        InstallationError: the database's address or the signing key cannot be used.
+    """
     installation = Installation.open(settings, pool_size=POOL_SIZE)
     app = _application()
     app.state.installation = installation
+    app.state.heads = Heads(installation)
     app.state.job_events = JobEvents()
-    app.add_middleware(EveryRequest, installation=installation)
+    app.add_middleware(EveryRequest, installation=installation, heads=app.state.heads)
     return app
 
 
@@ -43,7 +49,7 @@ def openapi_text() -> str:
 
 def _application() -> FastAPI:
     app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
-    for module in (health, keys, datasets, training, profiles, models, ledger):
+    for module in (health, keys, datasets, training, profiles, models, ledger, evidence):
         app.include_router(module.router)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

@@ -10,10 +10,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import problems
+from app.api.readiness import confirm_ready
 from app.core import limits
-from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests, Unavailable
-from app.db import migrate
+from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests
 from app.services.authenticate import authenticate
+from app.services.heads import Heads
 from app.services.installation import Installation
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -29,16 +30,16 @@ class EveryRequest:
 
     * ``X-Request-Id`` on every answer; whatever nobody foresaw becomes a 500 that holds this id and nothing else.
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, then 429.
-    * 503 until the database is at this program's revision.
+    * 503 until the database is at this program's revision and holds every head that was written outside it.
     * 401 without a valid key, before anything of the body is read.
     * 413 for a body over its limit, counted as it arrives: ``Content-Length`` is only a first hint.
     """
 
-    def __init__(self, app: ASGIApp, *, installation: Installation) -> None:
+    def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads) -> None:
         self._app = app
+        self._heads = heads
         self._installation = installation
         self._in_flight = 0
-        self._is_current = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,10 +81,7 @@ class EveryRequest:
             raise TooLarge("the body", _limit(scope["path"]))
 
     def _authenticated(self, authorization: str | None) -> Any:
-        if not self._is_current:
-            self._is_current = migrate.is_current(self._installation.database)
-            if not self._is_current:
-                raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+        confirm_ready(self._heads)
         return authenticate(self._installation, authorization)
 
 

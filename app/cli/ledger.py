@@ -1,4 +1,4 @@
-"""``grovekeeper ledger`` and ``verify``: balances, caps, history, exports, and their check."""
+"""``grovekeeper ledger``: balances, caps, history, exports."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.arguments import DatasetArgument, check_new, json_object
-from app.cli.command import Plain, Remote, command, one_attempt
+from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
 from app.cli.output import Output, amount, budget_bar
 
@@ -95,16 +95,6 @@ def export(
     call.output.say(f"wrote {file} ({file.stat().st_size} bytes)")
     if export_format == "jsonl":
         call.output.hint(f"grovekeeper verify {file}")
-
-
-@command
-def verify(
-    call: Plain, file: Annotated[Path, typer.Argument(help="An export, JSON Lines.", show_default=False)]
-) -> None:
-    """Check an export: chain, balances, cap and prices. Needs no service, settings or network."""
-    from app.verifier import main as verifier
-
-    raise typer.Exit(verifier.run(file, as_json=call.as_json))
 
 
 def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int = 0) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import datasets, installation, jobs, keys, ledger, models, profiles, training
+from app.cli import datasets, evidence, installation, jobs, keys, ledger, models, profiles, training
 from app.cli.demo import demo
 
 
@@ -48,7 +48,7 @@ app.add_typer(models.app, name="models", rich_help_panel="Use")
 app.command(rich_help_panel="Use")(models.predict)
 
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")
-app.command(rich_help_panel="Audit")(ledger.verify)
+app.command(rich_help_panel="Audit")(evidence.verify)
 app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
 
 

@@ -4,17 +4,18 @@ import ipaddress
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
-from app.core.errors import InstallationError
+from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
+from app.services.heads import Heads
 from app.services.keys import ensure_first_admin
 
 
@@ -76,6 +77,19 @@ def opened(settings: Settings) -> Iterator[Database]:
         yield database
     finally:
         database.close()
+
+
+def refuse_rewound(heads: Heads) -> None:
+    """Compares the ledgers with the heads outside the database before anything listens.
+
+    A database that cannot be asked yet is asked again before the first request is answered.
+
+    Raises:
+        InstallationError: the database was rewound, or a head cannot be read.
+    """
+    with suppress(Unavailable):
+        if heads.is_current:
+            heads.confirm()
 
 
 def is_embedded(settings: Settings) -> bool:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from app.cli.prepare import prepare
+from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import logging
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
+from app.services.heads import HeadWriter
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -28,11 +29,13 @@ READY_WITHIN_S = 60.0
 API_GRACE_S = 4
 WORKER_GRACE_S = 5.0
 _TICK_S = 0.1
-_OF_WORKERS = ("home", "database_url", "lease_ttl_s", "poll_interval_s", "log_level")
+_OF_WORKERS = (
+    "home", "database_url", "lease_ttl_s", "poll_interval_s", "log_level", "signing_key_file", "checkpoint_dir",
+)  # fmt: skip
 
 
 class ApiThread:
-    """uvicorn in a thread, on a socket that is bound already."""
+    """uvicorn in a thread, on a socket that is bound already; beside it, another writes heads."""
 
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
         import uvicorn
@@ -46,6 +49,7 @@ class ApiThread:
             timeout_graceful_shutdown=API_GRACE_S,
         )
         self._server = uvicorn.Server(config)
+        self._heads = HeadWriter(application.state.heads)
         self._gone_at = 0.0
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
 
@@ -56,6 +60,7 @@ class ApiThread:
     def start(self) -> None:
         """Begins to listen, soon."""
         self._thread.start()
+        self._heads.start()
 
     def begin_stop(self) -> None:
         """No new requests; those that run have :data:`API_GRACE_S` seconds."""
@@ -65,6 +70,7 @@ class ApiThread:
     def join(self) -> None:
         """Waits for the end that was begun, but not for a request that does not end."""
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
+        self._heads.stop()
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
@@ -75,8 +81,8 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
         announce: told the address when requests are answered.
 
     Raises:
-        InstallationError: the address is taken, the installation is unsafe or never became ready, or the API ended by
-            itself.
+        InstallationError: the address is taken, the installation is unsafe or never became ready, its ledger was
+            rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
@@ -102,7 +108,7 @@ def serve_api(settings: Settings) -> None:
     """The API alone, for installations whose workers run elsewhere. It stays unready until ``db upgrade`` was run.
 
     Raises:
-        InstallationError: the address is taken, or the API ended by itself.
+        InstallationError: the address is taken, the ledger was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
@@ -163,13 +169,16 @@ def address(host: str, listener: socket.socket) -> str:
 def worker_environment(settings: Settings) -> dict[str, str]:
     """This process's environment with exactly the settings that a worker needs: flags included, keys left out."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    return environ | {f"{PREFIX}{name.upper()}": str(getattr(settings, name)) for name in _OF_WORKERS}
+    values = {name: getattr(settings, name) for name in _OF_WORKERS}
+    return environ | {f"{PREFIX}{name.upper()}": str(value) for name, value in values.items() if value is not None}
 
 
 def _api(settings: Settings, listener: socket.socket) -> ApiThread:
     from app.api.main import create_app
 
-    return ApiThread(create_app(settings), listener)
+    application = create_app(settings)
+    refuse_rewound(application.state.heads)
+    return ApiThread(application, listener)
 
 
 def _became_ready(api: ApiThread, listener: socket.socket, stop: threading.Event) -> bool:

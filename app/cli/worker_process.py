@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+from app.core.errors import InstallationError
 from app.core.settings import Settings
 
 GRACE_S = 5.0
@@ -20,7 +21,11 @@ def main() -> int:
     from app.worker.main import run
 
     threading.Thread(target=_follow_supervisor, name="follow-supervisor", daemon=True).start()
-    return run(Settings.from_environment(os.environ))
+    try:
+        return run(Settings.from_environment(os.environ))
+    except InstallationError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 def _follow_supervisor() -> None:

@@ -253,6 +253,22 @@ class Client:
         key = idempotency_key or new_idempotency_key()
         return self._json("POST", f"/ledger/{_segment(dataset)}/cap", body=body, key=key)
 
+    def checkpoint(self, dataset: str) -> str:
+        """``GET /ledger/{dataset}/checkpoint``: the signed note."""
+        return self._transport.send(Request("GET", f"/ledger/{_segment(dataset)}/checkpoint")).text
+
+    def inclusion(self, dataset: str, sequence: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{dataset}/proofs``: that an entry is among the first ``size``, or among all."""
+        return self._json("GET", f"/ledger/{_segment(dataset)}/proofs", params={"sequence": sequence, "size": size})
+
+    def consistency(self, dataset: str, from_size: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{dataset}/proofs``: that the log only grew from ``from_size`` entries on."""
+        return self._json("GET", f"/ledger/{_segment(dataset)}/proofs", params={"from_size": from_size, "size": size})
+
+    def signer(self) -> Json:
+        """``GET /signer``: the public key that checkpoints are checked with."""
+        return self._json("GET", "/signer")
+
     # Keys
 
     def create_key(self, name: str, roles: list[str]) -> Json:

@@ -28,6 +28,7 @@
     ├── LeaseLost                    another worker owns the job now (never leaves the worker)
     ├── ReservationSettled           a reservation ends once (a bug or a race; never leaves the service)
     └── InstallationError            the operator has to act; printed by the command line
+        └── LedgerRewound            the database is behind, or beside, a head that was written outside it
 
 No message and no attribute ever carries a private value, an exact private count or a rejected input value.
 """
@@ -298,3 +299,14 @@ class InstallationError(GrovekeeperError):
 
     def __str__(self) -> str:
         return self.why
+
+
+class LedgerRewound(InstallationError):
+    """The database does not hold what a head outside it says: it was restored from an older backup, or forged."""
+
+    def __init__(self, account_id: str) -> None:
+        super().__init__(
+            f"the ledger of {account_id} in the database is not the one whose head was written outside it: the "
+            "database was restored from an older backup, or was changed. Nothing is served, because budget that was "
+            "spent could be spent again. See the operator's guide, After a refusal"
+        )

@@ -23,6 +23,7 @@ PUBLIC_FIELDS = (
     "route",
     "status",
     "problem",
+    "account_id",
     "dataset_id",
     "job_id",
     "model_id",

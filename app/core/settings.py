@@ -81,6 +81,20 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("poll_interval_s", "0.5", "Seconds that an idle worker waits before it looks for a job again.", float),
     Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
+    Setting(
+        "signing_key_file",
+        "",
+        "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, which is "
+        "made once. Machines of one installation share one key.",
+        _read_path,
+    ),
+    Setting(
+        "checkpoint_dir",
+        "",
+        "Folder for the newest signed head of every account, kept outside the database so that a restore from an older "
+        "backup is noticed. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
+        _read_path,
+    ),
     Setting("url", "http://127.0.0.1:8731", "The service that the client commands talk to."),
     Setting(
         "api_key",
@@ -110,6 +124,8 @@ class Settings:
     lease_ttl_s: int = limits.LEASE_TTL_S
     poll_interval_s: float = 0.5
     log_level: str = "INFO"
+    signing_key_file: Path | None = None
+    checkpoint_dir: Path | None = None
     url: str = "http://127.0.0.1:8731"
     api_key: str | None = field(default=None, repr=False)
 

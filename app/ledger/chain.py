@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app.core import clock
 from app.ledger import repository
 from app.ledger.entries import Entry, EntryKind
+from app.ledger.log import Log
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 
@@ -55,6 +56,7 @@ def append(session: Session, row: AccountRow, new: NewEntry) -> Entry:
         details=new.details or None,
     ).sealed()
     repository.append(session, row, entry)
+    Log(session, row.id).complete(entry.sequence)
     return entry
 
 

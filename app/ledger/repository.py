@@ -90,6 +90,12 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
     return [_entry(row, places=places) for row in rows]
 
 
+def sizes(session: Session) -> dict[str, int]:
+    """Number of entries of every account, by id."""
+    rows = session.execute(select(AccountRow.id, AccountRow.last_sequence)).all()
+    return {row.id: row.last_sequence for row in rows}
+
+
 def has_living_reservation(session: Session, account_id: str) -> bool:
     """Whether something is held or was charged: a reservation that was not given back."""
     living = select(ReservationRow.id).where(

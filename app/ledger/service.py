@@ -271,6 +271,11 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
     return repository.entries(session, account_id, after=after, limit=limit)
 
 
+def size(session: Session, account_id: str) -> int:
+    """Number of entries of an account."""
+    return repository.account(session, account_id).last_sequence
+
+
 def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
     """The header of an export, and the sequence of its last entry: later ones are left out.
 

@@ -86,6 +86,17 @@ class ReservationRow(Base):
     )
 
 
+class BlockRow(Base):
+    """The hash of a complete subtree of an account's log (:mod:`app.ledger.log`). Append-only, like the entries."""
+
+    __tablename__ = "log_blocks"
+
+    account_id: Mapped[str] = mapped_column(primary_key=True)
+    height: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    hash: Mapped[str]
+
+
 class EntryRow(Base):
     """One immutable line. Triggers on both databases refuse to change, remove or replace it."""
 

@@ -6,11 +6,15 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from app.verifier import canonical, proofs
 from app.verifier.amounts import SYMBOLS
+from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export import Header
+from app.verifier.proofs import Disproven
 from app.verifier.replay import MAX_LINE_BYTES, NotVerified, Summary, verify
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
@@ -22,37 +26,106 @@ NOT_BOUND = (
 )
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """Files of checkpoints, and of the key that signed them; both or neither."""
+
+    checkpoints: tuple[Path, ...] = ()
+    public_key: Path | None = None
+
+
+class _Unreadable(Exception):
+    """A file that was named is not there, or is not what it was named as. ``str()`` says which."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the verifier on the command line's arguments.
 
     Returns:
-        0 if every check holds, 1 if one fails, 2 if the file cannot be read. Wrong use exits with 2 as well.
+        0 if every check holds, 1 if one fails, 2 if a file cannot be read. Wrong use exits with 2 as well.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # no locale may turn a result into a crash
     parser = argparse.ArgumentParser(
-        prog="verify", description="Checks a ledger export: chain, balances, cap and prices.", allow_abbrev=False
+        prog="verify", description="Checks a ledger export, or a proof, against checkpoints.", allow_abbrev=False
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="the export, JSON Lines")
+    parser.add_argument("file", metavar="FILE", type=Path, help="the export, JSON Lines, or a proof")
+    parser.add_argument(
+        "--checkpoint", metavar="FILE", type=Path, action="append", default=[], help="a signed head; may be repeated"
+    )
+    parser.add_argument("--public-key", metavar="FILE", type=Path, help="the key that signed the checkpoints")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    return run(options.file, as_json=options.json)
+    if bool(options.checkpoint) != (options.public_key is not None):
+        parser.error("a checkpoint is checked with a public key: give both, or neither")
+    return run(options.file, Evidence(tuple(options.checkpoint), options.public_key), as_json=options.json)
 
 
-def run(file: Path, *, as_json: bool) -> int:
+def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     """Checks one file and prints the result on stdout; returns the exit code."""
     try:
-        with file.open("rb") as stream:
-            summary = verify(_lines(stream))
+        checkpoints = _checkpoints(evidence)
+        facts, text = _check(file, checkpoints)
     except OSError as error:
-        print(f"cannot read {file}: {error.strerror or 'unreadable'}", file=sys.stderr)
+        print(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", file=sys.stderr)
+        return UNREADABLE
+    except _Unreadable as error:
+        print(error, file=sys.stderr)
         return UNREADABLE
     except NotVerified as failure:
         found = {"verified": False, "line": failure.line, "reason": failure.reason}
         _print(json.dumps(found) if as_json else f"NOT VERIFIED: {file}\n{failure}")
         return NOT_VERIFIED
-    _print(json.dumps(to_json(summary)) if as_json else to_text(summary))
+    except (NotSigned, Disproven) as failure:
+        _print(json.dumps({"verified": False, "line": None, "reason": str(failure)}) if as_json else _not(failure))
+        return NOT_VERIFIED
+    _print(json.dumps(facts) if as_json else text)
     return VERIFIED
+
+
+def _not(failure: Exception) -> str:
+    return f"NOT VERIFIED\n{failure}"
+
+
+def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
+    if evidence.public_key is None:
+        return []
+    try:
+        key = read_public_key(evidence.public_key)
+    except NotAKey as error:
+        raise _Unreadable(f"{evidence.public_key} is not a public key: {error}") from error
+    found = []
+    for file in evidence.checkpoints:
+        try:
+            found.append(read_checkpoint(file, key))
+        except NotSigned as error:
+            raise NotSigned(f"checkpoint {file}: {error}") from error
+    return found
+
+
+def _check(file: Path, checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
+    with file.open("rb") as stream:
+        proof = _proof(stream.readline(MAX_LINE_BYTES))
+        if proof is not None:
+            if not checkpoints:
+                raise _Unreadable("a proof is held to checkpoints: give --checkpoint and --public-key")
+            proven = proofs.check(proof, checkpoints)
+            return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
+        stream.seek(0)
+        summary = verify(_lines(stream), checkpoints)
+    return to_json(summary), to_text(summary)
+
+
+def _proof(line: bytes) -> canonical.Json:
+    try:
+        value = canonical.loads(line)
+    except canonical.NotStrictJson:
+        return None  # whatever it is, the export's own checks name it
+    return value if proofs.is_proof(value) else None
+
+
+def _proven(proven: proofs.Proven) -> str:
+    return f"VERIFIED\n{proven.statement[0].upper()}{proven.statement[1:]}."
 
 
 def _print(text: str) -> None:
@@ -86,7 +159,8 @@ def to_json(summary: Summary) -> dict[str, object]:
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
         "header_bound": summary.header_bound,
-        "note": CUT_TAIL,
+        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "note": _tail(summary),
     }
 
 
@@ -108,8 +182,21 @@ def to_text(summary: Summary) -> str:
     ]
     table = "\n".join(f"  {name:<14}{value}" for name, value in rows)
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    notes = [CUT_TAIL] if summary.header_bound else [NOT_BOUND, CUT_TAIL]
+    notes = [_tail(summary)] if summary.header_bound else [NOT_BOUND, _tail(summary)]
     return "\n".join(["VERIFIED", table, checks, *notes])
+
+
+def _tail(summary: Summary) -> str:
+    """What is known of the end of the export."""
+    if not summary.checkpoints:
+        return CUT_TAIL
+    newest, total = summary.checkpoints[-1], summary.last.sequence
+    if newest.size == total:
+        return f"A checkpoint of {newest.at} covers all {total} entries: until then nothing is missing at the end."
+    return (
+        f"A checkpoint of {newest.at} covers the first {newest.size} of {total} entries: "
+        "what may be missing after the last one can only be found with a later checkpoint."
+    )
 
 
 def _account(header: Header) -> str:

@@ -3,19 +3,21 @@
 Checked for every line: its form; the sequence 1, 2, 3 … without gaps; the chain (``previous_hash`` is the hash before
 it, ``hash`` is its own); times that never go back; the life of every charge (one reservation, then at most one of
 charge, void and expire, with the same amount, scope, event and details); the header against what the first entry says
-of the account; the cap in force, over every joint cell, after every
-admission; and that each event, recomputed, costs no more than its entry's amount.
+of the account; the cap in force, over every joint cell, after every admission; the signed root, wherever a checkpoint
+ends; and that each event, recomputed, costs no more than its entry's amount.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from app.verifier import canonical, events
+from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.composition import Balance, JointCells, TooManyCells
 from app.verifier.export import BOUND_FIELDS, GENESIS, Entry, Header, Malformed, read_entry, read_header
+from app.verifier.tree import GrowingTree, leaf
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
@@ -41,6 +43,7 @@ class Summary:
         cap: in force at the end, in steps of the account's unit.
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
+        checkpoints: that the entries agree with, the smallest first.
         header_bound: whether the first entry repeats the header's facts, so that the chain holds them too. Ledgers that
             were opened by early versions do not.
     """
@@ -51,13 +54,15 @@ class Summary:
     tightest: Balance
     last: Entry
     header_bound: bool
+    checkpoints: tuple[Checkpoint, ...]
 
 
-def verify(lines: Iterable[bytes]) -> Summary:
+def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Summary:
     """Checks an export.
 
     Args:
         lines: the file's lines with their line ends, as iterating over a binary file gives them.
+        checkpoints: whose signatures hold, to which the entries are held.
 
     Raises:
         NotVerified: at the first line that does not hold.
@@ -68,13 +73,19 @@ def verify(lines: Iterable[bytes]) -> Summary:
         try:
             value = _read_line(line)
             if replay is None:
-                replay = _Replay(read_header(value), value)
+                replay = _Replay(read_header(value), value, checkpoints)
             else:
                 replay.take(value)
         except (Malformed, TooManyCells, _Broken) as error:
             raise NotVerified(number, str(error)) from error
     if replay is None or replay.last is None:
         raise NotVerified(number + 1, "the export ends before its first entry")
+    for checkpoint in checkpoints:
+        if checkpoint.size > replay.last.sequence:
+            ends, covers = replay.last.sequence, checkpoint.size
+            raise NotVerified(
+                number + 1, f"the export was cut: it ends with entry {ends}, a checkpoint covers {covers}"
+            )
     if replay.cap != replay.header.cap:
         stated, found = replay.header.text(replay.header.cap), replay.header.text(replay.cap)
         raise NotVerified(1, f"the header says a cap of {stated}, the entries end with {found}")
@@ -85,6 +96,7 @@ def verify(lines: Iterable[bytes]) -> Summary:
         tightest=replay.cells.tightest(()),
         last=replay.last,
         header_bound=replay.header_bound,
+        checkpoints=tuple(sorted(checkpoints, key=lambda checkpoint: checkpoint.size)),
     )
 
 
@@ -107,6 +119,8 @@ class _Replay:
 
     header: Header
     first_line: canonical.Json
+    checkpoints: Sequence[Checkpoint]
+    tree: GrowingTree = field(default_factory=GrowingTree)
     kinds: Counter[str] = field(default_factory=Counter)
     cap: int = 0
     header_bound: bool = False
@@ -117,6 +131,9 @@ class _Replay:
     def __post_init__(self) -> None:
         self.partitions = {partition.name: partition for partition in self.header.partitions}
         self.cells = JointCells(self.header.partitions)
+        for checkpoint in self.checkpoints:
+            if checkpoint.origin != f"{ORIGIN}{self.header.dataset}":
+                raise _Broken("a checkpoint is of another log, not of this dataset's account")
 
     def take(self, value: canonical.Json) -> None:
         """Checks one entry against everything before it, and takes it in."""
@@ -136,6 +153,17 @@ class _Replay:
                 self._settle(entry)
         self.kinds[entry.kind] += 1
         self.last = entry
+        self._check_root(entry)
+
+    def _check_root(self, entry: Entry) -> None:
+        if not self.checkpoints:
+            return
+        self.tree.add(leaf(entry.hash))
+        for checkpoint in self.checkpoints:
+            if checkpoint.size == entry.sequence and checkpoint.root != self.tree.root():
+                raise _Broken(
+                    f"the entries up to here are not the {checkpoint.size} whose root was signed at {checkpoint.at}"
+                )
 
     def _check_place(self, entry: Entry) -> None:
         expected = self.last.sequence + 1 if self.last else 1

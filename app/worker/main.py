@@ -6,11 +6,11 @@ import threading
 import time
 from types import FrameType
 
-from app.core.errors import GrovekeeperError, LeaseLost
+from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
-from app.db import migrate
 from app.services.expire_jobs import expire_jobs, tidy_jobs, tidy_rows
+from app.services.heads import Heads
 from app.services.installation import Installation
 from app.services.run_job import claim_next, run_job
 from app.worker.supervise import Supervisor
@@ -27,6 +27,9 @@ def run(settings: Settings) -> int:
 
     Returns:
         The exit code: 0.
+
+    Raises:
+        InstallationError: the database was rewound, or the signing key or a head outside it cannot be read.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
@@ -47,7 +50,7 @@ class _Loop:
         self._stopping = threading.Event()
         self._swept_at = float("-inf")
         self._tidied_rows_at = float("-inf")
-        self._is_current = False
+        self._heads = Heads(installation)
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         """Signal handler: no new claims, and the supervisor kills its child."""
@@ -59,6 +62,8 @@ class _Loop:
                 worked = self._is_ready() and self._work_once()
             except LeaseLost:
                 worked = True
+            except InstallationError:
+                raise
             except GrovekeeperError:
                 _log.warning("will try again", exc_info=True)
                 worked = False
@@ -66,9 +71,10 @@ class _Loop:
                 self._stopping.wait(self._installation.settings.poll_interval_s)
 
     def _is_ready(self) -> bool:
-        if not self._is_current:
-            self._is_current = migrate.is_current(self._installation.database)
-        return self._is_current
+        if self._heads.is_current:
+            self._heads.confirm()
+            return True
+        return False
 
     def _work_once(self) -> bool:
         try:
@@ -87,6 +93,7 @@ class _Loop:
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = time.monotonic()
+            self._heads.publish()
             expire_jobs(self._installation)
             tidy_jobs(self._installation)
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:

@@ -10,9 +10,12 @@ import pytest
 
 from app.datasets import catalog
 from app.jobs import queue
+from app.ledger.heads import HeadFolder
 from app.services.expire_jobs import expire_jobs, tidy_rows
+from app.services.heads import Heads
 from tests.crash.conftest import Launcher
 from tests.support import people
+from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import Scene
 
 _ROOT = Path(__file__).parents[2]
@@ -94,3 +97,17 @@ def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:
     assert expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2)) == 1
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("failed", ["reserve", "expire"])
     assert scene.verified().tightest.load == 0
+
+
+@pytest.mark.parametrize("point", HEAD_POINTS)
+def test_a_kill_between_a_commit_and_its_head_never_makes_a_sound_database_refused(scene: Scene, point: str) -> None:
+    _kill_at(point, scene)
+    folder = HeadFolder(scene.installation.home / "checkpoints")
+    (head,) = folder.read_all()
+    assert head.size == (2 if point == "head-written" else 1)
+    assert scene.verified().kinds == {"open": 1, "reserve": 1}, "the entry was committed before its head"
+    heads = Heads(scene.installation)
+    heads.confirm()
+    scene.submit(key="after")
+    heads.publish()
+    assert [head.size for head in folder.read_all()] == [3]

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import time
@@ -154,6 +155,46 @@ def test_a_key_generated_on_loopback_is_refused_on_the_network_later(start: Star
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=10) == 0
     assert start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=30) == 1
+
+
+def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+
+    def served(name: str) -> None:
+        process = start("serve", "--port", "0", "--workers", "0")
+        url = _ready_url(process)
+        with Client(url, (home / "admin.key").read_text().strip()) as client:
+            client.declare_dataset(
+                {
+                    "name": name,
+                    "schema": {
+                        "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+                        "label": {"name": "y", "classes": ["a", "b"]},
+                    },
+                    "budget": {"accountant": "pure", "epsilon": "1"},
+                }
+            )
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 0
+
+    served("first")
+    assert stat.S_IMODE((home / "signing.key").stat().st_mode) == 0o600
+    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 1
+    database = home / "grovekeeper.sqlite3"
+    with sqlite3.connect(database) as copied, sqlite3.connect(tmp_path / "backup") as backup:
+        copied.backup(backup)
+    served("second")
+    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 2, "a stop in good order writes every head"
+    for file in home.glob("grovekeeper.sqlite3*"):
+        file.unlink()
+    (tmp_path / "backup").rename(database)
+    for command in (["serve", "--port", "0"], ["api", "--port", "0"], ["worker"]):
+        assert start(*command).wait(timeout=60) == 1, command
+    log = (tmp_path / "log").read_text()
+    assert log.count("the database was restored from an older backup, or was changed") == 3
+    for head in (home / "checkpoints").iterdir():
+        head.rename(tmp_path / head.name)  # the operator's own, deliberate act
+    served("third")
 
 
 def test_a_request_that_never_ends_does_not_hold_the_service(start: Start, tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "list_entries": (404, 403, 403, 200, 200, 200, 404, 200),
     "export_ledger": (404, 403, 403, 200, 200, 200, 404, 200),
     "change_cap": (404, 403, 403, 403, 200, 403, 404, 200),
+    "show_checkpoint": (404, 403, 403, 200, 200, 200, 404, 200),
+    "show_proof": (404, 403, 403, 200, 200, 200, 404, 200),
+    "show_signer": (200, 200, 200, 200, 200, 200, 200, 200),
 }  # fmt: skip
 
 
@@ -157,6 +160,9 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
     "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
     "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
+    "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
+    "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
+    "show_signer": lambda it: ("GET", "/signer", {}),
 }
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 

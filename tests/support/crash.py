@@ -55,6 +55,9 @@ REQUEST_POINTS = (
 )  # fmt: skip
 """Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
 
+HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
+"""Where a process is killed that serves a submission and then writes the ledger's head outside the database."""
+
 _SLOW_S = 60.0
 
 
@@ -123,7 +126,7 @@ def _kill_worker_at(point: str) -> None:
 
     places: dict[str, Callable[[], None]] = {
         "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
-        "charge-not-committed": lambda: after(ledger, "charge", kill),
+        "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_job", kill),
         "child-started": lambda: after(subprocess, "Popen", kill),
         "artifact-grown": lambda: before(ArtifactStore, "put", kill),
@@ -221,12 +224,34 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         "epoch-added": (lambda: after(catalog, "add_epoch", kill), scene.upload),
         "admitted": (lambda: after(AdmissionBook, "admit", kill), visit),
         "book-closed": (lambda: after(AdmissionBook, "commit", kill), visit),
-        "expired-not-committed": (lambda: after(ledger, "expire", kill), sweep),
+        "expired-not-committed": (lambda: after(ledger, "expire_job", kill), sweep),
     }
     assert tuple(places) == REQUEST_POINTS
+    if point in HEAD_POINTS:
+        places = _head_places(scene, kill)
     place, run = places[point]
     place()
     run()
+
+
+def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+    from app.ledger.heads import HeadFolder
+    from app.services.heads import Heads
+
+    heads = Heads(scene.installation)
+    heads.publish()
+
+    def run() -> None:
+        scene.submit(key="head")
+        heads.publish()
+
+    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "head-not-written": (lambda: before(HeadFolder, "write", kill), run),
+        "head-half-written": (lambda: before(os, "fsync", kill), run),
+        "head-written": (lambda: after(HeadFolder, "write", kill), run),
+    }
+    assert tuple(places) == HEAD_POINTS
+    return places
 
 
 def _visible(database_url: str, job_id: str) -> str:

@@ -5,9 +5,9 @@ from typing import Literal
 from fastapi import APIRouter
 
 from app.api import problems
-from app.api.deps import Here
+from app.api.deps import KeptHeads
+from app.api.readiness import confirm_ready
 from app.core.errors import Unavailable
-from app.db import migrate
 from app.wire.base import Answer
 
 router = APIRouter(tags=["health"])
@@ -24,8 +24,7 @@ def check_health() -> Health:
 
 
 @router.get("/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable, needs_key=False))
-def check_readiness(here: Here) -> Health:
-    """The database answers and is at this program's revision."""
-    if not migrate.is_current(here.database):
-        raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+def check_readiness(heads: KeptHeads) -> Health:
+    """The database answers, is at this program's revision and holds every head that was written outside it."""
+    confirm_ready(heads)
     return Health(status="ok")

@@ -105,6 +105,14 @@ ENTRY = {
     "previous_hash": "0" * 64,
     "hash": "ab" * 32,
 }
+NOTE = "grovekeeper/ledger/ds_1\n1\nroot\ntime\n\n— grovekeeper c2ln\n"
+PROOF = {"kind": "consistency", "origin": "grovekeeper/ledger/ds_1", "from_size": 1, "size": 1, "path": []}
+SIGNER = {
+    "name": "grovekeeper",
+    "algorithm": "ed25519",
+    "public_key": "-----BEGIN\n",
+    "verifier_key": "grovekeeper+1+k",
+}
 CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": []}
 LISTED_KEY = {"id": "key_2", "name": "ann", "roles": ["auditor"], "created_at": "2026", "revoked_at": None}
 ALGORITHM = {
@@ -160,6 +168,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
+    ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
+    ("GET", "/ledger/census/proofs"): (200, PROOF),
+    ("GET", "/signer"): (200, SIGNER),
     ("POST", "/keys"): (201, CREATED_KEY),
     ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),
     ("DELETE", "/keys/key_2"): (204, None),

@@ -1,0 +1,19 @@
+"""Whether requests may be answered at all."""
+
+from app.core.errors import InstallationError, Unavailable
+from app.services.heads import Heads
+
+
+def confirm_ready(heads: Heads) -> None:
+    """Holds requests back while the database is old, or is not the one that was written to.
+
+    Raises:
+        Unavailable: the database does not answer, was not upgraded, or contradicts a head outside it. The log says
+            which account.
+    """
+    if not heads.is_current:
+        raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+    try:
+        heads.confirm()
+    except InstallationError:
+        raise Unavailable("the ledger is not the one whose heads were written outside the database") from None

@@ -1,0 +1,102 @@
+"""``grovekeeper ledger checkpoint``, ``proof`` and ``signer``: evidence to take away. ``verify``: its check."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.arguments import DatasetArgument, check_new
+from app.cli.command import Plain, Remote, WrongUse, command
+from app.cli.ledger import app
+from app.cli.output import Output
+
+NewFile = Annotated[
+    Path | None, typer.Argument(help="Where to; must not exist. Printed if left out.", show_default=False)
+]
+
+
+@app.command("checkpoint")
+@command
+def checkpoint(call: Remote, dataset: DatasetArgument, file: NewFile = None) -> None:
+    """Take the signed head of a dataset's log: what later exports are held to."""
+    _check_new(file)
+    with call.client() as client:
+        note = client.checkpoint(dataset)
+    _give(call.output, note, file=file, as_json={"dataset": dataset, "checkpoint": note})
+
+
+@app.command("proof")
+@command
+def proof(
+    call: Remote,
+    dataset: DatasetArgument,
+    file: NewFile = None,
+    sequence: Annotated[
+        int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
+    ] = None,
+    from_size: Annotated[
+        int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
+    ] = None,
+) -> None:
+    """Take a proof of inclusion (--sequence) or of consistency (--from-size)."""
+    _check_new(file)
+    if (sequence is None) == (from_size is None):
+        raise WrongUse("give --sequence or --from-size")
+    with call.client() as client:
+        if sequence is not None:
+            found = client.inclusion(dataset, sequence, size=size)
+        else:
+            assert from_size is not None, "one of the two is given"
+            found = client.consistency(dataset, from_size, size=size)
+    _give(call.output, json.dumps(found, ensure_ascii=False) + "\n", file=file, as_json=found)
+
+
+@app.command("signer")
+@command
+def signer(call: Remote, file: NewFile = None) -> None:
+    """Take the public key that checkpoints are checked with."""
+    _check_new(file)
+    with call.client() as client:
+        found = client.signer()
+    _give(call.output, found["public_key"], file=file, as_json=found)
+
+
+@command
+def verify(
+    call: Plain,
+    file: Annotated[Path, typer.Argument(help="An export, JSON Lines, or a proof.", show_default=False)],
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(help="A checkpoint to hold it to; may be given several times.", show_default=False),
+    ] = None,
+    public_key: Annotated[
+        Path | None, typer.Option(help="The key that signed the checkpoints.", show_default=False)
+    ] = None,
+) -> None:
+    """Check an export: chain, balances, cap and prices; or a proof. Needs no service, settings or network."""
+    from app.verifier import main as verifier
+
+    if bool(checkpoint) != (public_key is not None):
+        raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
+    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key)
+    raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
+
+
+def _check_new(file: Path | None) -> None:
+    if file is not None:
+        check_new(file)
+
+
+def _give(output: Output, text: str, *, file: Path | None, as_json: dict[str, object]) -> None:
+    if file is not None:
+        file.write_text(text, encoding="utf-8")
+    if output.as_json:
+        output.json(as_json)
+    elif file is None:
+        print(text, end="")
+    else:
+        output.say(f"wrote {file}")

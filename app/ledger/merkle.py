@@ -1,0 +1,83 @@
+"""The Merkle tree of RFC 6962 over a list that only grows: its root, and proofs about it.
+
+Nothing is stored here. Everything is put together from complete subtrees: ``subtree(height, position)`` is the hash
+over the ``2**height`` leaves that begin at leaf ``position * 2**height``. Leaves are counted from 0.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+Subtree: TypeAlias = Callable[[int, int], bytes]
+
+EMPTY_ROOT = hashlib.sha256(b"").digest()
+
+
+def leaf(entry_hash: str) -> bytes:
+    """The leaf of an entry: its own hash, in bytes, under the prefix that tells leaves from nodes."""
+    return hashlib.sha256(b"\x00" + bytes.fromhex(entry_hash)).digest()
+
+
+def node(left: bytes, right: bytes) -> bytes:
+    """The parent of two neighbours."""
+    return hashlib.sha256(b"\x01" + left + right).digest()
+
+
+def fold(hashes: Sequence[bytes]) -> bytes:
+    """The root over a power of two of neighbours of one height."""
+    level = list(hashes)
+    assert level, "a complete subtree has leaves"
+    assert len(level).bit_count() == 1, "a complete subtree has a power of two of them"
+    while len(level) > 1:
+        level = [node(level[index], level[index + 1]) for index in range(0, len(level), 2)]
+    return level[0]
+
+
+def root(size: int, subtree: Subtree) -> bytes:
+    """The root over the first ``size`` leaves."""
+    return _range(0, size, subtree) if size else EMPTY_ROOT
+
+
+def inclusion(index: int, size: int, subtree: Subtree) -> list[bytes]:
+    """The audit path of RFC 6962, 2.1.1: from leaf ``index`` to the root over ``size`` leaves."""
+    assert 0 <= index < size, "the leaf is one of the tree's"
+    return _path(index, 0, size, subtree)
+
+
+def consistency(first: int, second: int, subtree: Subtree) -> list[bytes]:
+    """The proof of RFC 6962, 2.1.2, that the tree of ``first`` leaves is a beginning of that of ``second``."""
+    assert 0 < first <= second, "the earlier tree is the smaller one"
+    return _subproof(first, 0, second, subtree, is_whole=True)
+
+
+def _split(low: int, high: int) -> int:
+    """Where RFC 6962 splits a range: after the largest power of two that is smaller than its length."""
+    return low + (1 << ((high - low - 1).bit_length() - 1))
+
+
+def _range(low: int, high: int, subtree: Subtree) -> bytes:
+    length = high - low
+    if length.bit_count() == 1:
+        height = length.bit_length() - 1
+        return subtree(height, low >> height)
+    middle = _split(low, high)
+    return node(_range(low, middle, subtree), _range(middle, high, subtree))
+
+
+def _path(index: int, low: int, high: int, subtree: Subtree) -> list[bytes]:
+    if high - low == 1:
+        return []
+    middle = _split(low, high)
+    if index < middle:
+        return [*_path(index, low, middle, subtree), _range(middle, high, subtree)]
+    return [*_path(index, middle, high, subtree), _range(low, middle, subtree)]
+
+
+def _subproof(first: int, low: int, high: int, subtree: Subtree, *, is_whole: bool) -> list[bytes]:
+    """``is_whole``: the earlier tree is all to the left of ``high``, so its root is what the reader has already."""
+    if first == high:
+        return [] if is_whole else [_range(low, high, subtree)]
+    middle = _split(low, high)
+    if first <= middle:
+        return [*_subproof(first, low, middle, subtree, is_whole=is_whole), _range(middle, high, subtree)]
+    return [*_subproof(first, middle, high, subtree, is_whole=False), _range(low, middle, subtree)]

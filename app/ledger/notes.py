@@ -1,0 +1,123 @@
+"""Checkpoints: the size and root of an account's log, signed.
+
+The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that their tools read it:
+a line that names the log, the number of entries, the root in base64, the time; an empty line; and a line with the
+Ed25519 signature over everything before the empty line, its end included.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from app.core.errors import InstallationError
+
+KEY_NAME = "grovekeeper"
+_ED25519 = b"\x01"
+_TEXT = re.compile(
+    r"(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n\n— [^\n]+\n"
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is signed.
+
+    Attributes:
+        account_id: whose log.
+        size: number of entries.
+        root: over all of them.
+        at: RFC 3339 time of signing.
+    """
+
+    account_id: str
+    size: int
+    root: bytes
+    at: str
+
+    def text(self) -> str:
+        """The lines that are signed."""
+        return f"{origin(self.account_id)}\n{self.size}\n{base64.b64encode(self.root).decode('ascii')}\n{self.at}\n"
+
+
+def origin(account_id: str) -> str:
+    """The line that names an account's log."""
+    return f"grovekeeper/ledger/{account_id}"
+
+
+class Signer:
+    """An Ed25519 key and what is public of it."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        public = key.public_key()
+        raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+        self._key_hash = hashlib.sha256(KEY_NAME.encode() + b"\n" + _ED25519 + raw).digest()[:4]
+        self.public_pem = public.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        ).decode("ascii")
+        encoded = base64.b64encode(_ED25519 + raw).decode("ascii")
+        self.verifier_key = f"{KEY_NAME}+{self._key_hash.hex()}+{encoded}"
+
+    @classmethod
+    def open(cls, file: Path, *, make: bool) -> "Signer":
+        """Reads a key, PKCS #8 in PEM.
+
+        Args:
+            file: where it is.
+            make: whether a key is made there if there is none, readable by its owner only. Of several processes that
+                do so at once, one makes the key and the others read it.
+
+        Raises:
+            InstallationError: there is no key, or what is there is none.
+        """
+        if make and not file.exists():
+            _make(file)
+        try:
+            key = serialization.load_pem_private_key(file.read_bytes(), password=None)
+        except OSError:
+            raise InstallationError(f"the signing key {file} cannot be read") from None
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise InstallationError(f"{file} holds no private key in PEM without a password") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InstallationError(f"the key in {file} is not an Ed25519 key")
+        return cls(key)
+
+    def sign(self, checkpoint: Checkpoint) -> str:
+        """The signed note of a checkpoint."""
+        text = checkpoint.text()
+        signature = base64.b64encode(self._key_hash + self._key.sign(text.encode("utf-8"))).decode("ascii")
+        return f"{text}\n— {KEY_NAME} {signature}\n"
+
+
+def read(account_id: str, note: str) -> Checkpoint | None:
+    """What a note says, without a look at its signature; ``None`` if it is no checkpoint of this account's log."""
+    match = _TEXT.fullmatch(note)
+    if match is None or match["origin"] != origin(account_id):
+        return None
+    return Checkpoint(account_id, int(match["size"]), base64.b64decode(match["root"]), match["at"])
+
+
+def _make(file: Path) -> None:
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    partial = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(pem)
+            stream.flush()
+            os.fsync(descriptor)
+        with suppress(FileExistsError):  # another process was first
+            os.link(partial, file)
+    finally:
+        partial.unlink(missing_ok=True)

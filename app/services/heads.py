@@ -1,0 +1,142 @@
+"""Heads outside the database: compared before anything is served, written soon after every commit."""
+
+import logging
+import threading
+
+from sqlalchemy.orm import Session
+
+from app.core import clock
+from app.core.errors import GrovekeeperError, LedgerRewound
+from app.db import migrate
+from app.ledger import repository
+from app.ledger.heads import HeadFolder
+from app.ledger.log import Log
+from app.ledger.notes import Checkpoint, Signer
+from app.services.installation import Installation
+
+PUBLISH_INTERVAL_S = 1.0
+"""Seconds between two looks for entries whose head is not yet outside."""
+
+_log = logging.getLogger(__name__)
+
+
+class Heads:
+    """What one process knows of the heads of all accounts, and the key that signs them. Safe to share among threads.
+
+    The database has to be at this program's revision before any method is called.
+
+    Args:
+        installation: whose. Its home is where a first key is made, unless the settings name another.
+
+    Raises:
+        InstallationError: the signing key cannot be read.
+    """
+
+    def __init__(self, installation: Installation) -> None:
+        settings = installation.settings
+        key_file = settings.signing_key_file or installation.home / "signing.key"
+        self.signer = Signer.open(key_file, make=settings.signing_key_file is None)
+        self._database = installation.database
+        self._folder = HeadFolder(settings.checkpoint_dir or installation.home / "checkpoints")
+        self._lock = threading.Lock()
+        self._written: dict[str, int] | None = None
+        self._rewound: LedgerRewound | None = None
+        self._is_current = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the database answers as one at this program's revision, so that it can be compared."""
+        self._is_current = self._is_current or migrate.is_current(self._database)
+        return self._is_current
+
+    def confirm(self) -> None:
+        """Compares the database with every written head, once in this process; later calls cost nothing.
+
+        Raises:
+            LedgerRewound: an account is missing, shorter than its head, or has another history; now or when
+                :meth:`publish` looked last.
+            InstallationError: a head cannot be read.
+        """
+        if self._rewound is not None:
+            raise self._rewound
+        if self._written is not None:
+            return
+        with self._lock:
+            if self._written is None:
+                self._written = self._compare()
+
+    def publish(self) -> None:
+        """Writes the head of every account that grew since this process looked last.
+
+        Raises:
+            LedgerRewound: an account is shorter than it was before.
+            OSError: the folder cannot be written; what is missing is written next time.
+        """
+        self.confirm()
+        with self._lock:
+            assert self._written is not None, "confirm() compared or raised"
+            with self._database.read() as session:
+                sizes = repository.sizes(session)
+            for account_id, size in self._written.items():
+                if sizes.get(account_id, 0) < size:
+                    raise self._refusal(account_id)
+            for account_id, size in sizes.items():
+                if size > self._written.get(account_id, 0):
+                    self._write(account_id, size)
+                    self._written[account_id] = size
+
+    def _write(self, account_id: str, size: int) -> None:
+        with self._database.read() as session:
+            head = checkpoint_of(session, account_id, size)
+        self._folder.write(head, self.signer.sign(head))
+
+    def _compare(self) -> dict[str, int]:
+        heads = self._folder.read_all()
+        with self._database.read() as session:
+            sizes = repository.sizes(session)
+            for head in heads:
+                same = sizes.get(head.account_id, 0) >= head.size
+                if not same or Log(session, head.account_id).root(head.size) != head.root:
+                    raise self._refusal(head.account_id)
+        return {head.account_id: head.size for head in heads}
+
+    def _refusal(self, account_id: str) -> LedgerRewound:
+        """From now on, for as long as this process lives."""
+        _log.error("the ledger is not the one whose head was written", extra={"account_id": account_id})
+        self._rewound = LedgerRewound(account_id)
+        return self._rewound
+
+
+class HeadWriter:
+    """A thread that publishes heads until it is stopped, beside a process that serves."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heads", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after a last turn, so that a stop in good order leaves no entry without its head."""
+        self._stopping.set()
+        self._thread.join(timeout=PUBLISH_INTERVAL_S)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(PUBLISH_INTERVAL_S):
+            self._turn()
+        self._turn()
+
+    def _turn(self) -> None:
+        try:
+            if self._heads.is_current:
+                self._heads.publish()
+        except (GrovekeeperError, OSError):  # the database is away, the disk is full; a rewound ledger stops requests
+            _log.exception("heads were not written; will try again")
+
+
+def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
+    """The checkpoint of an account's first ``size`` entries, as of now."""
+    return Checkpoint(account_id, size, Log(session, account_id).root(size), clock.to_text(clock.now()))

@@ -1,0 +1,110 @@
+"""Proofs about a log, one JSON object each, held to checkpoints.
+
+``inclusion``: an entry is in the log. ``consistency``: a later log begins with an earlier one.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.verifier import canonical, tree
+from app.verifier.canonical import Json
+from app.verifier.checkpoints import Checkpoint
+
+_FIELDS = {
+    "inclusion": {"kind", "origin", "size", "sequence", "entry", "path"},
+    "consistency": {"kind", "origin", "from_size", "size", "path"},
+}
+_MAX_PATH = 128
+_HEX_CHARS = 64
+
+
+class Disproven(ValueError):
+    """The proof does not show what it says. ``str()`` says why."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What a proof shows, in a sentence."""
+
+    kind: str
+    statement: str
+
+
+def is_proof(value: Json) -> bool:
+    """Whether a JSON value says of itself that it is a proof."""
+    return isinstance(value, dict) and value.get("kind") in _FIELDS
+
+
+def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
+    """Checks a proof against the checkpoints of the sizes that it names.
+
+    Raises:
+        Disproven: it is out of form, a checkpoint is missing, or the path leads elsewhere.
+    """
+    assert isinstance(value, dict), "is_proof() takes objects only"
+    kind = str(value["kind"])
+    if set(value) != _FIELDS[kind]:
+        raise Disproven(f"a proof of {kind} has not exactly the fields {', '.join(sorted(_FIELDS[kind]))}")
+    path = _path(value["path"])
+    try:
+        return _inclusion(value, path, checkpoints) if kind == "inclusion" else _consistency(value, path, checkpoints)
+    except tree.NotProven as error:
+        raise Disproven(str(error)) from error
+
+
+def _inclusion(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]) -> Proven:
+    size, sequence = _count(value["size"], "size"), _count(value["sequence"], "sequence")
+    checkpoint = _checkpoint(value["origin"], size, checkpoints)
+    if sequence > size:
+        raise Disproven("the sequence is larger than the log")
+    entry = value["entry"]
+    if not isinstance(entry, dict) or not isinstance(entry.get("hash"), str):
+        raise Disproven("the entry is not an object with its hash")
+    content = {name: item for name, item in entry.items() if name != "hash"}
+    digest = hashlib.sha256(canonical.dumps(content)).hexdigest()
+    if digest != entry["hash"]:
+        raise Disproven("hash is not that of the entry's content: something in it was changed")
+    if canonical.dumps(entry.get("sequence")) != canonical.dumps(sequence):
+        raise Disproven("the entry has another sequence than the proof")
+    tree.check_inclusion(tree.leaf(digest), sequence - 1, size, path, checkpoint.root)
+    return Proven("inclusion", f"entry {sequence} is in the log of {size} entries that was signed at {checkpoint.at}")
+
+
+def _consistency(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[Checkpoint]) -> Proven:
+    first, second = _count(value["from_size"], "from_size"), _count(value["size"], "size")
+    if first > second:
+        raise Disproven("the earlier log is larger than the later one")
+    earlier = _checkpoint(value["origin"], first, checkpoints)
+    later = _checkpoint(value["origin"], second, checkpoints)
+    tree.check_consistency(first, second, path, (earlier.root, later.root))
+    return Proven(
+        "consistency", f"the log of {second} entries begins with the log of {first}: nothing in it was changed"
+    )
+
+
+def _checkpoint(origin: Json, size: int, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    """The one that a proof rests on. Of two that contradict one another neither is silently left out."""
+    fitting = [item for item in checkpoints if (item.origin, item.size) == (origin, size)]
+    if not fitting:
+        raise Disproven(f"it needs a checkpoint of the same log with {size} entries")
+    if len({item.root for item in fitting}) > 1:
+        raise Disproven(f"two checkpoints of {size} entries contradict one another: the log was forked")
+    return fitting[0]
+
+
+def _path(value: Json) -> list[bytes]:
+    if not isinstance(value, list) or len(value) > _MAX_PATH:
+        raise Disproven("path is not a list of hashes")
+    hashes = []
+    for item in value:
+        if not isinstance(item, str) or len(item) != _HEX_CHARS or not set(item) <= set("0123456789abcdef"):
+            raise Disproven("path is not a list of hashes")
+        hashes.append(bytes.fromhex(item))
+    return hashes
+
+
+def _count(value: Json, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise Disproven(f"{name} is not a positive integer")
+    return value

@@ -1,0 +1,97 @@
+"""The Merkle tree of RFC 6962 over an account's entries: its root as entries come, and both kinds of proof.
+
+The leaf of an entry is SHA-256 of a zero byte and the entry's ``hash`` in bytes; a node is SHA-256 of a one byte and
+its two children. An entry's hash covers its canonical content, so the root covers every byte of it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+
+class NotProven(ValueError):
+    """A proof does not lead to the root. ``str()`` says which."""
+
+
+def leaf(entry_hash: str) -> bytes:
+    """The leaf of an entry, from its hash in hexadecimal."""
+    return hashlib.sha256(b"\x00" + bytes.fromhex(entry_hash)).digest()
+
+
+class GrowingTree:
+    """The tree over the leaves so far, as the roots of its complete subtrees: the largest first, no two of a size."""
+
+    def __init__(self) -> None:
+        self._peaks: list[bytes] = []
+        self._size = 0
+
+    def add(self, added: bytes) -> None:
+        """Takes the next leaf in."""
+        size = self._size
+        while size % 2:
+            added = _node(self._peaks.pop(), added)
+            size //= 2
+        self._peaks.append(added)
+        self._size += 1
+
+    def root(self) -> bytes:
+        """Over all leaves so far; there is at least one."""
+        root = self._peaks[-1]
+        for peak in reversed(self._peaks[:-1]):
+            root = _node(peak, root)
+        return root
+
+
+def check_inclusion(found: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
+    """Checks that a leaf stands at an index, from 0, in the tree of a root (RFC 9162, 2.1.3.2).
+
+    Raises:
+        NotProven: the path does not lead there.
+    """
+    number, last = index, size - 1
+    for beside in path:
+        if last == 0:
+            raise NotProven("the path is longer than the tree is high")
+        if number % 2 or number == last:
+            found = _node(beside, found)
+            while number % 2 == 0 and number:
+                number, last = number >> 1, last >> 1
+        else:
+            found = _node(found, beside)
+        number, last = number >> 1, last >> 1
+    if last or found != root:
+        raise NotProven("the path does not lead from the entry to the root of the checkpoint")
+
+
+def check_consistency(first: int, second: int, path: Sequence[bytes], roots: tuple[bytes, bytes]) -> None:
+    """Checks that the tree of ``first`` leaves is a beginning of that of ``second`` (RFC 9162, 2.1.4.2).
+
+    Raises:
+        NotProven: the path does not lead to both roots.
+    """
+    if first == second:
+        if path or roots[0] != roots[1]:
+            raise NotProven("two checkpoints of one size have different roots, or a path between them")
+        return
+    rest = list(path) if first.bit_count() > 1 else [roots[0], *path]
+    if not rest:
+        raise NotProven("the path is empty")
+    number, last = first - 1, second - 1
+    while number % 2:
+        number, last = number >> 1, last >> 1
+    old = new = rest[0]
+    for beside in rest[1:]:
+        if last == 0:
+            raise NotProven("the path is longer than the tree is high")
+        if number % 2 or number == last:
+            old, new = _node(beside, old), _node(beside, new)
+            while number % 2 == 0 and number:
+                number, last = number >> 1, last >> 1
+        else:
+            new = _node(new, beside)
+        number, last = number >> 1, last >> 1
+    if last or (old, new) != roots:
+        raise NotProven("the path does not lead to the roots of the two checkpoints")
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return hashlib.sha256(b"\x01" + left + right).digest()

@@ -1,0 +1,166 @@
+"""Heads outside the database, on both databases: written after commits, never backwards, and held against a restore."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import InstallationError, LedgerRewound
+from app.core.settings import Settings
+from app.ledger.heads import HeadFolder
+from app.ledger.notes import Checkpoint
+from app.services.heads import Heads, HeadWriter, checkpoint_of
+from app.services.installation import Installation
+from tests.support.crash_scene import Scene, open_account, opened
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        found.submit(key="first")
+        yield found
+
+
+def _folder(scene: Scene) -> HeadFolder:
+    return HeadFolder(scene.installation.home / "checkpoints")
+
+
+def _written(scene: Scene) -> dict[str, int]:
+    return {head.account_id: head.size for head in _folder(scene).read_all()}
+
+
+def _head(scene: Scene, size: int) -> Checkpoint:
+    with scene.installation.database.read() as session:
+        return checkpoint_of(session, scene.dataset_id, size)
+
+
+def test_heads_follow_the_entries_and_hold(scene: Scene) -> None:
+    heads = Heads(scene.installation)
+    assert _written(scene) == {}
+    heads.publish()
+    assert _written(scene) == {scene.dataset_id: 2}
+    open_account(scene.installation, "ds_other", cap=5)
+    scene.submit(key="second")
+    heads.publish()
+    assert _written(scene) == {scene.dataset_id: 3, "ds_other": 1}
+    Heads(scene.installation).confirm()
+
+
+def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
+    Heads(scene.installation).publish()
+    (head,) = _folder(scene).read_all()
+    assert replace(head, at="") == replace(_head(scene, 2), at="")
+
+
+def test_what_was_committed_after_the_last_head_is_no_contradiction(scene: Scene) -> None:
+    """A process that is killed between a commit and its head leaves a sound database."""
+    Heads(scene.installation).publish()
+    scene.submit(key="unpublished")
+    Heads(scene.installation).confirm()
+
+
+def test_a_head_never_goes_back(scene: Scene) -> None:
+    heads = Heads(scene.installation)
+    heads.publish()
+    older = _head(scene, 1)
+    _folder(scene).write(older, heads.signer.sign(older))
+    assert _written(scene) == {scene.dataset_id: 2}
+
+
+@pytest.mark.parametrize("forged", ["longer", "other root", "missing account"])
+def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str) -> None:
+    head = _head(scene, 2)
+    head = {
+        "longer": replace(head, size=3),
+        "other root": replace(head, root=bytes(32)),
+        "missing account": replace(head, account_id="ds_gone"),
+    }[forged]
+    heads = Heads(scene.installation)
+    _folder(scene).write(head, heads.signer.sign(head))
+    for _ in range(2):
+        with pytest.raises(LedgerRewound, match=head.account_id):
+            heads.confirm()
+        with pytest.raises(LedgerRewound):
+            heads.publish()
+    assert "See the operator's guide" in str(LedgerRewound("ds_1"))
+    assert _written(scene)[head.account_id] == head.size, "a refusal overwrites no evidence"
+
+
+@pytest.mark.parametrize("content", [b"", b"canary", b"\xff"])
+def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
+    Heads(scene.installation).publish()
+    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    file.write_bytes(content)
+    with pytest.raises(InstallationError, match="not a head that this program wrote") as refused:
+        Heads(scene.installation).confirm()
+    assert "canary" not in str(refused.value)
+
+
+def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
+    Heads(scene.installation).publish()
+    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    file.rename(file.with_name("ds_other.checkpoint"))
+    with pytest.raises(InstallationError, match="not a head"):
+        Heads(scene.installation).confirm()
+
+
+def test_what_a_killed_writer_left_is_no_head(scene: Scene) -> None:
+    Heads(scene.installation).publish()
+    (scene.installation.home / "checkpoints" / f".{scene.dataset_id}.123").write_text("half")
+    Heads(scene.installation).confirm()
+
+
+def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, tmp_path: Path) -> None:
+    with opened(sqlite_database_url, tmp_path / "home") as scene:
+        scene.submit(key="first")
+        scene.installation.database.close()
+        file = tmp_path / "grovekeeper.sqlite3"
+        with scene.installation.database.write():  # checkpoints the write-ahead log when it is closed
+            pass
+        scene.installation.database.close()
+        backup = shutil.copyfile(file, tmp_path / "backup")
+        scene.submit(key="second")
+        heads = Heads(scene.installation)
+        heads.publish()
+        scene.installation.database.close()
+        for beside in tmp_path.glob("grovekeeper.sqlite3-*"):
+            beside.unlink()
+        shutil.copyfile(backup, file)
+        with pytest.raises(LedgerRewound):
+            heads.publish()
+        with pytest.raises(LedgerRewound):
+            heads.confirm()
+        with pytest.raises(LedgerRewound):
+            Heads(scene.installation).confirm()
+
+
+def test_the_thread_writes_what_is_left_when_it_is_stopped(scene: Scene) -> None:
+    writer = HeadWriter(Heads(scene.installation))
+    writer.start()
+    scene.submit(key="second")
+    writer.stop()
+    assert _written(scene) == {scene.dataset_id: 3}
+
+
+def test_a_folder_that_cannot_be_written_is_tried_again(scene: Scene) -> None:
+    folder = scene.installation.home / "checkpoints"
+    folder.write_text("in the way")
+    heads = Heads(scene.installation)
+    with pytest.raises(OSError, match="checkpoints"):
+        heads.publish()
+    folder.unlink()
+    heads.publish()
+    assert _written(scene) == {scene.dataset_id: 2}
+
+
+def test_an_old_database_is_not_compared(empty_database_url: str, tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home", database_url=empty_database_url)
+    installation = Installation.open(settings, pool_size=1)
+    heads = Heads(installation)
+    writer = HeadWriter(heads)
+    writer.start()
+    writer.stop()
+    assert heads.is_current is False
+    installation.close()

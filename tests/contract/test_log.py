@@ -1,0 +1,107 @@
+"""The log of an account on both databases: stored subtrees give the roots and proofs that all leaves would."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.ledger import log as logs
+from app.ledger import merkle
+from app.ledger import service as ledger
+from app.ledger.log import Log
+from app.ledger.tables import BlockRow
+from app.services.installation import Installation
+from app.verifier import tree
+from tests.support.crash_scene import EVENT, open_account, open_installation
+
+ACCOUNT = "ds_account"
+N_ENTRIES = 41
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    """Two accounts, the first with 41 entries, and subtrees kept at the heights 2, 4, …"""
+    monkeypatch.setattr(logs, "STEP", 2)
+    found = open_installation(database_url, tmp_path / "home")
+    for account_id in (ACCOUNT, "ds_other"):
+        open_account(found, account_id, cap=1_000_000)
+    with found.database.write() as session:
+        for number in range(N_ENTRIES - 1):
+            _reserve(session, number)
+    yield found
+    found.close()
+
+
+def _reserve(session: Session, number: int) -> None:
+    new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id=f"jb_{number}")
+    ledger.reserve(session, new, actor="key_analyst")
+
+
+def _leaves(session: Session) -> list[bytes]:
+    return [merkle.leaf(entry.hash) for entry in ledger.entries(session, ACCOUNT, after=0, limit=1_000)]
+
+
+def test_complete_subtrees_are_stored_once_and_no_others(installation: Installation) -> None:
+    with installation.database.read() as session:
+        query = select(BlockRow.account_id, BlockRow.height, BlockRow.position)
+        stored = sorted(tuple(row) for row in session.execute(query))
+    wanted = [(ACCOUNT, height, at) for height in (2, 4) for at in range(N_ENTRIES >> height)]
+    assert stored == wanted
+
+
+def test_roots_of_every_size_are_those_of_the_leaves(installation: Installation) -> None:
+    with installation.database.read() as session:
+        leaves, log = _leaves(session), Log(session, ACCOUNT)
+        growing = tree.GrowingTree()
+        for size, leaf in enumerate(leaves, start=1):
+            growing.add(leaf)
+            assert log.root(size) == growing.root(), size
+        assert len(leaves) == N_ENTRIES
+
+
+def test_proofs_hold_in_the_verifier(installation: Installation) -> None:
+    with installation.database.read() as session:
+        leaves, log = _leaves(session), Log(session, ACCOUNT)
+        for size in (1, 4, 16, 17, 32, N_ENTRIES):
+            root = log.root(size)
+            for sequence in range(1, size + 1, 3):
+                path = log.inclusion(sequence, size)
+                tree.check_inclusion(leaves[sequence - 1], sequence - 1, size, path, root)
+                path = log.consistency(sequence, size)
+                tree.check_consistency(sequence, size, path, (log.root(sequence), root))
+
+
+def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 2**STEP - 1 of each height: what keeps a checkpoint cheap however long the ledger is."""
+    read: list[int] = []
+    for name in ("_blocks", "_leaves"):
+        original = getattr(Log, name)
+
+        def counted(self: Log, *place: int, original: object = original) -> list[bytes]:
+            found: list[bytes] = original(self, *place)  # type: ignore[operator]
+            read.append(len(found))
+            return found
+
+        monkeypatch.setattr(Log, name, counted)
+    with installation.database.read() as session:
+        Log(session, ACCOUNT).root(N_ENTRIES)
+    assert sum(read) <= 3 * 3
+
+
+def test_a_rolled_back_entry_leaves_no_subtree(installation: Installation) -> None:
+    class Cut(Exception):
+        pass
+
+    def cut_after(numbers: range) -> None:
+        with installation.database.write() as session:
+            for number in numbers:
+                _reserve(session, number)
+            raise Cut
+
+    with pytest.raises(Cut):
+        cut_after(range(100, 108))
+    with installation.database.read() as session:
+        assert ledger.size(session, ACCOUNT) == N_ENTRIES
+        assert len(session.execute(select(BlockRow)).all()) == (N_ENTRIES >> 2) + (N_ENTRIES >> 4)

@@ -1,0 +1,154 @@
+"""Checkpoints and proofs through a real server, checked by the verifier alone; and a restore that is refused."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.main import create_app
+from app.cli.serve import ApiThread, bound
+from tests.support.server import Server
+
+BEYOND = "9" * 15
+
+
+@pytest.fixture
+def ledger(idle_server: Server) -> tuple[Server, str]:
+    """A dataset whose account has seven entries: its opening, and three jobs that were cancelled."""
+    dataset = str(idle_server.uploaded()["id"])
+    for _ in range(3):
+        _submit_and_cancel(idle_server, dataset)
+    return idle_server, dataset
+
+
+def _submit_and_cancel(server: Server, dataset: str) -> None:
+    """Two entries, and nothing left in the queue that other tests share."""
+    job_id = server.submitted(dataset).json()["job_id"]
+    assert server.admin.http.delete(f"/jobs/{job_id}").status_code == 200
+
+
+def _get(server: Server, path: str) -> httpx.Response:
+    answer: httpx.Response = server.admin.http.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def _verify(*arguments: object) -> dict[str, Any]:
+    command = [sys.executable, "-m", "app.verifier", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return {"exit": done.returncode, **json.loads(done.stdout)}
+
+
+def _taken(server: Server, dataset: str, folder: Path) -> list[object]:
+    """The newest checkpoint and the key, as arguments for the verifier."""
+    (folder / "note").write_text(_get(server, f"/ledger/{dataset}/checkpoint").text)
+    (folder / "key").write_text(_get(server, "/signer").json()["public_key"])
+    return ["--checkpoint", folder / "note", "--public-key", folder / "key"]
+
+
+def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path: Path) -> None:
+    server, dataset = ledger
+    answer = _get(server, f"/ledger/{dataset}/checkpoint")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    evidence = _taken(server, dataset, tmp_path)
+    export = tmp_path / "export.jsonl"
+    export.write_bytes(_get(server, f"/ledger/{dataset}/export").content)
+    found = _verify(export, *evidence)
+    assert (found["exit"], found["checkpoints"][0]["size"]) == (0, 7)
+    lines = export.read_bytes().splitlines(keepends=True)
+    export.write_bytes(b"".join(lines[:-1]))
+    assert _verify(export)["exit"] == 0, "alone, the cut is not seen"
+    found = _verify(export, *evidence)
+    assert (found["exit"], "the export was cut" in found["reason"]) == (1, True)
+
+
+def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, str], tmp_path: Path) -> None:
+    server, dataset = ledger
+    evidence = _taken(server, dataset, tmp_path)
+    proof = tmp_path / "proof.json"
+    for sequence in (1, 4, 7):
+        proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence={sequence}").content + b"\n")
+        assert _verify(proof, *evidence)["exit"] == 0
+    shutil.copy(tmp_path / "note", tmp_path / "earlier")
+    _submit_and_cancel(server, dataset)
+    evidence = [*_taken(server, dataset, tmp_path), "--checkpoint", tmp_path / "earlier"]
+    proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?from_size=7").content + b"\n")
+    assert _verify(proof, *evidence)["exit"] == 0
+    proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence=2&size=7").content + b"\n")
+    assert _verify(proof, *evidence)["exit"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "at", "problem"),
+    [
+        ("", "/sequence", "give-sequence-or-from-size"),
+        ("?sequence=1&from_size=1", "/sequence", "give-sequence-or-from-size"),
+        ("?size=1", "/sequence", "give-sequence-or-from-size"),
+        ("?sequence=8", "/sequence", "out-of-range"),
+        (f"?sequence={BEYOND}", "/sequence", "out-of-range"),
+        ("?sequence=1&size=8", "/size", "out-of-range"),
+        ("?sequence=3&size=2", "/sequence", "out-of-range"),
+        ("?from_size=8", "/from_size", "out-of-range"),
+        ("?from_size=3&size=2", "/from_size", "out-of-range"),
+    ],
+)
+def test_a_proof_of_what_is_not_there_is_a_broken_rule(
+    ledger: tuple[Server, str], query: str, at: str, problem: str
+) -> None:
+    server, dataset = ledger
+    answer = server.admin.http.get(f"/ledger/{dataset}/proofs{query}")
+    assert (answer.status_code, answer.json()["errors"]) == (422, [{"at": at, "problem": problem}])
+
+
+@pytest.mark.parametrize("query", ["?sequence=0", "?sequence=-1", "?sequence=x", f"?size={'9' * 30}&sequence=1"])
+def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query: str) -> None:
+    server, dataset = ledger
+    assert server.admin.http.get(f"/ledger/{dataset}/proofs{query}").status_code == 422
+
+
+def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_server: Server, tmp_path: Path) -> None:
+    """A head of an account that the database does not have: what a restore of an older backup looks like."""
+    home = tmp_path / "home"
+    shutil.copytree(idle_server.settings.home, home, ignore=shutil.ignore_patterns("*.sqlite3*"))
+    foreign = home / "checkpoints" / "ds_gone.checkpoint"
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.write_text(
+        f"grovekeeper/ledger/ds_gone\n5\n{'A' * 43}=\n2026-11-20T10:00:00.000000Z\n\n— grovekeeper AA==\n"
+    )
+    url = idle_server.settings.database_url
+    settings = type(idle_server.settings)(home=home, database_url=url)
+    with bound("127.0.0.1", 0) as listener:
+        app = create_app(settings)
+        api = ApiThread(app, listener)
+        api.start()
+        try:
+            address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            _until_it_listens(address)
+            ready = httpx.get(f"{address}/readyz", trust_env=False)
+            assert (ready.status_code, ready.json()["type"]) == (503, "unavailable")
+            assert "ds_gone" not in ready.text
+            asked = httpx.get(f"{address}/ledger", headers=idle_server.admin.http.headers, trust_env=False)
+            assert asked.status_code == 503
+            assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
+        finally:
+            api.begin_stop()
+            api.join()
+            app.state.installation.close()
+
+
+def _until_it_listens(address: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(f"{address}/healthz", trust_env=False)
+            return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise TimeoutError("the server does not listen")

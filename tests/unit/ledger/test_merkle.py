@@ -1,0 +1,93 @@
+"""The Merkle tree against its definition in RFC 6962, and its proofs against the verifier's own code."""
+
+import hashlib
+from functools import cache
+
+import pytest
+
+from app.ledger import merkle
+from app.verifier import tree
+
+N_LEAVES = 70
+
+
+def _entry_hash(index: int) -> str:
+    return hashlib.sha256(b"entry %d" % index).hexdigest()
+
+
+LEAVES = [merkle.leaf(_entry_hash(index)) for index in range(N_LEAVES)]
+
+
+def _defined(leaves: list[bytes]) -> bytes:
+    """RFC 6962, 2.1, word for word."""
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    return hashlib.sha256(b"\x01" + _defined(leaves[:split]) + _defined(leaves[split:])).digest()
+
+
+@cache
+def _subtree(height: int, position: int) -> bytes:
+    return merkle.fold(LEAVES[position << height : (position + 1) << height])
+
+
+def test_a_leaf_is_told_from_a_node() -> None:
+    text = _entry_hash(0)
+    assert merkle.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
+    assert merkle.node(b"l" * 32, b"r" * 32) == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
+    assert merkle.root(0, _subtree) == hashlib.sha256(b"").digest()
+
+
+def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
+    """Certificate Transparency's reference vectors, over leaves of one byte strings."""
+    data = [b"", b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"]
+    leaves = [hashlib.sha256(b"\x00" + text).digest() for text in data]
+    found = merkle.root(8, lambda height, position: merkle.fold(leaves[position << height : (position + 1) << height]))
+    assert found.hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+
+
+@pytest.mark.parametrize("size", range(1, N_LEAVES + 1))
+def test_the_root_is_the_defined_one(size: int) -> None:
+    growing = tree.GrowingTree()
+    for found in LEAVES[:size]:
+        growing.add(found)
+    assert merkle.root(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 31, 33, 64, 70])
+def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: int) -> None:
+    root, other = merkle.root(size, _subtree), merkle.root(size, lambda *_: b"\x00" * 32)
+    for index in range(size):
+        path = merkle.inclusion(index, size, _subtree)
+        tree.check_inclusion(LEAVES[index], index, size, path, root)
+        wrong = [
+            (LEAVES[index], index, path, other),
+            (LEAVES[(index + 1) % N_LEAVES], index, path, root),
+            (LEAVES[index], index, [*path, path[-1] if path else root], root),
+        ]
+        if path:
+            wrong += [
+                (LEAVES[index], index, path[:-1], root),
+                (LEAVES[index], index, [hashlib.sha256(path[0]).digest(), *path[1:]], root),
+                (LEAVES[index], (index + 1) % size, path, root),
+            ]
+        for leaf, at, steps, target in wrong:
+            with pytest.raises(tree.NotProven):
+                tree.check_inclusion(leaf, at, size, steps, target)
+
+
+@pytest.mark.parametrize("second", [1, 2, 5, 8, 21, 32, 33])
+def test_every_beginning_has_a_proof_that_leads_to_both_roots_and_nowhere_else(second: int) -> None:
+    later = merkle.root(second, _subtree)
+    for first in range(1, second + 1):
+        path, earlier = merkle.consistency(first, second, _subtree), merkle.root(first, _subtree)
+        tree.check_consistency(first, second, path, (earlier, later))
+        forged = hashlib.sha256(earlier).digest()
+        wrong = [(path, (forged, later)), (path, (earlier, forged)), ([*path, earlier], (earlier, later))]
+        if path:
+            wrong += [(path[:-1], (earlier, later)), ([forged, *path[1:]], (earlier, later))]
+        for steps, roots in wrong:
+            with pytest.raises(tree.NotProven):
+                tree.check_consistency(first, second, steps, roots)
