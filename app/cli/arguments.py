@@ -16,6 +16,37 @@ KeyArgument: TypeAlias = Annotated[
 ]
 
 
+ScopeOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scope", help="region=EU, shard=0,1 (may be repeated), or JSON; default all cells.", show_default=False
+    ),
+]
+
+
+def read_scope(typed: list[str] | None) -> dict[str, Any]:
+    """A box as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one JSON object.
+
+    In the short form a cell of digits is the number of a hash cell. Categories with a comma or of
+    digits alone are for the JSON form.
+
+    Raises:
+        WrongUse: it is neither form, or the two are mixed.
+    """
+    scope: dict[str, Any] = {}
+    for word in typed or ():
+        if word.startswith("{"):
+            if len(typed or ()) > 1:
+                raise WrongUse("a scope in JSON is the whole scope")
+            return json_object(word, "the scope")
+        name, separator, cells = word.partition("=")
+        if not (name and separator and cells):
+            raise WrongUse("a scope is given as partition=cell, or as a JSON object")
+        numbers_and_names = (int(cell) if cell.isascii() and cell.isdigit() else cell for cell in cells.split(","))
+        scope.setdefault(name, []).extend(numbers_and_names)
+    return scope
+
+
 def json_object(text: str, what: str) -> dict[str, Any]:
     """A JSON object that was typed as one argument.
 

@@ -108,8 +108,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             else f"{unit['column']}, at most {unit['max_rows']} rows each",
             "adjacency": found["adjacency"],
             "public size": found["public_size"] or "not declared",
-            "partitions": ", ".join(f"{p['name']} ({p.get('cells', '?')} cells)" for p in found["partitions"])
-            or "none",
+            "partitions": "; ".join(map(_partition, found["partitions"])) or "none",
             "uploads": len(found["epochs"]),
             "label": f"{found['schema']['label']['name']}: {', '.join(found['schema']['label']['classes'])}",
             "accountant": account["accountant"],
@@ -167,6 +166,17 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
 def balance_cells(account: dict[str, Any]) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
     return [account[name] for name in ("accountant", "cap", "charged", "reserved", "remaining")]
+
+
+def _partition(partition: dict[str, Any]) -> str:
+    """How a partition cuts the rows, in a few words."""
+    match partition["kind"]:
+        case "hash":
+            return f"{partition['name']} ({partition['cells']} hash cells)"
+        case "column":
+            return f"{partition['name']} (by {partition['column']}: {', '.join(partition['cells'])})"
+        case _:
+            return f"{partition['name']} (by upload: {partition['how']})"
 
 
 def _feature(feature: dict[str, Any]) -> list[str]:

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, check_new, json_object
+from app.cli.arguments import DatasetArgument, ScopeOption, check_new, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
 from app.cli.output import Output, amount, budget_bar
+
+MAX_SHOWN_CELLS = 32
 
 app = typer.Typer(help="Read balances and histories, export them, change caps.", no_args_is_help=True)
 
@@ -21,9 +23,7 @@ def show(
     dataset: Annotated[
         str | None, typer.Argument(help="Name or id of a dataset; all if left out.", show_default=False)
     ] = None,
-    scope: Annotated[
-        str | None, typer.Option(help='The tightest cell of a box, such as {"shard": [0]}.', show_default=False)
-    ] = None,
+    scope: ScopeOption = None,
 ) -> None:
     """Show what is charged, reserved and left."""
     output = call.output
@@ -32,15 +32,14 @@ def show(
             accounts = list(client.balances())
             answer: dict[str, Any] = {"datasets": accounts}
         else:
-            answer = client.balance(dataset, scope=None if scope is None else json_object(scope, "the scope"))
+            answer = client.balance(dataset, scope=read_scope(scope) or None)
             accounts = [answer]
     if output.as_json:
         output.json(answer)
         return
     show_accounts(output, accounts)
     if dataset is not None:
-        cell = ", ".join(f"{name}={value}" for name, value in answer["tightest_cell"].items())
-        output.say(f"tightest cell: {cell or 'the whole dataset'}")
+        show_cells(output, answer)
         output.say(answer["guarantee"]["text"])
         output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
 
@@ -109,6 +108,21 @@ def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int
     ]
     columns = ["dataset", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved"]
     output.table(columns, rows, empty="no accounts", indent=indent)
+
+
+def show_cells(output: Output, balance: dict[str, Any]) -> None:
+    """Prints the tightest joint cell, what still fits there, and the cells of each partition that has a few."""
+    cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
+    output.say(f"tightest cell: {cell or 'the whole dataset'}")
+    output.say(f"largest ε that fits: {balance['largest_that_fits']}")
+    if not balance["exact"]:
+        output.say("note: the maximum over all joint cells was too much work; these amounts are an upper bound")
+    for partition in balance["partitions"]:
+        cells = [[item[name] for name in ("cell", "charged", "reserved", "remaining")] for item in partition["cells"]]
+        if len(cells) > MAX_SHOWN_CELLS:
+            output.say(f"{partition['name']}: {len(cells)} cells; see --json")
+            continue
+        output.table([partition["name"], "charged", "reserved", "remaining"], cells, empty="no uploads yet", indent=2)
 
 
 def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int = 0) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, json_object
+from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 from app.cli.training import read_parameters, show_accepted, show_quote
@@ -26,9 +26,7 @@ class ProfileOptions:
         list[str] | None,
         typer.Option("--parameter", "-p", help="bins, class_share or size_share, as name=value.", show_default=False),
     ] = None
-    scope: Annotated[
-        str | None, typer.Option(help='JSON, such as {"shard": [0, 1]}; default all cells.', show_default=False)
-    ] = None
+    scope: ScopeOption = None
 
     def to_json(self) -> dict[str, Any]:
         """The body. ε and δ go out as they were typed: no float ever touches them."""
@@ -36,7 +34,7 @@ class ProfileOptions:
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
-            "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
+            "scope": read_scope(self.scope),
         }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, json_object
+from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount
@@ -33,9 +33,7 @@ class PlanOptions:
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="name=value; may be repeated.", show_default=False)
     ] = None
-    scope: Annotated[
-        str | None, typer.Option(help='JSON, such as {"shard": [0, 1]}; default all cells.', show_default=False)
-    ] = None
+    scope: ScopeOption = None
 
     def as_typed(self) -> str:
         """These options as a user types them."""
@@ -44,8 +42,8 @@ class PlanOptions:
             words += ["--delta", self.delta]
         for parameter in self.parameter or ():
             words += ["--parameter", parameter]
-        if self.scope is not None:
-            words += ["--scope", self.scope]
+        for word in self.scope or ():
+            words += ["--scope", word]
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +54,7 @@ class PlanOptions:
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
-            "scope": {} if self.scope is None else json_object(self.scope, "the scope"),
+            "scope": read_scope(self.scope),
         }
 
 

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from app.cli import own_process
+from app.forests.schema import Schema
+from app.services.declared_partitions import read_partitions
+from app.wire.datasets import DatasetIn
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -95,7 +98,11 @@ def _rows(n_rows: int) -> str:
 
 def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     owner = (GUIDES / "owner.md").read_text(encoding="utf-8")
-    (declaration,) = [text for language, text in FENCE.findall(owner) if language == "json"]
+    declaration, *fragments = [text for language, text in FENCE.findall(owner) if language == "json"]
+    for fragment in fragments:
+        legal = DatasetIn.model_validate(json.loads(declaration) | json.loads("{" + fragment + "}"))
+        schema = Schema.from_json(legal.schema_.model_dump(exclude_none=True))
+        read_partitions(legal.partitions, schema, unit_column=legal.privacy_unit.column)
     (tmp_path / "census.json").write_text(declaration)
     (tmp_path / "census.csv").write_text(_rows(2_000))
     (tmp_path / "new-rows.csv").write_text(_rows(5))

@@ -163,7 +163,11 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ),
     ("GET", "/ledger"): (200, {"datasets": [BALANCE], "next": None}),
     ("GET", "/ledger/census"): (
-        200, {**BALANCE, "tightest_cell": {"shard": 3}, "partitions": [], "guarantee": MODEL["guarantee"]},
+        200,
+        {
+            **BALANCE, "scope": {}, "tightest_cell": {"shard": 3}, "exact": True, "largest_that_fits": "0.5",
+            "partitions": [], "guarantee": MODEL["guarantee"],
+        },
     ),
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),

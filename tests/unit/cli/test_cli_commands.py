@@ -21,7 +21,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["epoch ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "next: grovekeeper plan census"],
     ),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
-    (["datasets", "show", "census"], ["shard (10 cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
+    (["datasets", "show", "census"], ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
     (["datasets", "grant", "census", "key_2", "analyst"], ["key_2 is analyst on census"]),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
@@ -162,6 +162,52 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any
     assert service.requests[-1].headers["Idempotency-Key"] == "k"
 
 
+def test_a_scope_is_typed_in_words_or_in_json(run: Run, service: Any) -> None:
+    asked = ["plan", "census", "-a", "mrf", "-e", "1"]
+    run(*asked, "--scope", "region=EU,OTHER", "--scope", "shard=0,12", "--scope", "region=US")
+    assert service.body()["scope"] == {"region": ["EU", "OTHER", "US"], "shard": [0, 12]}
+    run("ledger", "show", "census", "--scope", "region=EU")
+    assert json.loads(service.requests[-1].url.params["scope"]) == {"region": ["EU"]}
+    run("ledger", "show", "census")
+    assert "scope" not in service.requests[-1].url.params
+
+
+def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, service: Any) -> None:
+    amounts = {"charged": "1", "reserved": "0", "remaining": "2"}
+    partitions = [
+        {"name": "region", "kind": "column", "cells": [{"cell": cell, **amounts} for cell in ("EU", "OTHER")]},
+        {"name": "shard", "kind": "hash", "cells": [{"cell": cell, **amounts} for cell in range(100)]},
+        {"name": "batch", "kind": "epoch", "cells": []},
+    ]
+    balance = {**service.answers["GET", "/ledger/census"][1], "partitions": partitions, "exact": False}
+    service.answers["GET", "/ledger/census"] = (200, balance)
+    shown = run("ledger", "show", "census").stdout
+    assert "OTHER" in shown
+    assert "shard: 100 cells; see --json" in shown
+    assert "no uploads yet" in shown
+    assert "upper bound" in shown
+    assert "largest ε that fits: 0.5" in shown
+
+
+def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
+    partitions = [
+        {"name": "shard", "kind": "hash", "cells": 10},
+        {
+            "name": "region",
+            "kind": "column",
+            "column": "land",
+            "feature": False,
+            "sizes": None,
+            "cells": ["EU", "OTHER"],
+        },
+        {"name": "batch", "kind": "epoch", "how": "one per month"},
+    ]
+    status, dataset = service.answers["GET", "/datasets/census"]
+    service.answers["GET", "/datasets/census"] = (status, {**dataset, "partitions": partitions})
+    shown = " ".join(run("datasets", "show", "census").stdout.split())
+    assert "shard (10 hash cells); region (by land: EU, OTHER); batch (by upload: one per month)" in shown
+
+
 def test_the_next_command_asks_for_the_very_plan_that_was_quoted(run: Run) -> None:
     typed = ["census", "--algorithm", "mrf", "--epsilon", "0.1", "--parameter", "n_estimators=2"]
     result = run("plan", *typed, "--scope", '{"shard": [0]}')
@@ -208,6 +254,10 @@ def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path
         ["plan", "census", "-a", "mrf", "-e", "1", "-p", "n_estimators"],
         ["plan", "census", "-a", "mrf", "-e", "1", "--scope", "[1]"],
         ["ledger", "show", "census", "--scope", "{"],
+        ["ledger", "show", "census", "--scope", "region"],
+        ["ledger", "show", "census", "--scope", "region="],
+        ["ledger", "show", "census", "--scope", "=EU"],
+        ["ledger", "show", "census", "--scope", '{"shard": [0]}', "--scope", "region=EU"],
         ["ledger", "export", "census", "rows.csv"],
         ["ledger", "checkpoint", "census", "rows.csv"],
         ["ledger", "signer", "rows.csv"],
