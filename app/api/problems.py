@@ -39,6 +39,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
+    errors.PopulationMismatch: ProblemType(409, "population-mismatch", "The dataset cannot join the population"),
     errors.DatasetDeleted: ProblemType(409, "dataset-deleted", "The dataset was deleted"),
     errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
     errors.IdempotencyInFlight: ProblemType(409, "idempotency-in-flight", "The first request is still running"),
@@ -173,6 +174,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
             return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
         case errors.AdjacencyMismatch():
             return {"adjacency": error.adjacency, "accepted_by": list(error.accepted_by)}
+        case errors.PopulationMismatch():
+            return {"differs": list(error.differs)}
         case errors.NotSupported():
             return {"what": error.what}
         case errors.TooLarge():

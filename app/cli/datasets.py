@@ -108,6 +108,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             else f"{unit['column']}, at most {unit['max_rows']} rows each",
             "adjacency": found["adjacency"],
             "public size": found["public_size"] or "not declared",
+            "population": found["population"] or "none",
             "partitions": "; ".join(map(_partition, found["partitions"])) or "none",
             "uploads": len(found["epochs"]),
             "label": f"{found['schema']['label']['name']}: {', '.join(found['schema']['label']['classes'])}",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import datasets, evidence, installation, jobs, keys, ledger, models, profiles, training
+from app.cli import datasets, evidence, installation, jobs, keys, ledger, models, populations, profiles, training
 from app.cli.demo import demo
 
 
@@ -40,6 +40,7 @@ app.add_typer(installation.db, name="db", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(installation.openapi)
 
 app.add_typer(datasets.app, name="datasets", rich_help_panel="Use")
+app.add_typer(populations.app, name="populations", rich_help_panel="Use")
 for use in (training.algorithms, training.plan, training.train):
     app.command(rich_help_panel="Use")(use)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")

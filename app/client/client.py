@@ -130,6 +130,25 @@ class Client:
         """``DELETE /datasets/{id}/grants/{key_id}``."""
         return self._json("DELETE", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}")
 
+    # Populations
+
+    def open_population(self, name: str, budget: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /populations``."""
+        body: Json = {"name": name, "budget": budget}
+        return self._json("POST", "/populations", body=body, key=idempotency_key or new_idempotency_key())
+
+    def populations(self) -> Iterator[Json]:
+        """``GET /populations``, all pages."""
+        return self._pages("/populations", "populations")
+
+    def population(self, population: str) -> Json:
+        """``GET /populations/{id}``."""
+        return self._json("GET", f"/populations/{_segment(population)}")
+
+    def join_population(self, dataset: str, population: str) -> Json:
+        """``PUT /datasets/{id}/population``: the dataset is about the people of that population, for good."""
+        return self._json("PUT", f"/datasets/{_segment(dataset)}/population", body={"population": population})
+
     # Training
 
     def algorithms(self) -> list[Json]:

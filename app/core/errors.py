@@ -11,7 +11,8 @@
     ├── MethodNotAllowed             the path exists, the method does not
     ├── BudgetExceeded               the ledger refuses
     ├── NoRowsYet                    training before the first upload
-    ├── NameTaken                    a living dataset has this name
+    ├── NameTaken                    a living dataset, or a population, has this name
+    ├── PopulationMismatch           this dataset cannot belong to that population
     ├── DatasetDeleted               only the tombstone is left
     ├── JobFinished                  too late to cancel
     ├── IdempotencyInFlight          the first request with this key has not ended
@@ -92,7 +93,8 @@ class MethodNotAllowed(GrovekeeperError):
 class BudgetExceeded(GrovekeeperError):
     """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
 
-    All amounts are exact decimal strings in the account's unit; ``largest_that_fits`` is an ε.
+    All amounts are exact decimal strings in the account's unit; ``largest_that_fits`` is an ε. Where the dataset's
+    population refuses, ``population`` names it, and the amounts are those of all its members together.
     """
 
     dataset: str
@@ -106,9 +108,12 @@ class BudgetExceeded(GrovekeeperError):
     requested: str
     tightest_cell: Mapping[str, object]
     largest_that_fits: str
+    population: str | None = None
 
     def __str__(self) -> str:
         where = f"dataset {self.dataset_name}"
+        if self.population is not None:
+            where = f"population {self.population} of {where}"
         if self.tightest_cell:
             cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
             where = f"cell {cell} of {where}"
@@ -123,11 +128,24 @@ class NoRowsYet(GrovekeeperError):
         return "no rows were uploaded to this dataset yet"
 
 
+@dataclass(eq=False)
 class NameTaken(GrovekeeperError):
-    """A living dataset has this name."""
+    """A living dataset, or a population, has this name."""
+
+    kind: str = "living dataset"
 
     def __str__(self) -> str:
-        return "a living dataset has this name already"
+        return f"a {self.kind} has this name already"
+
+
+@dataclass(eq=False)
+class PopulationMismatch(GrovekeeperError):
+    """The dataset cannot be added up with the members of a population; ``differs`` names in what."""
+
+    differs: Sequence[str]
+
+    def __str__(self) -> str:
+        return f"the dataset and the population differ in: {', '.join(self.differs)}"
 
 
 class DatasetDeleted(GrovekeeperError):

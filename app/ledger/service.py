@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, repository, state
+from app.ledger import chain, populations, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
+from app.ledger.populations import Population
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -65,6 +66,8 @@ class Balance:
     lowered below what is spent.
 
     Amounts are whole steps of the account's unit; :meth:`text` says them. Where not ``is_exact``, the sum is a bound.
+    ``room`` is the largest reservation that would be admitted now: what remains, or less where the population is nearly
+    used up.
     """
 
     account_id: str
@@ -76,6 +79,7 @@ class Balance:
     tightest_cell: dict[str, Any]
     is_exact: bool
     delta: Fraction | None
+    room: int
 
     @property
     def remaining(self) -> int:
@@ -137,14 +141,16 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
         The reservation's id.
 
     Raises:
-        BudgetExceeded: in some cell ``charged + reserved + amount`` would pass the cap; nothing was changed.
+        BudgetExceeded: in some cell ``charged + reserved + amount`` would pass the cap, or all members of the account's
+            population together that of the population; nothing was changed.
     """
     if new.amount <= 0:
         raise ValueError("a reservation is positive")
     row = repository.locked_account(session, new.account_id)
     tightest = state.tightest(session, row, new.scope)
-    if tightest.charged + tightest.reserved + new.amount > row.cap:
-        raise _refusal(row, tightest, new)
+    population = populations.of_account(session, row.id, lock=True)
+    if new.amount > _room(row, tightest, population):
+        raise _refusal(row, tightest, new, population=population)
     reservation = ReservationRow(
         id=ids.new(ids.RESERVATION),
         account_id=new.account_id,
@@ -191,7 +197,8 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
 def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: str) -> list[str]:
     """Reservations of one job on several accounts: all of them, or an error and none, since the caller rolls back.
 
-    Accounts are locked in order of their ids before the first is looked at, so jobs that cross never wait in a circle.
+    Accounts, then their populations, are locked in order of their ids before the first is looked at, so jobs that cross
+    never wait in a circle.
 
     Returns:
         The reservations' ids, in the order of ``wanted``.
@@ -200,6 +207,7 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
         BudgetExceeded: an account refuses; the error names it.
     """
     _lock_accounts(session, [new.account_id for new in wanted])
+    populations.lock_all(session, [new.account_id for new in wanted])
     made = {
         new.account_id: reserve(session, new, actor=actor) for new in sorted(wanted, key=lambda new: new.account_id)
     }
@@ -243,6 +251,7 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         tightest_cell=dict(tightest.cell),
         is_exact=tightest.is_exact,
         delta=None if row.delta is None else Fraction(row.delta),
+        room=_room(row, tightest, populations.of_account(session, account_id)),
     )
 
 
@@ -327,20 +336,34 @@ def _scope(reservation: ReservationRow) -> Scope:
     return {name: tuple(listed) for name, listed in reservation.scope.items()}
 
 
-def _refusal(row: AccountRow, tightest: CellBalance, new: NewReservation) -> BudgetExceeded:
+def _room(row: AccountRow, tightest: CellBalance, population: Population | None) -> int:
+    """The largest amount that both caps admit in a box whose tightest joint cell is given."""
+    room = row.cap - tightest.charged - tightest.reserved
+    return max(room if population is None else min(room, population.room(row.id, tightest)), 0)
+
+
+def _refusal(
+    row: AccountRow, tightest: CellBalance, new: NewReservation, *, population: Population | None
+) -> BudgetExceeded:
+    """Tells of the cap that leaves less: the account's own, or the population's."""
     accountant = accountants.by_name(row.accountant)
-    remaining = max(row.cap - tightest.charged - tightest.reserved, 0)
+    room = _room(row, tightest, population)
     delta = new.delta if new.delta is not None or row.delta is None else Fraction(row.delta)
+    cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
+    named = population if population is not None and room < max(cap - charged - reserved, 0) else None
+    if named is not None:
+        cap, charged, reserved = named.row.cap, named.charged, named.reserved
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
         accountant=row.accountant,
         unit=accountant.UNIT,
-        cap=amount_text(row.accountant, row.cap),
-        charged=amount_text(row.accountant, tightest.charged),
-        reserved=amount_text(row.accountant, tightest.reserved),
-        remaining=amount_text(row.accountant, remaining),
+        cap=amount_text(row.accountant, cap),
+        charged=amount_text(row.accountant, charged),
+        reserved=amount_text(row.accountant, reserved),
+        remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, new.amount),
-        tightest_cell=dict(tightest.cell),
-        largest_that_fits=amounts.to_text(accountant.largest_that_fits(remaining, delta)),
+        tightest_cell=dict(tightest.cell) if named is None else {},
+        largest_that_fits=amounts.to_text(accountant.largest_that_fits(room, delta)),
+        population=None if named is None else named.row.name,
     )

@@ -1,6 +1,7 @@
 """Tables of the ledger. Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or
 10⁻¹² μ² (``gdp``)."""
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import CheckConstraint, UniqueConstraint
@@ -60,6 +61,45 @@ class BoxRow(Base):
         CheckConstraint("reserved >= 0", name="reserved_not_negative"),
         CheckConstraint("delta_charged >= 0", name="delta_charged_not_negative"),
     )
+
+
+class PopulationRow(Base):
+    """A cap over all accounts of datasets about the same people: the lock under which their sum is looked at.
+
+    Attributes:
+        printable: the largest amount that the members together can have lost or will ever lose: the cap, or more where
+            an account joined that had spent.
+        adjacency: of the members; with ``unit_column`` set when the first one joins.
+        unit_column: that names the same people in every member; ``None`` with rows as units.
+    """
+
+    __tablename__ = "populations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    accountant: Mapped[str]
+    cap: Mapped[int]
+    printable: Mapped[int]
+    delta: Mapped[str | None]
+    adjacency: Mapped[str | None]
+    unit_column: Mapped[str | None]
+    declared_by: Mapped[str]
+    created_at: Mapped[datetime]
+
+    __table_args__ = (
+        CheckConstraint("cap >= 0", name="cap_not_negative"),
+        CheckConstraint("printable >= cap", name="printable_covers_cap"),
+    )
+
+
+class MemberRow(Base):
+    """An account of a population, for ever: erased datasets keep their spend there."""
+
+    __tablename__ = "population_members"
+
+    account_id: Mapped[str] = mapped_column(primary_key=True)
+    population_id: Mapped[str] = mapped_column(index=True)
+    joined_at: Mapped[datetime]
 
 
 class ReservationRow(Base):

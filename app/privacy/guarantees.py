@@ -114,6 +114,39 @@ def guarantee_of_labels(
     }
 
 
+def guarantee_of_population(
+    *, accountant: str, amount: int, delta: Fraction | None, adjacency: Adjacency, unit_column: str | None
+) -> dict[str, object]:
+    """What all outputs about the datasets of one population together guarantee (docs/proofs/accounting.md A8).
+
+    Args:
+        accountant: of the population and of every member.
+        amount: whole steps of its unit: the population's cap, or more where a dataset joined that had spent.
+        delta: of the population.
+        adjacency: of the members.
+        unit_column: public column whose values name the same people in every member; ``None``: by the owner's
+            statement a person has at most one row in each.
+
+    Returns:
+        ``{"epsilon", "delta", "text"}``: for one person who is in all members, or whose labels change in all of them.
+    """
+    unit = accountants.by_name(accountant)
+    epsilon, shown_delta = amounts.to_text(unit.epsilon_of(amount, delta)), amounts.to_text(delta or 0)
+    person = "one person, who has at most one row in each of them"
+    if unit_column is not None:
+        person = f"all rows of one value of the column {unit_column!r} in all of them"
+    what = "the labels of " if adjacency is Adjacency.LABEL else ""
+    limit = f"a privacy loss of at most ε = {epsilon}, with δ = {shown_delta}"
+    if delta is not None:
+        limit = f"(ε, δ)-differential privacy with ε = {epsilon} and δ = {shown_delta}"
+    text = (
+        f"For any two worlds whose datasets of this population differ in {what}{person} and carry the same "
+        f"declarations, all outputs about these datasets together have {limit}. It assumes that the owner's statement "
+        f"about the people in them is true, and what the guarantees of the single datasets assume."
+    )
+    return {"epsilon": epsilon, "delta": shown_delta, "text": text}
+
+
 def _pure_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
     return f"{_pure_bound(subject, single, delta)} Where one is replaced by another, at most {replaced}."
 

@@ -78,14 +78,14 @@ class Asked:
 
     @property
     def fits(self) -> bool:
-        """Whether the account has that much left in the scope."""
-        return self.amount <= self.balance.remaining
+        """Whether the account, and its population if it has one, has that much left in the scope."""
+        return self.amount <= self.balance.room
 
     @property
     def largest_that_fits(self) -> str:
         """The largest ε that the same request could carry now."""
         unit = accountants.by_name(self.balance.accountant)
-        return amounts.to_text(unit.largest_that_fits(self.balance.remaining, self.delta))
+        return amounts.to_text(unit.largest_that_fits(self.balance.room, self.delta))
 
     def receipt(self, event: Event) -> str:
         """What is released for that price, in words."""

@@ -16,9 +16,9 @@ from app.privacy import accountants
 from app.registry import models
 from app.services.answers import answer
 from app.services.audit import balance_members
+from app.services.budgets import largest_epsilon
 from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
-from app.services.register_dataset import largest_epsilon
 from app.wire.ledger import BalanceOut, CapIn
 
 

@@ -12,11 +12,16 @@ from app.privacy import guarantees
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import Subject
 
+_ONE_OF_SEVERAL = (
+    "It is about this dataset alone. The dataset belongs to the population {name!r}; people who are also in other "
+    "datasets of that population are protected at the population's own guarantee."
+)
+
 
 def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[str, Any]:
     """The guarantee that a limit makes for the people in a dataset, in numbers and in words."""
     printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
-    return printed(
+    found = printed(
         accountant=limit.accountant,
         amount=limit.amount,
         delta=limit.delta,
@@ -24,6 +29,9 @@ def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[st
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
     )
+    if dataset.row.population is not None:
+        found["text"] = f"{found['text']} {_ONE_OF_SEVERAL.format(name=dataset.row.population)}"
+    return found
 
 
 def account_guarantee(session: Session, dataset_id: str, *, subject: Subject = "ledger") -> dict[str, Any]:

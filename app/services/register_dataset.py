@@ -9,15 +9,16 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import Principal, Role
-from app.core import amounts, ids, limits
+from app.core import amounts, ids
 from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.schema import Schema, column_name_problem
 from app.ledger import service as ledger
-from app.privacy import accountants
 from app.privacy.composition import Partitions
+from app.services import populations
 from app.services.answers import answer
+from app.services.budgets import cap_of
 from app.services.declared_partitions import read_partitions
 from app.services.installation import Installation
 from app.services.public_sizes import two_significant_digits
@@ -37,6 +38,8 @@ def register_dataset(
         NotSupported: a legal declaration whose rule is not built yet.
         RoleMissing: the key may not declare datasets.
         NameTaken: a living dataset has the name.
+        NotFound: the population is somebody else's.
+        PopulationMismatch: the dataset cannot be added up with the members of the population.
     """
     schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
     budget = _checked(declaration)
@@ -50,6 +53,9 @@ def register_dataset(
             row = _row(declaration, schema, partitions, declared_by=principal.key_id, at=at)
             dataset = catalog.declare(session, row)
             _open_account(session, dataset, budget, actor=principal.key_id)
+            if declaration.population is not None:
+                named = declaration.population
+                row.population = populations.join(session, principal, row.id, population=named, at=at)
             grants.put(session, dataset_id=row.id, key_id=principal.key_id, role=Role.OWNER)
             return answer(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
 
@@ -62,10 +68,10 @@ def _checked(declaration: DatasetIn) -> BudgetIn:
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
     problems = _unit_problems(declaration)
-    if declaration.budget.epsilon > largest_epsilon(declaration.budget.accountant):
-        problems.append(FieldProblem("/budget/epsilon", "too-large"))
-    elif _cap(declaration.budget) == 0:
-        problems.append(FieldProblem("/budget/epsilon", "too-small"))
+    try:
+        cap_of(declaration.budget)
+    except InvalidRequest as found:
+        problems.extend(found.errors)
     if problems:
         raise InvalidRequest(problems)
     return declaration.budget
@@ -80,16 +86,6 @@ def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
     if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
         problem = "not-distinct"
     return [FieldProblem("/privacy_unit/column", problem)] if problem else []
-
-
-def largest_epsilon(accountant: str) -> int:
-    """The largest ε that a cap may have: its amount has to fit 64 bits."""
-    takes_delta = accountants.by_name(accountant).TAKES_DELTA
-    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
-
-
-def _cap(budget: BudgetIn) -> int:
-    return accountants.by_name(budget.accountant).cap(budget.epsilon, budget.delta)
 
 
 def _row(
@@ -123,7 +119,7 @@ def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, 
             name=dataset.name,
             accountant=budget.accountant,
             adjacency=dataset.adjacency.value,
-            cap=_cap(budget),
+            cap=cap_of(budget),
             delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=unit,
             partitions=dataset.partitions,

@@ -152,6 +152,42 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
     return won
 
 
+def reserve_members(installation: Installation, number: int, options: Options) -> list[list[Any]]:
+    """Random reservations on one or several members of a population and their ends, until the smallest fits nowhere.
+
+    Returns:
+        ``[job, amount, accounts, end or None]`` of every job that was admitted.
+    """
+    chance = random.Random(options["seed"] + number)
+    accounts, admitted = options["accounts"], list[list[Any]]()
+
+    def ask(amount: int, wanted: list[str]) -> bool:
+        job_id = f"jb_{number}_{len(admitted)}"
+        new = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in wanted]
+        try:
+            with installation.database.write() as session:
+                ledger.reserve_all(session, new, actor="key_analyst")
+        except BudgetExceeded:
+            return False
+        admitted.append([job_id, amount, wanted, None])
+        return True
+
+    for _ in range(options["rounds"]):
+        if not ask(chance.randint(1, options["largest"]), chance.sample(accounts, chance.randint(1, 2))):
+            continue
+        end = chance.choice(["charge", "void", None])
+        if end is not None:
+            with installation.database.write() as session:
+                if end == "charge":
+                    ledger.charge_job(session, admitted[-1][0], actor="worker")
+                else:
+                    ledger.void_jobs(session, [admitted[-1][0]], actor="key_analyst")
+            admitted[-1][3] = end
+    while ask(1, [chance.choice(accounts)]):
+        pass
+    return admitted
+
+
 def upload_units(installation: Installation, number: int, options: Options) -> list[Any]:
     """Everybody uploads a row of every patient, twice; what the owner was told was dropped."""
     told = []
@@ -178,6 +214,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
         charge_or_cancel,
         upload_units,
         upload_same,
+        reserve_members,
     )
 }
 

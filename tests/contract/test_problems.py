@@ -47,10 +47,12 @@ EXAMPLES: list[GrovekeeperError] = [
     ),
     errors.NoRowsYet(),
     errors.NameTaken(),
+    errors.PopulationMismatch(["accountant", "delta"]),
     errors.DatasetDeleted(),
     errors.JobFinished(),
     errors.IdempotencyInFlight(),
     errors.AccountantMismatch("pure", ["zcdp"]),
+    errors.AdjacencyMismatch("add_remove", ["label"]),
     errors.TooLarge("the body", 10),
     errors.UnsupportedMediaType(["text/csv"]),
     errors.InvalidRequest([FieldProblem("/epsilon", "not-positive")]),
@@ -64,6 +66,8 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.InvalidRequest: {"errors": [{"at": "/epsilon", "problem": "not-positive"}]},
     errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
     errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
+    errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},
+    errors.PopulationMismatch: {"differs": ["accountant", "delta"]},
     errors.TooLarge: {"limit": 10},
     errors.NotSupported: {"what": "visibility public"},
     errors.BudgetExceeded: {
@@ -78,6 +82,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
         "requested": "2",
         "tightest_cell": {"region": "EU"},
         "largest_that_fits": "0.7",
+        "population": None,
     },
 }
 HEADERS = {

@@ -68,6 +68,10 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "show_checkpoint": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_proof": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_signer": (200, 200, 200, 200, 200, 200, 200, 200),
+    "join_population": (404, 403, 403, 403, 200, 403, 404, 200),
+    "create_population": (403, 403, 403, 403, 403, 403, 201, 201),
+    "list_populations": (403, 403, 403, 403, 403, 200, 200, 200),
+    "show_population": (404, 404, 404, 404, 404, 200, 404, 200),
 }  # fmt: skip
 
 
@@ -80,6 +84,7 @@ class Targets:
     model: str
     profile: str
     key: str
+    population: str
 
 
 @dataclass(frozen=True)
@@ -109,8 +114,13 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     callers |= {role: idle_server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
     revoked = idle_server.caller("admin")
     assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
-    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id)
+    population = idle_server.admin.http.post("/populations", json=_new_population()).json()["id"]
+    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id, population)
     return Estate(idle_server, targets, callers, revoked)
+
+
+def _new_population() -> dict[str, Any]:
+    return {"name": f"people-{secrets.token_hex(6)}", "budget": {"accountant": "pure", "epsilon": "1"}}
 
 
 _caps = count(999, -1)
@@ -163,6 +173,10 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
     "show_signer": lambda it: ("GET", "/signer", {}),
+    "join_population": lambda it: ("PUT", f"/datasets/{it.dataset}/population", {"json": {"population": "its-people"}}),
+    "create_population": lambda it: ("POST", "/populations", {"json": _new_population()}),
+    "list_populations": lambda it: ("GET", "/populations", {}),
+    "show_population": lambda it: ("GET", f"/populations/{it.population}", {}),
 }
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 

@@ -21,18 +21,20 @@ from app.core.errors import (
     NameTaken,
     NotFound,
     NotSupported,
+    PopulationMismatch,
     RoleMissing,
     RowsInvalid,
     TooLarge,
     UnsupportedMediaType,
 )
-from app.services import grants, show_datasets
+from app.services import grants, populations, show_datasets
 from app.services.delete_dataset import delete_dataset as erase
 from app.services.installation import Installation
 from app.services.register_dataset import register_dataset
 from app.services.upload_rows import SpooledBody, may_upload
 from app.services.upload_rows import upload_rows as upload
 from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, GrantIn, GrantOut, UploadOut
+from app.wire.populations import JoinIn
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=ExactRoute)
 
@@ -52,8 +54,8 @@ _CSV_BODY: dict[str, Any] = {
     status_code=201,
     response_model=DatasetOut,
     responses=problems.documented(
-        RoleMissing, NameTaken, NotSupported, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
-        UnsupportedMediaType,
+        RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, IdempotencyKeyReused, IdempotencyInFlight,
+        MalformedRequest, TooLarge, UnsupportedMediaType,
     ),
 )  # fmt: skip
 def declare_dataset(here: Here, caller: Caller, body: DatasetIn, request: OptionalIdempotency) -> Response:
@@ -103,6 +105,18 @@ def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: Grant
 def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
     """Takes a key's role on this dataset back."""
     grants.remove_grant(here, caller, dataset, key_id)
+
+
+@router.put(
+    "/{dataset}/population",
+    operation_id="join_population",
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, MalformedRequest, TooLarge, UnsupportedMediaType
+    ),
+)
+def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
+    """States that the rows are about the people of a population. From now on its cap holds too; nothing undoes that."""
+    return populations.join_population(here, caller, dataset, population=body.population)
 
 
 @router.post(

@@ -112,6 +112,20 @@ def declarations() -> Iterator[Refused]:
     for pointer, value in later:
         body = {"json": changed(full, pointer, value)}
         yield Refused(f"declare-later{pointer}", "POST", "/datasets", "not-supported", body)
+    opened = {"name": f"{CANARY}-people", "budget": {"accountant": "pure", "epsilon": "1"}}
+    for pointer, value, at, problem in [
+        ("/name", "", "/name", "malformed"),
+        ("/budget/epsilon", "0", "/budget/epsilon", "not-positive"),
+        ("/budget/epsilon", "1e10", "/budget/epsilon", "too-large"),
+        ("/budget/epsilon", "1e-12", "/budget/epsilon", "too-small"),
+        ("/budget/delta", "1e-6", "/budget", "delta-not-for-pure"),
+        (f"/{CANARY}", 1, "", "unknown-field"),
+    ]:
+        body = {"json": changed(opened, pointer, value)}
+        yield Refused(f"population{at}-{problem}", "POST", "/populations", "invalid-request", body, at, problem)
+    joining = "/datasets/{dataset}/population"
+    named = {"json": {"population": f"{CANARY} "}}
+    yield Refused("join-name", "PUT", joining, "invalid-request", named, "/population", "malformed")
     taken = {"json": declaration(name="{name}")}
     yield Refused("declare-taken", "POST", "/datasets", "name-taken", taken)
 

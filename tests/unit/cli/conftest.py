@@ -134,6 +134,13 @@ ALGORITHM = {
     ],
 }
 
+POPULATION = {
+    "id": "pp_1", "name": "patients", "accountant": "pure", "unit": "epsilon", "delta": None, "cap": "3",
+    "charged": "1", "reserved": "0.5", "remaining": "1.5", "adjacency": "add_remove", "unit_column": None,
+    "guarantee": {"epsilon": "3", "delta": "0", "text": "For any two worlds"},
+    "members": [{"dataset": "ds_1", "dataset_name": "census", "charged": "1", "reserved": "0.5", "deleted_at": "now"}],
+    "created_at": "2026-11-20T09:30:00.000000Z",
+}  # fmt: skip
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET),
@@ -148,6 +155,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},
     ),
     ("DELETE", "/datasets/census/grants/key_2"): (204, None),
+    ("PUT", "/datasets/census/population"): (200, {**DATASET, "population": "patients"}),
+    ("POST", "/populations"): (201, POPULATION),
+    ("GET", "/populations"): (200, {"populations": [POPULATION], "next": None}),
+    ("GET", "/populations/patients"): (200, POPULATION),
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
     ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE}),

@@ -55,6 +55,13 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "signer"], ["-----BEGIN"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (
+        ["populations", "create", "patients", "--epsilon", "3"],
+        ["opened patients (pp_1) with a lifetime budget of 3 ε", "next: grovekeeper populations join DATASET patients"],
+    ),
+    (["populations", "list"], ["patients", "1.5"]),
+    (["populations", "show", "patients"], ["at most one row in each", "census", "erased", "For any two worlds"]),
+    (["populations", "join", "census", "patients"], ["census belongs to patients"]),
     (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
     (["keys", "list"], ["ann", "auditor"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),

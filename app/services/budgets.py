@@ -1,0 +1,26 @@
+"""A budget as an owner writes it, and the cap that it opens."""
+
+from app.core import limits
+from app.core.errors import InvalidRequest
+from app.privacy import accountants
+from app.wire.datasets import BudgetIn
+
+
+def largest_epsilon(accountant: str) -> int:
+    """The largest ε that a cap may be opened with: amounts are stored in 64 bits."""
+    takes_delta = accountants.by_name(accountant).TAKES_DELTA
+    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+
+
+def cap_of(budget: BudgetIn) -> int:
+    """The cap in whole steps of the accountant's unit.
+
+    Raises:
+        InvalidRequest: it is too large to be counted, or less than one step.
+    """
+    if budget.epsilon > largest_epsilon(budget.accountant):
+        raise InvalidRequest.at("/budget/epsilon", "too-large")
+    cap = accountants.by_name(budget.accountant).cap(budget.epsilon, budget.delta)
+    if cap == 0:
+        raise InvalidRequest.at("/budget/epsilon", "too-small")
+    return cap

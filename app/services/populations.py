@@ -1,0 +1,170 @@
+"""``/populations``: open, look at, join."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.idempotency import Answer, IdempotentRequest, once
+from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.core import amounts, clock, ids
+from app.core.errors import NameTaken
+from app.datasets import catalog
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.ledger.populations import NewPopulation
+from app.ledger.tables import PopulationRow
+from app.privacy import accountants, guarantees
+from app.privacy.adjacency import Adjacency
+from app.services.answers import answer
+from app.services.budgets import cap_of
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.services.show_datasets import dataset_out
+from app.wire.datasets import DatasetOut
+from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
+
+
+def open_population(
+    installation: Installation, principal: Principal, wanted: PopulationIn, *, request: IdempotentRequest | None
+) -> Answer:
+    """Opens a population with a budget of its own, before any dataset belongs to it.
+
+    Raises:
+        RoleMissing: the key may not declare datasets.
+        InvalidRequest: a budget that no account can have.
+        NameTaken: there is a population of that name.
+    """
+    cap = cap_of(wanted.budget)
+    principal.require(Role.OWNER)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+
+        def work() -> Answer:
+            new = NewPopulation(
+                id=ids.new(ids.POPULATION),
+                name=wanted.name,
+                accountant=wanted.budget.accountant,
+                cap=cap,
+                delta=None if wanted.budget.delta is None else amounts.to_text(wanted.budget.delta),
+                declared_by=principal.key_id,
+            )
+            row = populations.open_population(session, new, at=at)
+            return answer(201, _shown(session, row), location=f"/populations/{row.id}")
+
+        return once(session, request, at=at, work=work)
+
+
+def list_populations(installation: Installation, principal: Principal, page: PageRequest) -> PopulationList:
+    """The populations that the key opened; all of them for admins and auditors.
+
+    Raises:
+        RoleMissing: the key neither declares datasets nor audits.
+    """
+    principal.require(Role.OWNER, Role.AUDITOR)
+    with installation.database.read() as session:
+        declared_by = None if _sees_all(principal) else principal.key_id
+        shown, following = page_of(
+            page,
+            lambda limit: populations.page(session, declared_by=declared_by, after=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        return PopulationList(populations=[_shown(session, row) for row in shown], next=following)
+
+
+def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
+    """One population, by id or name.
+
+    Raises:
+        NotFound: no such population, or somebody else's.
+    """
+    with installation.database.read() as session:
+        found = populations.find(session, reference)
+        row = populations.require_visible(found, key_id=principal.key_id, sees_all=_sees_all(principal))
+        return _shown(session, row)
+
+
+def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
+    """Makes a dataset a member of a population, for good; what they name is the owner's public declaration.
+
+    Raises:
+        NotFound: no such dataset or population, or none that this key may know of.
+        RoleMissing: only the owner says whom the rows are about.
+        DatasetDeleted: only the tombstone is left.
+        PopulationMismatch: the dataset cannot be added up with the members, or belongs to another population.
+    """
+    with installation.database.write() as session:
+        dataset = catalog.find(session, reference)
+        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        locked = catalog.locked(session, dataset.id).living()
+        locked.row.population = join(
+            session, principal, dataset.id, population=population, at=installation.database.now(session)
+        )
+        session.flush()
+        return dataset_out(session, locked)
+
+
+def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
+    """Joins on the caller's transaction; a population of a new name is opened with the dataset's budget.
+
+    Returns:
+        The population's name.
+    """
+    found = populations.find(session, population)
+    if found is None:
+        with suppress(NameTaken):  # somebody opened it in between
+            populations.open_with_budget_of(session, dataset_id, name=population, by=principal.key_id, at=at)
+        found = populations.find(session, population)
+    row = populations.require_visible(found, key_id=principal.key_id, sees_all=principal.is_admin)
+    populations.join(session, row.id, dataset_id, at=at)
+    return row.name
+
+
+def _sees_all(principal: Principal) -> bool:
+    return principal.is_admin or Role.AUDITOR in principal.roles
+
+
+def _shown(session: Session, row: PopulationRow) -> PopulationOut:
+    population = populations.standing(session, row)
+    members = [_member(session, row.accountant, member) for member in population.members]
+    remaining = max(row.cap - population.charged - population.reserved, 0)
+    figures: Mapping[str, int] = {
+        "cap": row.cap,
+        "charged": population.charged,
+        "reserved": population.reserved,
+        "remaining": remaining,
+    }
+    return PopulationOut.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "accountant": row.accountant,
+            "unit": accountants.by_name(row.accountant).UNIT,
+            "delta": row.delta,
+            **{name: ledger.amount_text(row.accountant, amount) for name, amount in figures.items()},
+            "adjacency": row.adjacency,
+            "unit_column": row.unit_column,
+            "guarantee": guarantees.guarantee_of_population(
+                accountant=row.accountant,
+                amount=row.printable,
+                delta=population.delta,
+                adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
+                unit_column=row.unit_column,
+            ),
+            "members": members,
+            "created_at": clock.to_text(row.created_at),
+        }
+    )
+
+
+def _member(session: Session, accountant: str, member: populations.Member) -> MemberOut:
+    deleted_at = catalog.find(session, member.account_id).row.deleted_at
+    return MemberOut(
+        dataset=member.account_id,
+        dataset_name=member.name,
+        charged=ledger.amount_text(accountant, member.charged),
+        reserved=ledger.amount_text(accountant, member.reserved),
+        deleted_at=None if deleted_at is None else clock.to_text(deleted_at),
+    )

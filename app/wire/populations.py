@@ -1,0 +1,59 @@
+"""``/populations``: budgets over all datasets about the same people."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from app.wire.base import Answer, DecimalText, JsonObject, Request
+from app.wire.datasets import NAME_PATTERN, BudgetIn
+
+
+class PopulationIn(Request):
+    """A population that no dataset belongs to yet."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    budget: BudgetIn
+
+
+class JoinIn(Request):
+    """The population that a dataset is to belong to, by id or name; one of a new name is opened."""
+
+    population: Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class MemberOut(Answer):
+    """A dataset of a population, at its tightest joint cell; ``deleted_at`` tells a tombstone, which still counts."""
+
+    dataset: str
+    dataset_name: str
+    charged: DecimalText
+    reserved: DecimalText
+    deleted_at: str | None
+
+
+class PopulationOut(Answer):
+    """A population: ``charged`` and ``reserved`` are sums over its members.
+
+    ``cap = charged + reserved + remaining``, unless a member joined that had spent: then nothing remains until the sum
+    is below the cap again. ``adjacency`` and ``unit_column`` are those of the first member.
+    """
+
+    id: str
+    name: str
+    accountant: str
+    unit: str
+    delta: DecimalText | None
+    cap: DecimalText
+    charged: DecimalText
+    reserved: DecimalText
+    remaining: DecimalText
+    adjacency: str | None
+    unit_column: str | None
+    guarantee: JsonObject
+    members: list[MemberOut]
+    created_at: str
+
+
+class PopulationList(Answer):
+    populations: list[PopulationOut]
+    next: str | None

@@ -1,0 +1,53 @@
+"""Sixteen processes reserve on members of two populations at once, on both databases: no sum passes its cap."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from app.core import clock
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.services.installation import Installation
+from tests.concurrency.test_races import race
+from tests.support.crash_scene import OWNER, open_account, open_installation
+
+CAPS = {"pp_a": 150, "pp_b": 90}
+MEMBERS = {"ds_1": "pp_a", "ds_2": "pp_b", "ds_3": "pp_b", "ds_4": "pp_a"}
+"""In order of ids the populations cross, so jobs on two accounts would wait in a circle if they locked as they go."""
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path):
+    found = open_installation(database_url, tmp_path / "home")
+    with found.database.write() as session:
+        for name, cap in CAPS.items():
+            new = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
+            populations.open_population(session, new, at=clock.now())
+    for account in MEMBERS:
+        open_account(found, account, cap=120, n_cells=0)
+    with found.database.write() as session:
+        for account, name in MEMBERS.items():
+            populations.join(session, name, account, at=clock.now())
+    yield found
+    found.close()
+
+
+def test_no_population_passes_its_cap_and_each_fills_up(installation: Installation) -> None:
+    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12)
+    assert sum(map(bool, results)) > 8, "a race that most processes never ran shows nothing"
+    held: Counter[str] = Counter()
+    for result in results:
+        for _, amount, accounts, end in result:
+            held.update({account: amount for account in accounts if end != "void"})
+    for name, cap in CAPS.items():
+        together = sum(held[account] for account, population in MEMBERS.items() if population == name)
+        assert together <= cap
+        with installation.database.read() as session:
+            found = populations.of_account(session, next(a for a, p in MEMBERS.items() if p == name))
+            assert found is not None
+            assert found.charged + found.reserved == together
+    with installation.database.read() as session:
+        rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
+    assert all(held[account] <= 120 for account in MEMBERS)
+    assert min(rooms.values()) == 0, "everybody went on until nothing fitted there"

@@ -1,0 +1,225 @@
+"""One cap over several accounts, on both databases: admission, refusals, late joins, and who cannot be added up."""
+
+import dataclasses
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.ledger.populations import NewPopulation
+from app.privacy.composition import Partitions
+from tests.support.crash_scene import EVENT, OWNER, open_installation
+
+SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
+PURE = ledger.NewAccount(
+    id="ds_a", name="census", accountant="pure", adjacency="add_remove", cap=100, delta=None,
+    privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions.from_json(SHARDS),
+)  # fmt: skip
+ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
+
+
+@pytest.fixture
+def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
+    installation = open_installation(database_url, tmp_path / "home")
+    with installation.database.write() as found:
+        yield found
+    installation.close()
+
+
+def opened(session: Session, like: ledger.NewAccount = PURE, *, cap: int = 100) -> str:
+    new = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
+    return populations.open_population(session, new, at=_now()).id
+
+
+def _now():
+    from app.core import clock
+
+    return clock.now()
+
+
+def account(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
+    new = dataclasses.replace(like, id=f"ds_{number}", **changes)  # type: ignore[arg-type]
+    ledger.open_account(session, new, actor=OWNER.key_id)
+    return new.id
+
+
+def member(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
+    found = account(session, number, like, **changes)
+    populations.join(session, "pp_a", found, at=_now())
+    return found
+
+
+def reserve(session: Session, account_id: str, amount: int, job: str, *shards: int) -> str:
+    scope = {"shard": shards} if shards else {}
+    return ledger.reserve(session, ledger.NewReservation(account_id, amount, scope, EVENT, job), actor="key_a")
+
+
+def population(session: Session, account_id: str) -> populations.Population:
+    found = populations.of_account(session, account_id)
+    assert found is not None
+    return found
+
+
+def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:
+    opened(session)
+    one, two = member(session, 1), member(session, 2)
+    ledger.charge(session, reserve(session, one, 70, "jb_1"), actor="worker")
+    reserve(session, two, 20, "jb_2")
+
+    assert ledger.balance(session, two).room == 10
+    with pytest.raises(BudgetExceeded) as refused:
+        reserve(session, two, 11, "jb_3")
+    told = refused.value
+    assert told.population == "patients"
+    assert (told.cap, told.charged, told.reserved, told.remaining) == (
+        "0.0000001", "0.00000007", "0.00000002", "0.00000001",
+    )  # fmt: skip
+    assert told.largest_that_fits == "0.00000001"
+    assert "left for population patients of dataset census" in str(told)
+    reserve(session, two, 10, "jb_4")
+    assert ledger.balance(session, one).room == ledger.balance(session, two).room == 0
+
+
+def test_the_accounts_own_cap_is_named_where_it_leaves_less(session: Session) -> None:
+    opened(session, cap=100)
+    small = member(session, 1, cap=30)
+    with pytest.raises(BudgetExceeded) as refused:
+        reserve(session, small, 31, "jb_1")
+    assert (refused.value.population, refused.value.cap) == (None, "0.00000003")
+
+
+def test_what_is_given_back_fits_again(session: Session) -> None:
+    opened(session)
+    one, two = member(session, 1), member(session, 2)
+    held = [reserve(session, one, 60, "jb_1"), reserve(session, two, 40, "jb_2")]
+    ledger.void(session, held[0], actor="key_a")
+    ledger.expire(session, held[1], actor="sweeper")
+
+    assert reserve(session, two, 100, "jb_3")
+
+
+def test_disjoint_cells_of_one_member_cost_a_person_their_maximum(session: Session) -> None:
+    opened(session)
+    one, two = member(session, 1), member(session, 2)
+    reserve(session, two, 40, "jb_0")
+    for shard in (0, 1):
+        reserve(session, one, 60, f"jb_{shard + 1}", shard)
+
+    assert population(session, one).reserved == 100
+    with pytest.raises(BudgetExceeded):
+        reserve(session, one, 1, "jb_3", 0)
+    with pytest.raises(BudgetExceeded):
+        reserve(session, two, 1, "jb_4", 1)
+
+
+def test_an_account_without_a_population_is_bound_by_nobody(session: Session) -> None:
+    opened(session)
+    member(session, 1)
+    alone = account(session, 2)
+    reserve(session, "ds_1", 100, "jb_1")
+    assert reserve(session, alone, 100, "jb_2")
+    assert populations.of_account(session, alone) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"accountant": "zcdp", "delta": "0.000001"}, ("accountant", "delta")),
+        ({"adjacency": "label"}, ("adjacency",)),
+        ({"privacy_unit": {"column": "patient", "max_rows": 1}}, ("privacy_unit",)),
+    ],
+)
+def test_what_cannot_be_added_up_cannot_join(
+    session: Session, changes: dict[str, object], differs: tuple[str, ...]
+) -> None:
+    opened(session)
+    member(session, 1)
+    with pytest.raises(PopulationMismatch) as refused:
+        member(session, 2, **changes)
+    assert tuple(refused.value.differs) == differs
+    assert populations.of_account(session, "ds_2") is None
+
+
+def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None:
+    """Charges are for a whole unit, so k may differ."""
+    opened(session)
+    for number, max_rows in enumerate((2, 5)):
+        member(session, number, privacy_unit={"column": "patient", "max_rows": max_rows})
+    assert population(session, "ds_0").row.unit_column == "patient"
+    with pytest.raises(PopulationMismatch):
+        member(session, 3, privacy_unit={"column": "person", "max_rows": 2})
+
+
+def test_nobody_leaves(session: Session) -> None:
+    opened(session)
+    one = member(session, 1)
+    populations.join(session, "pp_a", one, at=_now())
+    other = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
+    populations.open_population(session, other, at=_now())
+    with pytest.raises(PopulationMismatch) as refused:
+        populations.join(session, "pp_b", one, at=_now())
+    assert refused.value.differs == ("population",)
+    assert [each.account_id for each in population(session, one).members] == [one]
+
+
+def test_a_name_is_taken_once(session: Session) -> None:
+    opened(session)
+    with pytest.raises(NameTaken):
+        opened(session)
+
+
+def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: Session) -> None:
+    opened(session)
+    one, late = member(session, 1), account(session, 2)
+    first = reserve(session, one, 60, "jb_1")
+    ledger.charge(session, reserve(session, late, 80, "jb_2"), actor="worker")
+    populations.join(session, "pp_a", late, at=_now())
+
+    assert population(session, one).row.printable == 140
+    for account_id in (one, late):
+        assert ledger.balance(session, account_id).room == 0
+        with pytest.raises(BudgetExceeded) as refused:
+            reserve(session, account_id, 1, "jb_3")
+        assert (refused.value.population, refused.value.remaining) == ("patients", "0")
+    ledger.void(session, first, actor="key_a")
+    assert reserve(session, one, 20, "jb_4")
+    assert population(session, one).row.printable == 140, "what was stated is not taken back"
+
+
+def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theorem(session: Session) -> None:
+    opened(session, ZCDP)
+    member(session, 1, ZCDP)
+    late = account(session, 2, ZCDP, cap=70)
+    ledger.charge(session, reserve(session, late, 5, "jb_1"), actor="worker")
+    populations.join(session, "pp_a", late, at=_now())
+    unspent = member(session, 3, ZCDP, cap=90)
+
+    assert population(session, unspent).row.printable == 170
+
+
+def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
+    opened(session)
+    one, two = member(session, 1), member(session, 2)
+    wanted = [ledger.NewReservation(each, 51, {}, EVENT, "jb_1") for each in (two, one)]
+    with pytest.raises(BudgetExceeded) as refused, session.begin_nested():
+        ledger.reserve_all(session, wanted, actor="key_a")
+    assert refused.value.population == "patients"
+    wanted = [dataclasses.replace(each, amount=50) for each in wanted]
+    ledger.reserve_all(session, wanted, actor="key_a")
+    assert population(session, one).reserved == 100
+
+
+def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session) -> None:
+    """What would fit is told in ε at the δ of the request, population or not."""
+    opened(session, ZCDP, cap=10**9)
+    one = member(session, 1, ZCDP, cap=10**12)
+    new = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
+    with pytest.raises(BudgetExceeded) as refused:
+        ledger.reserve(session, new, actor="key_a")
+    assert refused.value.population == "patients"
+    assert Fraction(refused.value.largest_that_fits) > 0

@@ -1,0 +1,157 @@
+"""Populations over HTTP: who opens, sees and joins them, what they refuse, and what an erased dataset leaves behind."""
+
+import secrets
+from typing import Any
+
+import pytest
+
+from tests.support.server import CSV, Caller, Server, csv_rows, declaration, new_idempotency_key, training
+
+THREE = {"accountant": "pure", "epsilon": "3"}
+
+
+def new_name() -> str:
+    return f"people-{secrets.token_hex(6)}"
+
+
+def declared_by(caller: Caller, **changes: object) -> dict[str, Any]:
+    answer = caller.http.post("/datasets", json=declaration(**changes))
+    assert answer.status_code == 201, answer.text
+    uploaded = caller.http.post(f"/datasets/{answer.json()['id']}/rows", content=csv_rows(20), headers=CSV)
+    assert uploaded.status_code == 201, uploaded.text
+    return dict(answer.json())
+
+
+def asked(caller: Caller, dataset: str, epsilon: str, **changes: object) -> Any:
+    body = training(dataset, epsilon=epsilon, **changes)
+    return caller.http.post("/train", json=body, headers=new_idempotency_key())
+
+
+def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -> None:
+    owner, name = idle_server.caller("owner"), new_name()
+    one = declared_by(owner, population=name, budget=THREE)
+    two = declared_by(owner, population=name, budget={**THREE, "epsilon": "5"})
+    assert asked(owner, one["id"], "2").status_code == 202
+
+    shown = owner.http.get(f"/populations/{name}").json()
+    assert [shown[key] for key in ("cap", "charged", "reserved", "remaining")] == ["3", "0", "2", "1"]
+    assert {each["dataset"] for each in shown["members"]} == {one["id"], two["id"]}
+    assert (shown["adjacency"], shown["unit_column"]) == ("add_remove", None)
+    assert "one person, who has at most one row in each of them" in shown["guarantee"]["text"]
+    assert shown["guarantee"]["epsilon"] == "3"
+
+    quote = owner.http.post("/plans", json=training(two["id"], epsilon="1.5")).json()
+    assert (quote["fits"], quote["largest_that_fits"]) == (False, "1")
+    refused = asked(owner, two["id"], "1.5")
+    assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
+    told = refused.json()
+    assert (told["population"], told["cap"], told["remaining"], told["largest_that_fits"]) == (name, "3", "1", "1")
+    assert f"left for population {name} of dataset {two['name']}" in told["detail"]
+    assert asked(owner, two["id"], "1").status_code == 202
+    assert asked(owner, one["id"], "0.1").json()["population"] == name
+
+
+def test_it_may_be_opened_beforehand(idle_server: Server) -> None:
+    owner, name = idle_server.caller("owner"), new_name()
+    made = owner.http.post("/populations", json={"name": name, "budget": THREE})
+    assert made.status_code == 201
+    assert made.headers["Location"] == f"/populations/{made.json()['id']}"
+    assert (made.json()["members"], made.json()["adjacency"]) == ([], None)
+    again = owner.http.post("/populations", json={"name": name, "budget": THREE})
+    assert (again.status_code, again.json()["type"]) == (409, "name-taken")
+    dataset = declared_by(owner, population=made.json()["id"], budget={**THREE, "epsilon": "100"})
+    assert dataset["population"] == name
+    assert asked(owner, dataset["id"], "3.5").json()["population"] == name
+
+
+def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> None:
+    owner, other, name = idle_server.caller("owner"), idle_server.caller("owner"), new_name()
+    declared_by(owner, population=name, budget=THREE)
+    before = idle_server.footprint()
+    refused = other.http.post("/datasets", json=declaration(population=name, budget=THREE))
+    assert (refused.status_code, refused.json()["type"]) == (404, "not-found")
+    assert refused.json()["detail"] == "no such population"
+    assert other.http.get(f"/populations/{name}").status_code == 404
+    assert other.http.get("/populations").json()["populations"] == []
+    assert idle_server.footprint() == before, "nothing of the refused declaration stays"
+
+    own = declared_by(other, budget=THREE)
+    joining = {"json": {"population": name}}
+    assert other.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 404
+    assert owner.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 404
+    joined = idle_server.admin.http.put(f"/datasets/{own['id']}/population", **joining)
+    assert (joined.status_code, joined.json()["population"]) == (200, name)
+    assert idle_server.caller().http.get("/populations").status_code == 403
+    auditor = idle_server.caller("auditor")
+    assert len(auditor.http.get(f"/populations/{name}").json()["members"]) == 2
+    analyst = idle_server.granted(own["id"], "analyst")
+    assert analyst.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({"budget": {"accountant": "gdp", "epsilon": "3", "delta": "1e-6"}}, ["accountant", "delta"]),
+        ({"protects": "label"}, ["adjacency"]),
+        ({"privacy_unit": {"column": "patient", "max_rows": 2}}, ["privacy_unit"]),
+    ],
+)
+def test_what_cannot_be_added_up_is_refused_by_name(
+    idle_server: Server, changes: dict[str, Any], differs: list[str]
+) -> None:
+    owner, name = idle_server.caller("owner"), new_name()
+    declared_by(owner, population=name, budget=THREE)
+    before = idle_server.footprint()
+    refused = owner.http.post("/datasets", json=declaration(population=name, **{"budget": THREE, **changes}))
+    assert (refused.status_code, refused.json()["type"]) == (409, "population-mismatch")
+    assert refused.json()["differs"] == differs
+    assert idle_server.footprint() == before
+
+
+def test_late_join_counts_what_was_spent_and_the_statement_grows(idle_server: Server) -> None:
+    owner, name = idle_server.caller("owner"), new_name()
+    first, late = declared_by(owner, population=name, budget=THREE), declared_by(owner, budget=THREE)
+    assert asked(owner, first["id"], "2").status_code == 202
+    assert asked(owner, late["id"], "2.5").status_code == 202
+    joined = owner.http.put(f"/datasets/{late['id']}/population", json={"population": name})
+    assert joined.json()["population"] == name
+
+    shown = owner.http.get(f"/populations/{name}").json()
+    assert (shown["reserved"], shown["remaining"], shown["guarantee"]["epsilon"]) == ("4.5", "0", "4.5")
+    refused = asked(owner, late["id"], "0.1").json()
+    assert (refused["population"], refused["remaining"], refused["largest_that_fits"]) == (name, "0", "0")
+
+
+def test_an_erased_dataset_still_counts_and_its_name_buys_nothing_back(server: Server) -> None:
+    name, admin = new_name(), server.admin
+    old = declared_by(admin, population=name, budget=THREE, name=f"{name}-data")
+    assert server.trained(old["id"], epsilon="2")["state"] == "succeeded"
+    assert admin.http.delete(f"/datasets/{old['id']}").status_code == 204
+
+    again = declared_by(admin, population=name, budget=THREE, name=f"{name}-data")
+    assert again["id"] != old["id"]
+    assert admin.http.get(f"/ledger/{again['id']}").json()["charged"] == "0", "the account is a new one"
+    shown = admin.http.get(f"/populations/{name}").json()
+    assert (shown["charged"], shown["remaining"]) == ("2", "1"), "what was spent about these people was spent"
+    tombstone = next(each for each in shown["members"] if each["dataset"] == old["id"])
+    assert (tombstone["charged"], tombstone["deleted_at"] is None) == ("2", False)
+    assert asked(admin, again["id"], "1.5").json()["population"] == name
+    assert server.trained(again["id"], epsilon="1")["state"] == "succeeded"
+
+
+def test_populations_are_paged(idle_server: Server) -> None:
+    owner = idle_server.caller("owner")
+    names = {new_name() for _ in range(3)}
+    for name in names:
+        owner.http.post("/populations", json={"name": name, "budget": THREE})
+    first = owner.http.get("/populations?limit=2").json()
+    rest = owner.http.get(f"/populations?limit=2&cursor={first['next']}").json()
+    assert {each["name"] for each in first["populations"] + rest["populations"]} == names
+    assert rest["next"] is None
+
+
+def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) -> None:
+    name = new_name()
+    dataset = server.uploaded(population=name)
+    card = server.admin.http.get(f"/models/{server.trained(dataset['id'])['model_id']}").json()
+    assert f"The dataset belongs to the population '{name}'" in card["guarantee"]["text"]

@@ -1,0 +1,17 @@
+INSERT INTO accounts (id, name, accountant, adjacency, cap, highest_cap, delta, privacy_unit, partitions, last_sequence, last_hash, last_at) VALUES ('ds_a', 'census', 'pure', 'add_remove', 3000000000, 3000000000, NULL, '{"column":null,"max_rows":1}', '[]', 2, 'hash-two', '2026-11-20T09:30:01.000000Z');
+INSERT INTO account_boxes (account_id, box, scope, charged, reserved, delta_charged) VALUES ('ds_a', '44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a', '{}', 0, 1000000000, 0);
+INSERT INTO entries (account_id, sequence, kind, amount, scope, event, job_id, actor, at, previous_hash, hash, details) VALUES ('ds_a', 1, 'open', 3000000000, '{}', NULL, NULL, 'key_a', '2026-11-20T09:30:00.000000Z', 'none', 'hash-one', '{"dataset":"ds_a"}');
+INSERT INTO entries (account_id, sequence, kind, amount, scope, event, job_id, actor, at, previous_hash, hash, details) VALUES ('ds_a', 2, 'reserve', 1000000000, '{}', '{"parts":[],"type":"sequential/1"}', 'jb_a', 'key_a', '2026-11-20T09:30:01.000000Z', 'hash-one', 'hash-two', NULL);
+INSERT INTO reservations (id, account_id, job_id, amount, scope, event, state, details) VALUES ('rs_a', 'ds_a', 'jb_a', 1000000000, '{}', '{"parts":[],"type":"sequential/1"}', 'reserved', NULL);
+INSERT INTO datasets (id, name, living_name, schema, privacy_unit, protects, partitions, public_size, visibility, population, hash_key, declared_by, created_at, deleted_at) VALUES ('ds_a', 'census', 'census', '{}', '{"column":null,"max_rows":1}', 'row', '[]', 30000, 'private', NULL, 'not a real key', 'key_a', '2026-11-20T09:30:00.000000Z', NULL);
+INSERT INTO epochs (id, dataset_id, ordinal, uploaded_at) VALUES ('ep_a', 'ds_a', 1, '2026-11-20T09:30:00.500000Z');
+INSERT INTO grants (key_id, dataset_id, role) VALUES ('key_a', 'ds_a', 'owner');
+INSERT INTO idempotent_answers (principal, route, idempotency_key, request_sha256, status, location, body, answered_at) VALUES ('key_a', 'POST /train', 'one', 'digest', 202, '/jobs/jb_a', '{}', '2026-11-20T09:30:01.000000Z');
+INSERT INTO jobs (id, dataset_id, dataset_name, kind, algorithm, name, task, price, reservation_id, submitted_by, submitted_at, state, reason, trees_done, n_trees, lease_token, lease_until, charged_at, finished_at, model_id) VALUES ('jb_a', 'ds_a', 'census', 'train', 'mrf', NULL, '{}', '{}', 'rs_a', 'key_a', '2026-11-20T09:30:01.000000Z', 'queued', NULL, 0, 8, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO keys (id, name, secret_sha256, roles, created_at, revoked_at) VALUES ('key_a', 'first', 'digest', '["admin"]', '2026-11-20T09:29:59.000000Z', NULL);
+INSERT INTO models (id, name, dataset_id, dataset_name, job_id, algorithm, digest, size_bytes, created_at) VALUES ('md_a', NULL, 'ds_a', 'census', 'jb_0', 'mrf', 'digest', 4096, '2026-11-20T09:29:59.500000Z');
+INSERT INTO dataset_guarantees (dataset_id, guarantee) VALUES ('ds_a', '{"text":"at a new cap"}');
+INSERT INTO profiles (id, name, dataset_id, dataset_name, job_id, body, created_at) VALUES ('pf_a', NULL, 'ds_a', 'census', 'jb_a', '{}', '2026-11-20T09:30:01.000000Z');
+INSERT INTO log_blocks (account_id, height, position, hash) VALUES ('ds_a', 8, 0, 'hash-of-a-block');
+INSERT INTO populations (id, name, accountant, cap, printable, delta, adjacency, unit_column, declared_by, created_at) VALUES ('pp_a', 'patients', 'pure', 3000000000, 3000000000, NULL, 'add_remove', NULL, 'key_a', '2026-11-20T09:30:00.000000Z');
+INSERT INTO population_members (account_id, population_id, joined_at) VALUES ('ds_a', 'pp_a', '2026-11-20T09:30:00.000000Z');
