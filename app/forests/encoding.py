@@ -4,7 +4,7 @@ Everything here is a function of the schema and of one public number, so a bin t
 map is record-wise (lemma L6, docs/proofs/lemmas.md).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import floor
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests import grid
+from app.forests import pairs as pairing
 from app.forests.rows import SanitisedColumns
 from app.forests.schema import Feature, Schema
 
@@ -54,12 +55,15 @@ class Encoding:
         schema: whose columns are encoded.
         edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories
             that have a code each. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
-        n_codes: int32 ``(n_features,)``: codes of feature f are ``0 … n_codes[f] − 1``, at most 256.
+        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256. Columns are the
+            features, then those of the pairs.
+        pairs: pairs of features whose sums and differences are columns too; see ``app.forests.pairs``.
     """
 
     schema: Schema
     edges: tuple[NDArray[np.float64] | None, ...]
     n_codes: NDArray[np.int32]
+    pairs: tuple[pairing.Pair, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema, n_bins: int) -> "Encoding":
@@ -83,14 +87,28 @@ class Encoding:
         n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
+    def paired(self, own: tuple[pairing.Pair, ...]) -> "Encoding":
+        """The same bins, with the columns of some pairs of features behind those of the features."""
+        return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, own))), pairs=own)
+
+    @property
+    def n_own_codes(self) -> NDArray[np.int32]:
+        """Codes per feature, without pairs."""
+        return self.n_codes[: len(self.edges)]
+
+    def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+        """Codes of rows in every column, those of pairs included; otherwise as :meth:`encode`."""
+        own = self.encode(columns)
+        return pairing.columns(own, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else own
+
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of PRIVATE or caller's rows, record by record and without failing.
 
         Returns:
-            uint8 ``(n_features, n_rows)``, feature-major.
+            uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
         codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
-        for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_codes, strict=True)):
+        for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
             # NaN sorts above every edge; categories above the last code (MISSING beside 255 others) share it.
             codes[row] = np.clip(values if own is None else self._binned(row, values, own), 0, n_codes - 1)
         return codes
@@ -118,6 +136,11 @@ class Encoding:
             feature += [index] * len(values)
             threshold += values
             equals += [one_against_rest] * len(values)
+        for index in range(len(self.edges), len(self.n_codes)):
+            n_cuts = int(self.n_codes[index]) - 1
+            feature += [index] * n_cuts
+            threshold += range(n_cuts)
+            equals += [False] * n_cuts
         return Candidates(
             np.array(feature, dtype=np.int32), np.array(threshold, dtype=np.uint8), np.array(equals, dtype=np.bool_)
         )

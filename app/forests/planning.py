@@ -201,7 +201,7 @@ def _read(value: object) -> Plan:
             **more,
         } if _OPTIONAL.issuperset(more) and all(isinstance(warning, str) for warning in warnings):
             known = catalogue.mechanism(algorithm).parameters
-            added = {own.name: own.default for own in known if own.added}
+            added = {own.name: own.before for own in known if own.added}
             read = Plan(
                 algorithm,
                 read_all(known, {**added, **asked}),

@@ -7,9 +7,14 @@ from numpy.typing import NDArray
 
 from app.forests.kernels import reweighting as kernels
 from app.forests.kernels import routing
+from app.forests.pairs import Pair, columns
 
 MARGIN = (7, 20)
 """A row has its whole weight while 1 − p_y, the released trees' doubt in its class, is at least 0.35."""
+
+
+_SLAB = 64
+"""Columns that are held beside the rows at once."""
 
 
 class ReweightedRows(Protocol):
@@ -36,17 +41,24 @@ class LocalReweightedRows:
     """Rows in this process's memory."""
 
     def __init__(
-        self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_codes: NDArray[np.int32], n_classes: int
+        self,
+        X: NDArray[np.uint8],
+        y: NDArray[np.int32],
+        *,
+        n_codes: NDArray[np.int32],
+        n_classes: int,
+        pairs: tuple[Pair, ...] = (),
     ) -> None:
         """Keeps references to the PRIVATE arrays; every row starts with its whole weight.
 
         Args:
             X: uint8 ``(n_features, n_rows)`` codes.
             y: int32 ``(n_rows,)`` classes.
-            n_codes: int32 ``(n_features,)``.
+            n_codes: int32 ``(n_columns,)``: of the features, then of the columns of pairs.
             n_classes: public number of classes.
+            pairs: features whose sums and differences are columns too; these are made when they are asked for.
         """
-        self._X, self._y, self._n_codes, self._n_classes = X, y, n_codes, n_classes
+        self._X, self._y, self._n_codes, self._n_classes, self._pairs = X, y, n_codes, n_classes, pairs
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
         self._weight = np.full(len(y), kernels.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
@@ -55,20 +67,39 @@ class LocalReweightedRows:
         """See :class:`ReweightedRows`. Rows of closed nodes are added to a table of their own, which is dropped."""
         slots = np.full(self._n_nodes, len(open_nodes), dtype=np.int32)
         slots[open_nodes] = np.arange(len(open_nodes), dtype=np.int32)
-        counts = kernels.class_histogram(
-            self._X[features],
-            self._y,
-            self._weight,
-            slot=slots[self._node],
-            n_bins=self._n_codes[features],
-            shape=(len(open_nodes) + 1, self._n_classes),
-        )
-        return counts[:-1]
+        slot, n_tables = slots[self._node], len(open_nodes) + 1
+        counts = [
+            kernels.class_histogram(
+                self._columns(some),
+                self._y,
+                self._weight,
+                slot=slot,
+                n_bins=self._n_codes[some],
+                shape=(n_tables, self._n_classes),
+            )[:-1]
+            for some in _slabs(features)
+        ]
+        return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""
-        self._node = routing.descend(self._X, self._node, feature=feature, threshold=threshold, equals=equals)
+        asked, place = np.unique(feature, return_inverse=True)
+        self._node = routing.descend(
+            self._columns(asked),
+            self._node,
+            feature=place.reshape(feature.shape).astype(np.int32),
+            threshold=threshold,
+            equals=equals,
+        )
         self._n_nodes *= 2
+
+    def _columns(self, wanted: NDArray[np.integer]) -> NDArray[np.uint8]:
+        """PRIVATE codes of some columns."""
+        n_own = len(self._X)
+        if np.all(wanted < n_own):
+            own: NDArray[np.uint8] = self._X[wanted]
+            return own
+        return columns(self._X, self._n_codes[:n_own], self._pairs, wanted.tolist())
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
@@ -81,3 +112,11 @@ class LocalReweightedRows:
         kernels.add_scores(self._sums, self._node, scores)
         self._weight = kernels.weights(self._sums, self._y, margin=MARGIN)
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
+
+
+def _slabs(features: slice) -> list[NDArray[np.int64]]:
+    """The numbers of some columns, a few at a time."""
+    return [
+        np.arange(start, min(start + _SLAB, features.stop), dtype=np.int64)
+        for start in range(features.start, features.stop, _SLAB)
+    ]

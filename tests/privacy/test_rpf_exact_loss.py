@@ -25,8 +25,8 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 
-Rows = tuple[tuple[int, int], ...]
-"""(value, class) of each record."""
+Rows = tuple[tuple[tuple[int, ...], int], ...]
+"""(values, class) of each record."""
 
 EMPTY: Rows = ()
 SIXTEEN_ROWS = 16 * 256
@@ -55,19 +55,23 @@ class _Coarse:
         return self._units * (exact + self._inner)
 
 
-def schema(n_values: int) -> Schema:
+def schema(n_values: int, n_features: int) -> Schema:
     return Schema.from_json(
         {
-            "features": [{"name": "size", "type": "integer", "lower": 0, "upper": n_values - 1}],
+            "features": [
+                {"name": f"size {index}", "type": "integer", "lower": 0, "upper": n_values - 1}
+                for index in range(n_features)
+            ],
             "label": {"name": "kind", "classes": ["no", "yes"]},
         }
     )
 
 
-def rows_of(records: Rows) -> SanitisedRows:
-    values = np.array([value for value, _ in records], dtype=np.float64)
+def rows_of(records: Rows, n_features: int) -> SanitisedRows:
+    values = np.array([values for values, _ in records], dtype=np.float64).reshape(len(records), n_features)
     y = np.array([kind for _, kind in records], dtype=np.int32)
-    return SanitisedRows(SanitisedColumns((values,), len(records)), y, np.zeros((len(records), 16), dtype=np.uint8))
+    columns = SanitisedColumns(tuple(values.T.copy()), len(records))
+    return SanitisedRows(columns, y, np.zeros((len(records), 16), dtype=np.uint8))
 
 
 class Case:
@@ -79,11 +83,13 @@ class Case:
         epsilon: str,
         *,
         n_rows: int,
+        n_features: int = 1,
         window: tuple[int, int] = (0, 1),
         units: int = 1,
         **asked: object,
     ) -> None:
-        self._schema, self._n_values, self._n_rows = schema(n_values), n_values, n_rows
+        self._schema, self._n_values, self._n_rows = schema(n_values, n_features), n_values, n_rows
+        self._n_features = n_features
         self._window, self._units = window, units
         self._known: dict[Rows, dict[Hashable, float]] = {}
         request = PlanRequest("rpf", {"n_estimators": 1, **asked}, Fraction(epsilon), 1_000)
@@ -95,7 +101,7 @@ class Case:
 
     def law(self, records: Rows) -> dict[Hashable, float]:
         if records not in self._known:
-            rows = rows_of(records)
+            rows = rows_of(records, self._n_features)
 
             def run(randomness: EnumeratingRandomness) -> Hashable:
                 coarse = CoarseRandomness(randomness, self._units)
@@ -106,7 +112,8 @@ class Case:
         return self._known[records]
 
     def datasets(self) -> Iterator[Rows]:
-        records = list(itertools.product(range(self._n_values), range(2)))
+        values = itertools.product(range(self._n_values), repeat=self._n_features)
+        records = list(itertools.product(values, range(2)))
         for size in range(self._n_rows + 1):
             yield from itertools.combinations_with_replacement(records, size)
 
@@ -121,12 +128,29 @@ def one_leaf() -> Case:
 
 def stops() -> Case:
     """Two levels over three values: at level 1 one child has a split left and may stop, the other is a leaf at once."""
+    return Case(3, "1", n_rows=2, max_depth=2, splits="node")
+
+
+def stops_by_level() -> Case:
+    """Two levels over three values, one split for each; the whole tree may stop at level 1."""
     return Case(3, "1", n_rows=2, max_depth=2)
 
 
 def choices_only() -> Case:
     """Four values, three levels of choices with stops; leaf weights are not looked at."""
+    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", splits="node")
+
+
+def choices_by_level() -> Case:
+    """The same with one choice per level: its utility is a sum over up to four nodes."""
     return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99")
+
+
+def choices_of_pairs() -> Case:
+    """Two columns of two values with their sum and difference: six splits, four of which begin with a handicap."""
+    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99")
+    assert case.plan.parameters["pairs"] == "ordered"
+    return case
 
 
 def reweighted_trees() -> Case:
@@ -138,7 +162,10 @@ def reweighted_trees() -> Case:
 CASES = [
     pytest.param(one_leaf, 1.0, id="one-leaf"),
     pytest.param(stops, 0.6, id="stops"),
+    pytest.param(stops_by_level, 0.6, id="stops-by-level"),
     pytest.param(choices_only, 0.5, id="choices-only"),
+    pytest.param(choices_by_level, 0.5, id="choices-by-level"),
+    pytest.param(choices_of_pairs, 0.4, id="choices-of-pairs"),
     pytest.param(reweighted_trees, 0.7, id="reweighted-trees"),
 ]
 
@@ -152,7 +179,7 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached
     assert reached * found.claim - TOLERANCE <= worst <= found.claim + TOLERANCE
 
 
-@pytest.mark.parametrize("case", [stops, choices_only])
+@pytest.mark.parametrize("case", [stops, stops_by_level, choices_only, choices_by_level, choices_of_pairs])
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
     found = case()
     support = found.law(EMPTY).keys()
@@ -181,7 +208,7 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(reweighting, "weights", remembering)
-    reweighted_trees().law(((0, 0), (1, 1)))
+    reweighted_trees().law((((0,), 0), ((1,), 1)))
 
     assert min(seen) < 128
     assert 256 in seen
@@ -203,10 +230,10 @@ def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
     def leaves(scales: PathScales) -> tuple[Fraction, ...]:
         return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
 
-    honest = rpf_tree._noisy_weights
+    honest = rpf_tree.noisy_weights
     monkeypatch.setattr(
         rpf_tree,
-        "_noisy_weights",
+        "noisy_weights",
         lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
     )
 
@@ -231,8 +258,11 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     ("case", "mutate", "factor"),
     [
         (choices_only, double_utility, 1.2),
+        (choices_by_level, double_utility, 1.2),
+        (choices_of_pairs, double_utility, 1.2),
         (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
         (stops, leaf_paid_from_a_spent_level, 1.05),
+        (stops_by_level, leaf_paid_from_a_spent_level, 1.05),
         (one_leaf, weight_of_two_rows, 1.9),
         (reweighted_trees, weight_of_two_rows, 1.2),
         (choices_only, stop_at_an_exact_count, 2.0),
@@ -276,7 +306,7 @@ def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(monkeyp
     for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
         monkeypatch.setattr(quantile_bins, name, value)
 
-    def first_value_present(counts: np.ndarray, select: object) -> list[int]:
+    def first_value_present(counts: np.ndarray, select: object, depth: int) -> list[int]:
         present = np.flatnonzero(counts[1:])
         return [int(present[0]) + 1] if len(present) else [1]
 

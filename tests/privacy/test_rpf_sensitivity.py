@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.forests import pairs
 from app.forests.encoding import Encoding
 from app.forests.kernels.reweighting import UNIT
 from app.forests.mechanisms.rpf_tree import split_utilities
@@ -21,20 +22,21 @@ SCHEMA = Schema.from_json(
         "label": {"name": "kind", "classes": ["x", "y", "z"]},
     }
 )
-ENCODING = Encoding.of(SCHEMA, 5)
-SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (2, 1, False)]
+ENCODING = Encoding.of(SCHEMA, 5).paired(pairs.of_schema(SCHEMA))
+N_FEATURES = len(SCHEMA.features)
+SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (4, 5, False)]
 
 Row = tuple[int, ...]
-row = st.tuples(*(st.integers(0, int(n) - 1) for n in ENCODING.n_codes), st.integers(0, 2))
+row = st.tuples(*(st.integers(0, int(n) - 1) for n in ENCODING.n_own_codes), st.integers(0, 2))
 levels = st.lists(st.sampled_from(SPLITS), max_size=2)
 scores = st.lists(st.lists(st.integers(-300_000, 300_000), min_size=3, max_size=3), min_size=2, max_size=2)
 
 
 def weighted(rows: list[Row], first_tree: list[list[int]]) -> LocalReweightedRows:
     """Rows after a released tree of one split at colour a."""
-    table = np.array(rows, dtype=np.int32).reshape(len(rows), len(ENCODING.n_codes) + 1)
+    table = np.array(rows, dtype=np.int32).reshape(len(rows), N_FEATURES + 1)
     X = np.ascontiguousarray(table[:, :-1].T.astype(np.uint8))
-    held = LocalReweightedRows(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3)
+    held = LocalReweightedRows(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3, pairs=ENCODING.pairs)
     descend(held, [(1, 0, True)])
     held.finish_tree(np.array(first_tree, dtype=np.int64))
     return held
@@ -68,6 +70,7 @@ def test_added_record_raises_the_utilities_of_one_node_by_at_most_a_row(
     assert change.min(initial=0) >= 0  # monotone: all candidates move the same way
     assert change.max(initial=0) <= UNIT
     assert np.sum(np.any(change != 0, axis=1)) <= 1  # only the node that the record reaches
+    assert change.sum(axis=0).max(initial=0) <= UNIT  # and so it is for one split of a whole level
 
 
 @given(rows=st.lists(row, max_size=12), removed=row, added=row, first_tree=scores)
@@ -106,7 +109,7 @@ def test_added_record_raises_one_weight_of_one_leaf_by_at_most_a_row(
 @pytest.fixture(scope="module")
 def many() -> tuple[list[Row], list[np.ndarray]]:
     generator = np.random.default_rng(8)
-    sizes = [*ENCODING.n_codes.tolist(), 3]
+    sizes = [*ENCODING.n_own_codes.tolist(), 3]
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(400)]
     trees = [generator.integers(-150_000, 150_000, (4, 3)) for _ in range(6)]
     return rows, trees
@@ -116,7 +119,7 @@ def weights_of(rows: list[Row], trees: list[np.ndarray]) -> np.ndarray:
     """Weights after six released trees of two levels."""
     table = np.array(rows, dtype=np.int32)
     X = np.ascontiguousarray(table[:, :-1].T.astype(np.uint8))
-    held = LocalReweightedRows(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3)
+    held = LocalReweightedRows(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3, pairs=ENCODING.pairs)
     for index, tree in enumerate(trees):
         descend(held, [SPLITS[index % 4], SPLITS[(index + 1) % 4]])
         held.finish_tree(tree)
@@ -149,9 +152,9 @@ def test_sums_over_parts_of_the_rows_are_the_sums_over_all(many: tuple[list[Row]
     rows, trees = many
     first = trees[0][:2].tolist()
     nodes = np.array([0], dtype=np.int32)
-    whole = weighted(rows, first).class_histogram(slice(0, 3), nodes)
+    whole = weighted(rows, first).class_histogram(slice(0, 5), nodes)
     parts = [
-        weighted(rows[start : start + 90], first).class_histogram(slice(0, 3), nodes) for start in range(0, 400, 90)
+        weighted(rows[start : start + 90], first).class_histogram(slice(0, 5), nodes) for start in range(0, 400, 90)
     ]
 
     assert np.array_equal(sum(parts), whole)

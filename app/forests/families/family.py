@@ -65,7 +65,8 @@ def n_leaves(plan: Plan) -> int:
     return 1 << int(plan.parameters["max_depth"])
 
 
-def splits_are_valid(forest: Forest, schema: Schema) -> bool:
-    """Whether every split asks for a feature of the schema."""
+def splits_are_valid(forest: Forest, schema: Schema, *, n_columns: int | None = None) -> bool:
+    """Whether every split asks for a feature of the schema, or for one of so many columns that are made of them."""
     feature = forest.arrays["feature"]
-    return bool(np.all((feature >= 0) & (feature < len(schema.features))))
+    below = len(schema.features) if n_columns is None else n_columns
+    return bool(np.all((feature >= 0) & (feature < below)))

@@ -30,7 +30,7 @@ class LeafSums:
     def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Sums of rows, float64 ``(n_rows, n_outputs)``, each taken in the order of the trees."""
         return kernels.sum_leaf_values(
-            np.ascontiguousarray(self.encoding.encode(columns).T),
+            np.ascontiguousarray(self.encoding.encode_all(columns).T),
             feature=self.arrays["feature"],
             threshold=self.arrays["threshold"],
             equals=self.arrays["equals"],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import leaf_scores, quantile_bins
+from app.forests import leaf_scores, pairs, quantile_bins
 from app.forests.boosting.exponential import SCORE_BITS
+from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.forest import Forest
@@ -15,6 +16,12 @@ from app.forests.mechanisms import boxes
 from app.forests.mechanisms.rpf_event import events_of
 from app.forests.plan import Plan
 from app.forests.schema import Schema
+
+BY_LEVEL, BY_NODE = "level", "node"
+"""One split for all nodes of a level, or one for each."""
+
+PAIRS, NO_PAIRS = "ordered", "none"
+"""Splits on sums and differences of ordered columns, or on columns alone."""
 
 
 class ReweightedFamily:
@@ -35,10 +42,12 @@ class ReweightedFamily:
         """Cuts lie on the public grid, and every leaf that the trees lead to tells what its path spent, no other."""
         selections = forest.arrays["selections"]
         reached, n_splits = reached_leaves(forest)
+        n_columns = len(schema.features) + n_pair_columns(forest.plan, schema)
         most = np.minimum(n_splits + 1, forest.depth)
         told = np.where(reached, (selections >= n_splits) & (selections <= most), selections == UNREACHED)
         return (
-            family.splits_are_valid(forest, schema)
+            (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
+            and family.splits_are_valid(forest, schema, n_columns=n_columns)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
             and bool(np.all(told))
             and not forest.arrays["counts"][~reached].any()
@@ -52,13 +61,32 @@ class ReweightedFamily:
     def leaf_sums(self, forest: Forest, schema: Schema) -> LeafSums:
         """Scores of all leaves: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""
         _, scales = events_of(forest.plan.event)
+        by_level = forest.plan.parameters["splits"] == BY_LEVEL
         trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
         scored = [
-            leaf_scores.of_tree(counts, selections, scales.leaves, is_first=index == 0)
+            leaf_scores.of_tree(counts, selections, scales.leaves, is_first=index == 0, by_level=by_level)
             for index, (counts, selections) in enumerate(trees)
         ]
-        encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
+        encoding = encoding_of(forest.plan, schema, forest.arrays["cuts"])
         return LeafSums(encoding, forest.arrays, np.stack(scored) / 2**SCORE_BITS)
+
+
+def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
+    """The bins that a plan's splits count in: post-processing of released cuts and of the declaration."""
+    own = quantile_bins.encoding(schema, cuts)
+    return own.paired(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else own
+
+
+def n_pair_columns(plan: Plan, schema: Schema) -> int:
+    """Columns that a plan adds to those of the schema."""
+    return pairs.COLUMNS_PER_PAIR * len(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
+
+
+def _is_by_level(forest: Forest) -> bool:
+    """Whether all nodes of a level have the same split."""
+    levels = [slice((1 << level) - 1, (2 << level) - 1) for level in range(forest.depth)]
+    splits = [forest.arrays[name] for name in ("feature", "threshold", "equals")]
+    return all(bool(np.all(own[:, level] == own[:, level.start, np.newaxis])) for level in levels for own in splits)
 
 
 def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -32,7 +32,8 @@ class Parameter:
         choices: every documented choice.
         built: the choices that this version can train; the others are answered as not supported.
         added: the parameter came after the algorithm's first release. A stored plan may lack it: what was trained then
-            is what the default does.
+            is what ``formerly`` does, or where that is not given the default.
+        formerly: the value that a plan without the parameter stands for, where that is not the default.
     """
 
     name: str
@@ -44,6 +45,12 @@ class Parameter:
     choices: tuple[str, ...] = ()
     built: tuple[str, ...] = ()
     added: bool = False
+    formerly: Value | None = None
+
+    @property
+    def before(self) -> Value | None:
+        """What a stored plan without this parameter stands for."""
+        return self.default if self.formerly is None else self.formerly
 
     def read(self, value: object) -> Value:
         """The settled form of a given value.

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.core import amounts
-from app.forests import grid, leaf_scores, quantile_bins
+from app.core.errors import InvalidRequest
+from app.forests import grid, leaf_scores, pairs, quantile_bins
+from app.forests.encoding import Encoding
 from app.forests.families.family import Family
-from app.forests.families.reweighted import ReweightedFamily
+from app.forests.families.reweighted import BY_LEVEL, BY_NODE, NO_PAIRS, PAIRS, ReweightedFamily, encoding_of
 from app.forests.forest import Forest
-from app.forests.mechanisms import common, rpf_tree, shapes
+from app.forests.mechanisms import common, rpf_levels, rpf_tree, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.rpf_event import L1_SENSITIVITY, RANGE_SENSITIVITY, PathScales, events_of
@@ -58,6 +60,26 @@ _OWN_PARAMETERS = (
         minimum=Fraction(1, 100),
         maximum=Fraction(1, 2),
     ),
+    Parameter(
+        "splits",
+        "choice",
+        "One split for all nodes of a level, chosen by all rows, or one for every node.",
+        default=BY_LEVEL,
+        choices=(BY_LEVEL, BY_NODE),
+        built=(BY_LEVEL, BY_NODE),
+        added=True,
+        formerly=BY_NODE,
+    ),
+    Parameter(
+        "pairs",
+        "choice",
+        "Also split on sums and differences of every two ordered columns. By default where there are 2 to "
+        f"{pairs.MAX_ORDERED} of them.",
+        choices=(PAIRS, NO_PAIRS),
+        built=(PAIRS, NO_PAIRS),
+        added=True,
+        formerly=NO_PAIRS,
+    ),
 )
 
 
@@ -69,8 +91,8 @@ class ReweightedForest:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. Bins of numbers are released first (Theorem
         1 of docs/proofs/bins.md). A row's weight, at most 256 units, is a bit-exact function of the row and of released
         scores (lemma L6). A row raises the utility ‖left‖₄ + ‖right‖₄, in whole units, of every candidate of its node
-        by 0 to 256: range sensitivity 256, so permute-and-flip at inverse scale ε_k/256 is ε_k-DP (lemma L2). It raises
-        one weight of one leaf by at most 256: L1 sensitivity 256, so discrete Laplace noise at inverse scale ε_v/256 is
+        by 0 to 256, and so their sum over a level: range sensitivity 256, so permute-and-flip at inverse scale ε_k/256
+        is ε_k-DP (lemma L2). Sums and differences of columns are functions of the row. It raises one weight of one leaf by at most 256: L1 sensitivity 256, so discrete Laplace noise at inverse scale ε_v/256 is
         ε_v-DP (lemma L3). A node that stops early leaves what its path did not spend to its leaf, so every path costs
         the same (lemma L4); trees and bins add up. *Not covered:* running time.
 
@@ -95,8 +117,9 @@ class ReweightedForest:
         settled.setdefault("n_estimators", 1 if hopeless else default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", "0.7" if n_trees == 1 else "0.6")
-        depth = 0 if hopeless else default_depth(facts, n_trees)
-        warnings = shapes.settle_depth(settled, depth, quantile_bins.widest_encoding(facts.schema), tables=True)
+        settled.setdefault("pairs", default_pairs(facts.schema))
+        depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
+        warnings = shapes.settle_depth(settled, depth, _widest_encoding(settled, facts.schema), tables=True)
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -114,8 +137,9 @@ class ReweightedForest:
             tuple(draw_scale(loss, RANGE_SENSITIVITY) for loss in common.level_losses(share * per_tree, depth)),
             draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
         )
-        candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
-        tree = scales.event(max_candidates=candidates + 1, n_classes=facts.schema.n_classes)
+        candidates = len(_widest_encoding(parameters, facts.schema).candidates)
+        by_level = parameters["splits"] == BY_LEVEL
+        tree = scales.event(max_candidates=candidates + 1, n_classes=facts.schema.n_classes, by_level=by_level)
         return Sequential((*bins, Part(n_trees, tree)))
 
     def grow_forest(
@@ -139,18 +163,25 @@ class ReweightedForest:
                 cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
                 randomness=randomness,
             )
-        encoding = quantile_bins.encoding(schema, cuts)
+        encoding = encoding_of(plan, schema, cuts)
         weighted = LocalReweightedRows(
-            encoding.encode(rows.features), rows.y, n_codes=encoding.n_codes, n_classes=schema.n_classes
+            encoding.encode(rows.features),
+            rows.y,
+            n_codes=encoding.n_codes,
+            n_classes=schema.n_classes,
+            pairs=encoding.pairs,
         )
+        by_level = plan.parameters["splits"] == BY_LEVEL
+        grow = rpf_levels.grow if by_level else rpf_tree.grow
         trees: list[ReweightedTree] = []
         for _ in range(plan.n_trees):
-            tree = rpf_tree.grow(scales, encoding, weighted, randomness)
+            tree = grow(scales, encoding, weighted, randomness)
             trees.append(tree)
             if len(trees) < plan.n_trees:  # nobody reads the weights after the last one
-                is_first = len(trees) == 1
                 weighted.finish_tree(
-                    leaf_scores.of_tree(tree.counts, tree.selections, scales.leaves, is_first=is_first)
+                    leaf_scores.of_tree(
+                        tree.counts, tree.selections, scales.leaves, is_first=len(trees) == 1, by_level=by_level
+                    )
                 )
             on_tree_done()
         arrays = {
@@ -165,6 +196,25 @@ class ReweightedForest:
             raise UnknownPrivacyEvent("not the event of a forest of this depth")
 
 
+def _widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
+    """As many bins and columns as there can be.
+
+    Raises:
+        InvalidRequest: pairs were asked for where there are too many.
+    """
+    encoding = quantile_bins.widest_encoding(schema)
+    if parameters["pairs"] == NO_PAIRS:
+        return encoding
+    if len(pairs.ordered(schema)) > pairs.MAX_ORDERED:
+        raise InvalidRequest.at("/parameters/pairs", "too-large")
+    return encoding.paired(pairs.of_schema(schema))
+
+
+def default_pairs(schema: Schema) -> str:
+    """Pairs where there are any, but not so many that tabulating them outweighs all else."""
+    return PAIRS if 2 <= len(pairs.ordered(schema)) <= pairs.MAX_ORDERED else NO_PAIRS
+
+
 def default_n_trees(facts: PublicFacts) -> int:
     """Number of trees by a public rule of the size, ε and the number of classes."""
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
@@ -172,8 +222,12 @@ def default_n_trees(facts: PublicFacts) -> int:
     return min(max(round(trees), 1), _MAX_RULE_TREES)
 
 
-def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule of the size, ε, the number of classes and of trees."""
+def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:
+    """Depth by a public rule of the size, ε, the number of classes and of trees.
+
+    A split that a whole level shares stands out from its noise however deep it is, so such trees may grow deeper.
+    """
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    depth = round(0.65 * strength - 2.5 + 0.35 * math.log2(facts.schema.n_classes / 2))
+    by_size = 0.75 * strength - 3.2 if by_level else 0.65 * strength - 2.5
+    depth = round(by_size + 0.35 * math.log2(facts.schema.n_classes / 2))
     return min(max(depth, _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)

@@ -47,11 +47,17 @@ class PathScales:
         """
         return tuple(sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1))
 
-    def event(self, *, max_candidates: int, n_classes: int) -> Event:
-        """One tree as an event: every way a path can end, at equal cost."""
-        return self._below(0, max_candidates=max_candidates, n_classes=n_classes)
+    def event(self, *, max_candidates: int, n_classes: int, by_level: bool = False) -> Event:
+        """One tree as an event: every way a path can end, at equal cost.
 
-    def _below(self, level: int, *, max_candidates: int, n_classes: int) -> Event:
+        Args:
+            max_candidates: of one selection.
+            n_classes: public number of classes.
+            by_level: one selection per level, not one per node of it.
+        """
+        return self._below(0, max_candidates=max_candidates, n_classes=n_classes, by_level=by_level)
+
+    def _below(self, level: int, *, max_candidates: int, n_classes: int, by_level: bool) -> Event:
         leaves = DiscreteLaplace(
             Adjacency.ADD_REMOVE_ONE,
             l1_sensitivity=Fraction(L1_SENSITIVITY),
@@ -66,8 +72,9 @@ class PathScales:
             inverse_scale=self.levels[level],
             max_candidates=max_candidates,
         )
-        deeper = self._below(level + 1, max_candidates=max_candidates, n_classes=n_classes)
-        going_on = Sequential((Part(1, Parallel("nodes", (Part(1 << level, selection),))), Part(1, deeper)))
+        deeper = self._below(level + 1, max_candidates=max_candidates, n_classes=n_classes, by_level=by_level)
+        n_selections = 1 if by_level else 1 << level
+        going_on = Sequential((Part(1, Parallel("nodes", (Part(n_selections, selection),))), Part(1, deeper)))
         return going_on if level == 0 else Parallel("nodes", (Part(1, leaves), Part(1, going_on)))
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from app.forests.reweighted import ReweightedRows
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
 
-_FIRST_LEVEL_WITH_STOP = 1
+FIRST_LEVEL_WITH_STOP = 1
+"""The root always splits where it can."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def grow(scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomnes
         chosen += splits
         open_boxes = below
     selections[list(open_boxes)] = depth
-    counts = _noisy_weights(scales, selections, rows, randomness)
+    counts = noisy_weights(scales, selections, rows, randomness)
     return ReweightedTree(*boxes.splits(candidates, chosen), counts, selections)
 
 
@@ -96,10 +98,11 @@ def _select(
         return {}
     nodes = np.array(list(open_boxes), dtype=np.int32)
     splitting, stopping = split_utilities(rows, encoding, nodes)
+    splitting -= handicaps(encoding, scale)
     picked: dict[int, int | None] = {}
     for (node, box), own, stop in zip(open_boxes.items(), splitting, stopping, strict=True):
         alive = np.flatnonzero(box)
-        utilities = own[alive] if level < _FIRST_LEVEL_WITH_STOP else np.append(own[alive], stop)
+        utilities = own[alive] if level < FIRST_LEVEL_WITH_STOP else np.append(own[alive], stop)
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
         picked[node] = int(alive[choice]) if choice < len(alive) else None
     return picked
@@ -133,9 +136,28 @@ def split_utilities(
     return splitting, stopping
 
 
-def _noisy_weights(
+def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
+    """What is taken from every candidate's utility before a selection: int64 ``(n_candidates,)``, without a row.
+
+    Splits on pairs of columns may outnumber those on columns by far, and chance then favours them. Each is lowered by
+    the logarithm of that ratio in units of the selection's noise, so that all of them together are as likely as the
+    others where rows tell nothing.
+
+    Args:
+        encoding: public or released bins.
+        scale: public; inverse scale of the selection.
+    """
+    candidates, n_own = encoding.candidates, len(encoding.edges)
+    is_paired = candidates.feature >= n_own
+    n_paired = int(is_paired.sum())
+    ratio = max(n_paired, 1) / max(len(candidates) - n_paired, 1)
+    return is_paired * np.int64(max(math.log(ratio), 0.0) / float(scale))
+
+
+def noisy_weights(
     scales: PathScales, selections: NDArray[np.uint8], rows: ReweightedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
+    """The released weights of every leaf that tells its selections; 0 elsewhere. One call is one release."""
     exact = rows.leaf_histogram()
     released = np.zeros_like(exact)
     for n_selections in np.unique(selections[selections != UNREACHED]).tolist():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from app.forests import grid
+from app.forests import grid, pairs
 from app.forests.encoding import Encoding
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
 from app.forests.schema import Feature, Schema
@@ -31,26 +31,35 @@ class Columns:
     """Where each feature stands in the matrix, and how its bins look there.
 
     Attributes:
-        place: column of each feature, int64 ``(n_features,)``: numbers first, then categories.
-        cuts: float64 ``(n_features, 256)``: the largest value of each bin of each feature; +∞ from its last bin on.
-        is_coded: bool ``(n_features,)``: values are bins counted from :data:`FIRST_CODE`, not numbers in them.
+        place: column of the matrix for each column of the encoding, int64 ``(n_columns,)``: numbers first, then
+            categories, then those columns of pairs that are used; −1 for the others.
+        cuts: float64 ``(n_columns, 256)``: the largest value of each bin of each column; +∞ from its last bin on.
+        is_coded: bool ``(n_columns,)``: values are bins counted from :data:`FIRST_CODE`, not numbers in them.
+        used: numbers of the columns of pairs that are in the matrix, in its order.
     """
 
     place: NDArray[np.int64]
     cuts: NDArray[np.float64]
     is_coded: NDArray[np.bool_]
+    used: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, encoding: Encoding) -> "Columns":
-        """The matrix of an encoding."""
+    def of(cls, encoding: Encoding, splits_on: NDArray[np.int32] | None = None) -> "Columns":
+        """The matrix of an encoding, for splits on some of its columns; ``None``: on features alone."""
         features = encoding.schema.features
         order = sorted(range(len(features)), key=lambda index: features[index].is_categorical)
-        cuts = np.full((len(features), 256), math.inf)
+        n_own, n_columns = len(features), len(encoding.n_codes)
+        cuts = np.full((n_columns, 256), math.inf)
         for index, (feature, edges) in enumerate(zip(features, encoding.edges, strict=True)):
             own = np.arange(encoding.n_codes[index] - 1) + FIRST_CODE if edges is None else _cuts(feature, edges)
             cuts[index, : len(own)] = own
-        is_coded = np.array([edges is None for edges in encoding.edges])
-        return cls(np.argsort(np.array(order)), cuts, is_coded)
+        for index in range(n_own, n_columns):
+            cuts[index, : encoding.n_codes[index] - 1] = np.arange(encoding.n_codes[index] - 1)
+        is_coded = np.array([*(edges is None for edges in encoding.edges), *[False] * (n_columns - n_own)])
+        used = [] if splits_on is None else sorted({int(own) for own in splits_on.flat if own >= n_own})
+        place = np.full(n_columns, -1, dtype=np.int64)
+        place[[*order, *used]] = np.arange(n_own + len(used))
+        return cls(place, cuts, is_coded, tuple(used))
 
 
 def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -58,8 +67,8 @@ def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.append(edges, grid.as_number(feature).upper) if feature.missing else edges
 
 
-def add_values(graph: Graph, encoding: Encoding) -> str:
-    """Adds what turns the model's inputs into the matrix, double ``(n_rows, n_features)``."""
+def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
+    """Adds what turns the model's inputs into the matrix, double ``(n_rows, …)``; by default of features alone."""
     features = encoding.schema.features
     parts = []
     if not all(feature.is_categorical for feature in features):
@@ -67,7 +76,45 @@ def add_values(graph: Graph, encoding: Encoding) -> str:
     categories = [_codes(graph, encoding, index) for index, feature in enumerate(features) if feature.is_categorical]
     if categories:
         parts.append(joined(graph, categories))
-    return graph.add("Concat", *parts, axis=1)
+    matrix = graph.add("Concat", *parts, axis=1)
+    if columns is None or not columns.used:
+        return matrix
+    return graph.add("Concat", matrix, *_Pairs(graph, encoding, columns, matrix).added(), axis=1)
+
+
+class _Pairs:
+    """Sums and differences of two columns' places: ``app.forests.pairs``, in whole doubles."""
+
+    def __init__(self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str) -> None:
+        self._graph, self._encoding, self._columns, self._matrix = graph, encoding, columns, matrix
+        self._known: dict[tuple[int, int], str] = {}
+
+    def added(self) -> list[str]:
+        """Adds the columns that are used, each double ``(n_rows, 1)``."""
+        graph, encoding, found = self._graph, self._encoding, list[str]()
+        for index in self._columns.used:
+            which, is_difference = divmod(index - len(encoding.edges), pairs.COLUMNS_PER_PAIR)
+            pair = encoding.pairs[which]
+            common = pairs.n_places(encoding.n_own_codes, pair)
+            first, second = (self._places(feature, common) for feature in pair)
+            if is_difference:
+                second = graph.add("Sub", graph.constant(np.array(common - 1.0)), second)
+            found.append(graph.add("Add", first, second))
+        return found
+
+    def _places(self, feature: int, common: int) -> str:
+        """Places of one feature's bins; a bin's number is how many cuts lie below the value."""
+        if (feature, common) not in self._known:
+            graph, n_own = self._graph, int(self._encoding.n_own_codes[feature])
+            column = graph.constant(self._columns.place[[feature]])
+            value = graph.add("Gather", self._matrix, column, axis=1)
+            cuts = graph.constant(self._columns.cuts[[feature], : n_own - 1])
+            is_above = graph.add("Cast", graph.add("Greater", value, cuts), to=TensorProto.DOUBLE)
+            code = graph.add("ReduceSum", is_above, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
+            of_code = pairs.places(np.arange(n_own, dtype=np.uint8), n_own, common).astype(np.float64)
+            whole = graph.add("Cast", code, to=TensorProto.INT64)
+            self._known[feature, common] = graph.add("Gather", graph.constant(of_code), whole)
+        return self._known[feature, common]
 
 
 def _numbers(graph: Graph, schema: Schema) -> str:

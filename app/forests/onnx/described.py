@@ -40,6 +40,7 @@ class _Described:
 
     Attributes:
         encoding: the bins that splits count in.
+        columns: where they stand in the matrix that splits ask.
         splits: complete trees of one depth.
         values: what leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
         start: what every row's sums begin with, float64 ``(n_outputs,)``.
@@ -47,6 +48,7 @@ class _Described:
     """
 
     encoding: Encoding
+    columns: Columns
     splits: splits.Splits
     values: NDArray[np.float64]
     start: NDArray[np.float64]
@@ -71,7 +73,7 @@ def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sum
 
 
 def _add(graph: Graph, forest: _Described) -> Sums:
-    matrix = columns.add_values(graph, forest.encoding)
+    matrix = columns.add_values(graph, forest.encoding, forest.columns)
     sums = trees.add_sums(graph, matrix, forest.splits, forest.values)
     if forest.start.any():
         sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
@@ -83,14 +85,14 @@ def _of_sums(sums: LeafSums, read_out: str) -> _Described:
     if read_out == pooling.VOTE:
         # Whole votes: their sums are exact in any order, so a tie is a tie everywhere.
         values = np.rint(values * len(values))
-    own = splits.of_thresholds(
-        Columns.of(sums.encoding), feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
-    )
-    return _Described(sums.encoding, own, values, np.zeros(values.shape[2]), read_out)
+    asked = Columns.of(sums.encoding, arrays["feature"])
+    own = splits.of_thresholds(asked, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"])
+    return _Described(sums.encoding, asked, own, values, np.zeros(values.shape[2]), read_out)
 
 
 def _of_boosting(reader: BoostedScores) -> _Described:
     arrays = reader.arrays
-    own = splits.of_masks(Columns.of(reader.encoding), feature=arrays["feature"], right=arrays["right"])
+    asked = Columns.of(reader.encoding)
+    own = splits.of_masks(asked, feature=arrays["feature"], right=arrays["right"])
     values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    return _Described(reader.encoding, own, values, start, reader.read_out)
+    return _Described(reader.encoding, asked, own, values, start, reader.read_out)

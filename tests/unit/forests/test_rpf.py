@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
+from app.core.errors import InvalidRequest
 from app.forests import catalogue, codec, leaf_scores, planning, predict, quantile_bins
 from app.forests.codec import ArtifactInvalid
 from app.forests.families.reweighted import reached_leaves
@@ -110,7 +111,7 @@ def test_bins_are_paid_for_only_where_a_number_needs_them_and_a_tree_splits() ->
 
 
 def test_verifier_recomputes_the_deepest_event_and_the_receipt_tells_it() -> None:
-    settled = planned("3", 10**12, n_estimators=2, max_depth=12)
+    settled = planned("3", 10**12, n_estimators=2, max_depth=12, splits="node")
     own = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
 
     assert settled.parameters["max_depth"] == 12
@@ -205,7 +206,8 @@ BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     "a leaf that no row reaches tells one": lambda a: a["selections"].__setitem__(a["selections"] == UNREACHED, 3),
     "a reached leaf tells none": lambda a: a["selections"].__setitem__((0, 0), UNREACHED),
     "weights where no row can be": lambda a: a["counts"].__setitem__(a["selections"] == UNREACHED, 1),
-    "a feature too large": lambda a: a["feature"].__setitem__((0, 0), 3),
+    "a feature too large": lambda a: a["feature"].__setitem__((0, 0), 5),
+    "nodes of a level with splits of their own": lambda a: a["feature"].__setitem__((0, 1), a["feature"][0, 1] ^ 1),
     "no cuts": lambda a: a.pop("cuts"),
     "another array": lambda a: a.update(exact=np.zeros(1)),
 }
@@ -282,6 +284,52 @@ def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None
     assert np.all(np.abs(found) < 2**16 * 100)
 
 
+def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None:
+    """A leaf without evidence takes after its neighbours, not after the opposite corner."""
+    counts = np.array([[0, 0], [25_600, 0], [25_600, 0], [0, 102_400]])
+    selections = np.full(4, 1, dtype=np.uint8)
+
+    def empty_leaf(*, by_level: bool) -> int:
+        found = leaf_scores.of_tree(counts, selections, SCALES, is_first=True, by_level=by_level)
+        return int(found[0, 0])
+
+    assert empty_leaf(by_level=False) < 0 < empty_leaf(by_level=True)
+
+
+def test_pairs_are_a_public_rule_of_the_ordered_columns() -> None:
+    def with_numbers(n: int) -> Schema:
+        numbers = [{"name": f"n{index}", "type": "integer", "lower": 0, "upper": 9} for index in range(n)]
+        return Schema.from_json({**FREE.to_json(), "features": [FREE.to_json()["features"][0], *numbers]})  # type: ignore[index]
+
+    assert [planned(schema=with_numbers(n)).parameters["pairs"] for n in (1, 2, 32, 33)] == [
+        "none", "ordered", "ordered", "none",
+    ]  # fmt: skip
+    with pytest.raises(InvalidRequest):
+        planned(schema=with_numbers(33), pairs="ordered")
+
+
+def test_pairs_learn_what_no_column_tells() -> None:
+    """Two numbers whose sum decides: at depth 1 only a split on the pair sees it."""
+    schema = Schema.from_json(
+        {
+            "features": [{"name": name, "type": "integer", "lower": 0, "upper": 15} for name in ("one", "two")],
+            "label": {"name": "kind", "classes": ["a", "b"]},
+        }
+    )
+    numbers = np.random.default_rng(5).integers(0, 16, (2, 2_000)).astype(float)
+    y = (numbers[0] + numbers[1] > 15).astype(np.int32)
+    held = SanitisedRows(SanitisedColumns(tuple(numbers), 2_000), y, np.zeros((2_000, 16), dtype=np.uint8))
+
+    def accuracy(pairs: str) -> float:
+        settled = planned("50", schema=schema, max_depth=1, n_estimators=1, pairs=pairs)
+        forest = grow(settled, schema, held, SystemRandomness(), on_tree_done=lambda: None)
+        found = predict.probabilities(forest, schema, held.features, read_out=None)
+        return float(np.mean(found.argmax(axis=1) == y))
+
+    assert accuracy("ordered") > 0.99
+    assert accuracy("none") < 0.85
+
+
 def test_catalogue_describes_its_parameters() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}["rpf"]
 
@@ -290,4 +338,6 @@ def test_catalogue_describes_its_parameters() -> None:
         "max_depth",
         "structure_share",
         "bins_share",
+        "splits",
+        "pairs",
     ]
