@@ -35,6 +35,10 @@ class PlanOptions:
     ] = None
     scope: ScopeOption = None
 
+    profile: Annotated[
+        str | None, typer.Option(help="Id of a profile, whose bins are used for nothing.", show_default=False)
+    ] = None
+
     def as_typed(self) -> str:
         """These options as a user types them."""
         words = [self.dataset, "--algorithm", self.algorithm, "--epsilon", self.epsilon]
@@ -44,6 +48,8 @@ class PlanOptions:
             words += ["--parameter", parameter]
         for word in self.scope or ():
             words += ["--scope", word]
+        if self.profile is not None:
+            words += ["--profile", self.profile]
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +61,7 @@ class PlanOptions:
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
             "scope": read_scope(self.scope),
+            **({} if self.profile is None else {"profile": self.profile}),
         }
 
 
@@ -122,6 +129,10 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
     output.say(quote["receipt"])
     rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
     output.table(["parameter", "value"], rows, empty="no parameters")
+    reused = quote.get("profile")
+    if reused and reused["is_used"]:
+        made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
+        output.say(f"note: uses profile {reused['id']} of {reused['dataset_name']} ({made_for}); that costs nothing.")
     for warning in quote["warnings"]:
         output.say(f"note: {warning}")
 

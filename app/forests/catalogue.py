@@ -43,6 +43,10 @@ BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(
 )
 
 
+REUSING_PROFILES = frozenset({"rpf", "nbrt"})
+"""Algorithms that use the bins (and ``nbrt`` the class counts) of a profile in place of paying for their own."""
+
+
 def mechanism(slug: str) -> TreeMechanism | ForestMechanism:
     """The mechanism of an algorithm that a plan can name.
 

@@ -108,5 +108,8 @@ def _check(forest: Forest, schema: Schema) -> None:
         raise ArtifactInvalid
     if not all(layout.fits(forest.arrays[name]) for name, layout in layouts.items()):
         raise ArtifactInvalid
+    profile = forest.plan.profile
+    if profile is not None and not np.array_equal(forest.arrays.get("cuts", ()), profile.cut_array):
+        raise ArtifactInvalid
     if not family.is_valid(forest, schema):
         raise ArtifactInvalid

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from app.forests.mechanisms.parameters import Value
+from app.forests.reused import ReusedProfile
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
@@ -26,6 +27,7 @@ class Plan:
         delta: of the request; the event costs at most what (ε, δ) is in that unit.
         adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
         max_rows: rows of one privacy unit; the event is stated for one of them.
+        profile: released before, and used in place of draws of its own; ``None``: nothing is reused.
     """
 
     algorithm: str
@@ -38,10 +40,11 @@ class Plan:
     delta: Fraction | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     max_rows: int = 1
+    profile: ReusedProfile | None = None
 
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
-        adjacency if it is not add/remove, the rows of a unit if there are several."""
+        adjacency if it is not add/remove, the rows of a unit if there are several, a profile if one is reused."""
         account: dict[str, object] = {}
         if self.delta is not None:
             account |= {"accountant": self.accountant, "delta": str(self.delta)}
@@ -49,6 +52,8 @@ class Plan:
             account |= {"adjacency": self.adjacency.value}
         if self.max_rows != 1:
             account |= {"max_rows": self.max_rows}
+        if self.profile is not None:
+            account |= {"profile": self.profile.to_json()}
         return {
             "algorithm": self.algorithm,
             "parameters": dict(self.parameters),

@@ -11,6 +11,7 @@ from app.forests.mechanisms.auto import Choice
 from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
 from app.forests.mechanisms.parameters import Value, read_all
 from app.forests.plan import Plan
+from app.forests.reused import ReusedProfile
 from app.forests.schema import Schema
 from app.privacy import accountants, events
 from app.privacy.accountants import pure
@@ -23,6 +24,8 @@ ASSUMED_SIZE = 3_000
 
 _NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
 
+_NO_SPLITS = "A forest without splits uses nothing of a profile."
+
 _STEPS_OF_A_LABEL = 2
 """A label that changes is a row removed and a row added."""
 
@@ -32,7 +35,7 @@ _TWO_STEPS = (
 )
 
 
-_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows"}
+_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile"}
 """Fields of a stored plan that stand there only where they say something."""
 
 
@@ -56,6 +59,7 @@ class PlanRequest:
         delta: the other half of what the job may cost, on accounts that have one.
         adjacency: of the account.
         max_rows: rows that one unit has at most; noise is for one row, so it is planned with what is left for each.
+        profile: released before, to be used in place of draws that would be paid for.
     """
 
     algorithm: str
@@ -66,6 +70,7 @@ class PlanRequest:
     delta: Fraction | None = None
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     max_rows: int = 1
+    profile: ReusedProfile | None = None
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -83,6 +88,8 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         choice = catalogue.AUTO.choose(public_facts(request, schema, catalogue.AUTO.adjacency))
     mechanism = catalogue.mechanism(choice.slug)
     facts = public_facts(request, schema, mechanism.adjacency)
+    if request.profile is not None and mechanism.slug not in catalogue.REUSING_PROFILES:
+        raise InvalidRequest.at("/profile", "not-for-this-algorithm")
     if request.accountant not in mechanism.accountants:
         raise AccountantMismatch(request.accountant, mechanism.accountants)
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
@@ -90,6 +97,8 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     warnings = (*choice.warnings, *warnings)
     if mechanism.adjacency is not request.adjacency:
         warnings = (_TWO_STEPS, *warnings)
+    if request.profile is not None and int(settled["max_depth"]) == 0:
+        warnings = (*warnings, _NO_SPLITS)
     if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
         warnings = (_NO_SIZE, *warnings)
     parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
@@ -104,6 +113,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         request.delta,
         request.adjacency,
         request.max_rows,
+        request.profile if int(settled["max_depth"]) > 0 else None,
     )
     assert _is_paid_for(made)
     return made
@@ -125,7 +135,7 @@ def public_facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> 
         raise InvalidRequest.at("/epsilon", "too-small")
     epsilon = request.epsilon / request.max_rows
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
-    return PublicFacts(schema, epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL, size, own)
+    return PublicFacts(schema, epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL, size, own, request.profile)
 
 
 def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
@@ -213,6 +223,7 @@ def _read(value: object) -> Plan:
                 Fraction(str(more["delta"])) if "delta" in more else None,
                 Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
                 int(str(more.get("max_rows", 1))),
+                ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
             )
             kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
             if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.core import amounts
 from app.core.errors import GrovekeeperError, InvalidRequest
-from app.forests import grid, noisy_counts, priced_bins, quantile_bins
+from app.forests import noisy_counts, priced_bins, quantile_bins
 from app.forests.boosting.scales import SCALE_BITS
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.mechanisms.parameters import Parameter, Value, read_all
@@ -225,14 +225,7 @@ def release(plan: ProfilePlan, schema: Schema, rows: SanitisedRows, randomness: 
         docs/proofs/bins.md, Theorem 2.
     """
     parts = _parts(plan.event)
-    cuts = quantile_bins.no_cuts(schema)
-    if parts.bins is not None:
-        cuts = quantile_bins.release(
-            schema,
-            parts.bins,
-            cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
-            randomness=randomness,
-        )
+    cuts = priced_bins.cuts(parts.bins, schema, rows, randomness)
     exact = np.bincount(rows.y, minlength=schema.n_classes).astype(np.int64)
     counts = noisy_counts.release(exact, parts.counts, randomness)
     size = None

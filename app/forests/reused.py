@@ -41,7 +41,8 @@ class ReusedProfile:
         match value:
             case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if not rest:
                 cuts = tuple(tuple(int(cut) for cut in row) for row in rows)
-                return cls(own, cuts, tuple(int(count) for count in prior))
+                if all(len(row) <= quantile_bins.MAX_CUTS and all(0 < cut < 2**16 for cut in row) for row in cuts):
+                    return cls(own, cuts, tuple(int(count) for count in prior))
         raise ValueError("not a reused profile")
 
     @property

@@ -15,7 +15,9 @@ from app.privacy.guarantees import Subject
 from app.services.guarantee import guarantee_of
 
 
-def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject) -> dict[str, Any]:
+def of(
+    session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject, reused: int = 0
+) -> dict[str, Any]:
     """The facts of a job that is being charged.
 
     Args:
@@ -24,8 +26,10 @@ def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject
         dataset: whose rows it reads.
         event: what was priced.
         subject: what the guarantee speaks of.
+        reused: what releases of the same dataset cost that the output is a function of, besides the job's own; counts
+            where losses just add up.
     """
-    covered = _covered(session, row)
+    covered = _covered(session, row, reused=reused)
     return {
         "job_id": row.id,
         "name": row.name,
@@ -39,8 +43,8 @@ def of(session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject
     }
 
 
-def _covered(session: Session, row: JobRow) -> ledger.Limit:
+def _covered(session: Session, row: JobRow, *, reused: int) -> ledger.Limit:
     """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
     if row.price["accountant"] == pure.NAME:
-        return ledger.Limit(pure.NAME, pure.price(Fraction(row.price["amount"])), None)
+        return ledger.Limit(pure.NAME, pure.price(Fraction(row.price["amount"])) + reused, None)
     return ledger.highest_cap(session, row.dataset_id)

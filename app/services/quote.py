@@ -10,7 +10,8 @@ from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.services.asked import Asked, asked, permitted_dataset
 from app.services.installation import Installation
-from app.wire.training import PlanIn, PlanOut
+from app.services.reuse import reuse
+from app.wire.training import PlanIn, PlanOut, ReusedProfileOut
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Quote(Asked):
     """A request to train with everything public worked out: what it would run, where, and what it costs."""
 
     plan: Plan
+    profile: ReusedProfileOut | None
 
 
 def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) -> PlanOut:
@@ -33,7 +35,8 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         AdjacencyMismatch: the algorithm protects labels only, and the account more.
     """
     with installation.database.read() as session:
-        quoted = quote(session, permitted_dataset(session, principal, wanted.dataset).living(), wanted)
+        dataset = permitted_dataset(session, principal, wanted.dataset).living()
+        quoted = quote(session, principal, dataset, wanted)
     event = quoted.plan.event
     return PlanOut(
         dataset=quoted.dataset.id,
@@ -44,23 +47,31 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         price=quoted.price,
         event=event.to_json(),
         receipt=quoted.receipt(event),
+        profile=quoted.profile,
         fits=quoted.fits,
         largest_that_fits=quoted.largest_that_fits,
         warnings=[*quoted.plan.warnings, *quoted.warnings],
     )
 
 
-def quote(session: Session, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
+def quote(session: Session, principal: Principal, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
     """Works out plan, scope and price from public facts alone."""
     within = asked(session, dataset, wanted)
+    found = reuse(session, principal, dataset, wanted.profile)
+    size = within.public_size
+    if found is not None:
+        size = found.size(within, n_epochs=len(catalog.epochs(session, dataset.id)))
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
         epsilon=wanted.epsilon,
-        public_size=within.public_size,
+        public_size=size,
         accountant=within.balance.accountant,
         delta=wanted.delta,
         adjacency=dataset.adjacency,
         max_rows=dataset.max_rows,
+        profile=None if found is None else found.numbers,
     )
-    return Quote(**vars(within), plan=plan(request, dataset.schema))
+    planned = plan(request, dataset.schema)
+    profile = None if found is None else found.shown(is_used=planned.profile is not None, size=size)
+    return Quote(**vars(within), plan=planned, profile=profile)

@@ -36,7 +36,7 @@ def submit_training(
         if earlier is not None:
             return earlier
         # Public facts never change, so the price is worked out before anything is locked.
-        quoted = quote(session, dataset, wanted)
+        quoted = quote(session, principal, dataset, wanted)
     with installation.database.write() as session:
         at = installation.database.now(session)
         accepted = partial(_accept, session, quoted, actor=principal.key_id, name=wanted.name, at=at)

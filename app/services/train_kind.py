@@ -1,6 +1,7 @@
 """Jobs that train: what a model carries, and how its artifact becomes a model."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,7 +11,8 @@ from app.datasets.catalog import Dataset
 from app.forests import codec
 from app.jobs.tables import JobRow
 from app.privacy import events
-from app.registry import models
+from app.privacy.accountants import pure
+from app.registry import models, profiles
 from app.registry.tables import ModelRow
 from app.services import job_facts
 from app.services.installation import Installation
@@ -55,9 +57,11 @@ class TrainKind:
 
     def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
         """What the model card will show, bound into the artifact's own bytes."""
-        event = events.from_json(row.task["work"]["plan"]["event"])
+        plan = row.task["work"]["plan"]
+        event = events.from_json(plan["event"])
+        reused = _price_of_profile(session, plan, dataset)
         return {
-            **job_facts.of(session, row, dataset, event=event, subject="model"),
+            **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
             "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
 
@@ -68,3 +72,17 @@ class TrainKind:
         except codec.ArtifactInvalid:
             raise OutputInvalid from None
         return StoredArtifact(installation.store.put(data), len(data))
+
+
+def _price_of_profile(session: Session, plan: dict[str, Any], dataset: Dataset) -> int:
+    """What the plan's profile cost this dataset: a model that uses it is a function of both releases.
+
+    A profile of another dataset cost these rows nothing.
+    """
+    if "profile" not in plan:
+        return 0
+    row = profiles.find(session, plan["profile"]["id"])
+    price = row.body["price"]
+    if row.dataset_id != dataset.id or price["accountant"] != pure.NAME:
+        return 0
+    return pure.price(Fraction(price["amount"]))

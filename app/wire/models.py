@@ -22,6 +22,7 @@ class ModelOut(Answer):
     receipt: str
     event: JsonObject
     ledger: JsonObject
+    profile_id: str | None
     read_outs: list[str]
     digest: str
     size_bytes: int

@@ -21,6 +21,7 @@ class PlanIn(SpendIn):
     dataset: str
     algorithm: str
     parameters: Annotated[JsonObject, Field(default_factory=dict)]
+    profile: str | None = None
 
 
 JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -43,6 +44,21 @@ class PriceOut(Answer):
     delta: DecimalText | None
 
 
+class ReusedProfileOut(Answer):
+    """A profile that a plan names. Using it costs nothing: it was paid for when it was released.
+
+    ``size`` is the number of rows that the rules reckon with; ``is_used`` is false where the plan has no use for bins.
+    """
+
+    id: str
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    epochs: list[str]
+    is_used: bool
+    size: int | None
+
+
 class PlanOut(Answer):
     dataset: str
     dataset_name: str
@@ -52,6 +68,7 @@ class PlanOut(Answer):
     price: PriceOut
     event: JsonObject
     receipt: str
+    profile: ReusedProfileOut | None
     fits: bool
     largest_that_fits: DecimalText
     warnings: list[str]

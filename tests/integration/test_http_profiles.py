@@ -107,3 +107,54 @@ def test_who_may_release_and_look(server: Server) -> None:
     stranger = server.caller()
     assert stranger.http.get(f"/profiles/{profile['id']}").status_code == 404
     assert stranger.http.post(path, json={"epsilon": "1"}, headers=new_idempotency_key()).status_code == 404
+
+
+@pytest.mark.parametrize(("accountant", "algorithm"), [("pure", "auto"), ("gdp", "auto"), ("zcdp", "rpf")])
+def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, accountant: str, algorithm: str) -> None:
+    delta = {} if accountant == "pure" else {"delta": DELTA}
+    shards = [{"name": "shard", "kind": "hash", "cells": 4}]
+    dataset = server.uploaded(400, budget=BUDGETS[accountant], partitions=shards)
+    profile = _released(server, dataset["id"], epsilon="2", scope={"shard": [0]}, **delta)
+    asked = {"dataset": dataset["id"], "algorithm": algorithm, "epsilon": "4", **delta, "scope": {"shard": [1, 2]}}
+    alone = server.admin.http.post("/plans", json=asked).json()
+    quote = server.admin.http.post("/plans", json={**asked, "profile": profile["id"]}).json()
+    assert alone["profile"] is None
+    assert quote["price"] == alone["price"]
+    assert quote["event"] != alone["event"]
+    assert quote["profile"].items() >= {"id": profile["id"], "scope": {"shard": [0]}, "is_used": True}.items()
+    assert 2 * profile["size"]["count"] == pytest.approx(quote["profile"]["size"], abs=1), "twice as many cells"
+    body = {**asked, "profile": profile["id"]}
+    accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
+    job = server.ended(accepted.json()["job_id"])
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert card["profile_id"] == profile["id"]
+    assert card["event"] == quote["event"]
+    if accountant == "pure":
+        assert card["guarantee"]["add_remove"]["epsilon"] == "6", "the model is a function of both releases"
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": '{"shard": [3]}'}).json()
+    assert balance["charged"] == "0"
+
+
+def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
+    dataset, twin = server.uploaded(), server.uploaded()
+    other = server.declared(
+        schema={
+            "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 100}],
+            "label": {"name": "income", "classes": ["<=50K", ">50K"]},
+        }
+    )
+    profile = _released(server, dataset["id"])
+    asked = {"algorithm": "rpf", "epsilon": "5", "profile": profile["id"]}
+    on_twin = server.admin.http.post("/plans", json={**asked, "dataset": twin["id"]})
+    assert on_twin.status_code == 200
+    assert on_twin.json()["profile"]["dataset"] == dataset["id"]
+    assert on_twin.json()["profile"]["size"] is None, "the size of another dataset says nothing"
+    refused = server.admin.http.post("/plans", json={**asked, "dataset": other["id"]})
+    assert refused.json()["errors"] == [{"at": "/profile", "problem": "other-declaration"}]
+    unfit = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "algorithm": "mrf"})
+    assert unfit.json()["errors"] == [{"at": "/profile", "problem": "not-for-this-algorithm"}]
+    unknown = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "profile": "pf_none"})
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
+    stranger = server.granted(twin["id"], "analyst")
+    hidden = stranger.http.post("/plans", json={**asked, "dataset": twin["id"]})
+    assert hidden.status_code == 404, "a profile is shown to those who may train where it was made"

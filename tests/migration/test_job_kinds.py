@@ -23,7 +23,7 @@ def test_a_queued_job_keeps_its_plan_and_becomes_one_that_trains(empty_database_
             text(f"INSERT INTO jobs ({_COLUMNS}) VALUES (:{', :'.join(_COLUMNS.split(', '))})"),
             dict(zip(_COLUMNS.split(", "), (*row, "queued", 0, 8), strict=True)),
         )
-    migrate.upgrade(empty_database_url)
+    migrate.upgrade(empty_database_url, revision="0004")
     with engine.begin() as connection:
         kind, algorithm, stored = connection.execute(text("SELECT kind, algorithm, task FROM jobs")).one()
     engine.dispose()

@@ -8,9 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import noisy_counts, profile, quantile_bins
+from app.forests import noisy_counts, planning, profile, quantile_bins
+from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import ProfilePlan
+from app.forests.reused import ReusedProfile
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import pure
@@ -44,11 +46,14 @@ def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
     return profile.plan(asked, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
-def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
+def private_rows(rows: Rows) -> SanitisedRows:
     columns = SanitisedColumns((np.array([cell for cell, _ in rows], dtype=np.float64),), len(rows))
-    private = SanitisedRows(
-        columns, np.array([label for _, label in rows], dtype=np.int32), np.zeros((len(rows), 16), dtype=np.uint8)
-    )
+    labels = np.array([label for _, label in rows], dtype=np.int32)
+    return SanitisedRows(columns, labels, np.zeros((len(rows), 16), dtype=np.uint8))
+
+
+def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
+    private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
         released = profile.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
@@ -108,3 +113,23 @@ def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = noisy_counts.release
     monkeypatch.setattr(noisy_counts, "release", lambda exact, event, randomness: honest(2 * exact, event, randomness))
     assert worst(plan) > float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)) + 0.2
+
+
+def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
+    """Whatever rows the profile is of: here of none of those that the forest reads."""
+    found = ReusedProfile("pf_a", ((2,),), (0, 0))
+    asked = {"n_estimators": 1, "max_depth": 1}
+    plan = planning.plan(PlanRequest("rpf", asked, Fraction(1), None, profile=found), SCHEMA)
+
+    def of(rows: Rows) -> dict[object, float]:
+        private = private_rows(rows)
+
+        def run(randomness: EnumeratingRandomness) -> object:
+            forest = grow(plan, SCHEMA, private, randomness, on_tree_done=lambda: None)  # type: ignore[arg-type]
+            return tuple((name, array.tobytes()) for name, array in sorted(forest.arrays.items()))
+
+        return output_law(run, window=(0, 256))  # type: ignore[arg-type]
+
+    pairs = [(one, other) for one, other in neighbours(2) if all(cell in (0, 4) for cell, _ in one)]
+    found_loss = max(loss(of(one), of(other)) for one, other in pairs)
+    assert 0.3 < found_loss <= 1 + TOLERANCE

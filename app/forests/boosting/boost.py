@@ -45,8 +45,7 @@ def boost(
         Start scores, structures, and leaf scores int32 ``(n_trees, n_leaves, n_scores)``.
     """
     parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
-    exact = isqrt(parts.start) * rows.class_counts()
-    start = start_scores(exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS))
+    start = start_scores(_class_counts(plan, parts, rows, randomness))
     if parts.tree == 0:
         for _ in range(plan.n_trees):
             on_tree_done()
@@ -65,3 +64,11 @@ def boost(
         for _ in range(n_batch):
             on_tree_done()
     return start, joined(batches), np.concatenate(scores)
+
+
+def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
+    """Noisy class counts in units of 2^-24 deviations of their noise: of a profile, or released here."""
+    if plan.profile is not None:
+        return np.array(plan.profile.prior, dtype=np.int64)
+    exact = isqrt(parts.start) * rows.class_counts()
+    return exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

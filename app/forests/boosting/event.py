@@ -41,7 +41,7 @@ class Parts:
 
     Attributes:
         bins: the event of private bins, or ``None``.
-        start: squared sensitivity of the class counts, in units of 2^-48 variances.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 where a profile's are reused.
         tree: that of one tree; 0 where there are no splits, so that no tree is released.
     """
 
@@ -57,6 +57,8 @@ class Parts:
             UnknownPrivacyEvent: not the event of boosted random trees.
         """
         match event:
+            case Sequential((Part(1, Sequential((Part(_, RoundedGaussian() as tree),))),)):
+                return cls(None, 0, _squared_sensitivity(tree))
             case Sequential((Part(1, RoundedGaussian() as start),)):
                 return cls(None, _squared_sensitivity(start), 0)
             case Sequential((Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree))):
@@ -65,6 +67,11 @@ class Parts:
                 quantile_bins.inverse_scale(bins)
                 return cls(bins, _squared_sensitivity(start), _squared_sensitivity(tree))
         raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
+    """Trees whose bins and class counts were released before; told from a start alone by its form."""
+    return Sequential((Part(1, Sequential((Part(n_trees, tree),))),))
 
 
 def _squared_sensitivity(noise: RoundedGaussian) -> int:

@@ -17,6 +17,7 @@ from app.forests.forest import Forest
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.plan import Plan
+from app.forests.reused import ReusedProfile
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
@@ -43,12 +44,14 @@ class PublicFacts:
             request, or a strength that is looked for (see ``app.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
         budget: what the job may cost in the unit of its account, under the mechanism's own adjacency.
+        profile: released before; its numbers are used in place of draws that would be paid for.
     """
 
     schema: Schema
     epsilon: Fraction
     size: int
     budget: Budget
+    profile: ReusedProfile | None = None
 
 
 @dataclass(frozen=True)

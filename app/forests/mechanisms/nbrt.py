@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.core import amounts
-from app.core.errors import InvalidRequest
-from app.forests import grid, quantile_bins
+from app.forests import priced_bins, quantile_bins
 from app.forests.boosting.boost import boost
-from app.forests.boosting.event import LARGEST_START, Parts, noise
+from app.forests.boosting.event import LARGEST_START, Parts, noise, trees_alone
 from app.forests.boosting.family import CALIBRATED, LOGISTIC, BoostedFamily
 from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
 from app.forests.families.family import Family
@@ -32,8 +31,8 @@ from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget, fitted
-from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from app.privacy.calibration import Budget
+from app.privacy.events import Event, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
@@ -98,22 +97,23 @@ class NoiseMatchedBoosting:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if any; class counts; then T trees, one after another.
 
-        Trees without splits would add the same to every row: at depth 0 the class counts get everything.
+        Trees without splits would add the same to every row: at depth 0 the class counts get everything. Otherwise a
+        profile that is reused gives bins and class counts, and the trees get everything.
         """
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         left, bins = mu_squared(facts.budget), tuple[Part, ...]()
+        if depth > 0 and facts.profile is not None:
+            return trees_alone(n_trees, _tree(left, n_trees, depth, facts.schema))
         if depth > 0 and quantile_bins.private_features(facts.schema):
-            chosen = _bins_event(facts, amounts.parse(parameters["bins_share"]))
+            chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
             bins = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
         n_classes = facts.schema.n_classes
-        n_scores = 1 if n_classes == 2 else n_classes
         for_start = START_SHARE * left if depth > 0 else left
         start = noise(isqrt(min(int(for_start * VARIANCE), LARGEST_START)) ** 2, coordinates=n_classes)
         if depth == 0:
             return Sequential((Part(1, start),))
-        per_tree = min(int((left - for_start) * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
-        tree = noise(per_tree, coordinates=(n_scores + 1) << depth)
+        tree = _tree(left - for_start, n_trees, depth, facts.schema)
         return Sequential((*bins, Part(1, start), Part(n_trees, tree)))
 
     def check(self, event: Event, parameters: Parameters) -> None:
@@ -136,14 +136,7 @@ class NoiseMatchedBoosting:
         from app.forests.forest import Forest
 
         parts = Parts.of(plan.event)
-        cuts = quantile_bins.no_cuts(schema)
-        if parts.bins is not None:
-            cuts = quantile_bins.release(
-                schema,
-                parts.bins,
-                cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
-                randomness=randomness,
-            )
+        cuts = priced_bins.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
         encoding = quantile_bins.encoding(schema, cuts)
         codes = np.ascontiguousarray(encoding.encode(rows.features).T)
         boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
@@ -166,15 +159,11 @@ def _loss_of_unit(budget: Budget) -> Fraction:
     return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
 
 
-def _bins_event(facts: PublicFacts, share: Fraction) -> Event:
-    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
-    if own.amount == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return fitted(
-        own,
-        lambda epsilon: quantile_bins.event(facts.schema, epsilon, selection=ExponentialMechanism),
-        start=Fraction(1),
-    )
+def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:
+    """One tree of a forest whose trees share a squared ratio of sensitivity to deviation."""
+    n_scores = 1 if schema.n_classes == 2 else schema.n_classes
+    per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
+    return noise(per_tree, coordinates=(n_scores + 1) << depth)
 
 
 def default_depth(strength: float) -> int:

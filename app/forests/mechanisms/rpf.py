@@ -15,7 +15,7 @@ import numpy as np
 
 from app.core import amounts
 from app.core.errors import InvalidRequest
-from app.forests import grid, leaf_scores, pairs, quantile_bins
+from app.forests import leaf_scores, pairs, priced_bins, quantile_bins
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.families.reweighted import BY_LEVEL, BY_NODE, NO_PAIRS, PAIRS, ReweightedFamily, encoding_of
@@ -124,11 +124,11 @@ class ReweightedForest:
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if any; then T trees, one after another."""
+        """Private bins, if any are needed and none are reused; then T trees, one after another."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         bins: tuple[Part, ...] = ()
         for_trees = facts.epsilon
-        if depth > 0 and quantile_bins.private_features(facts.schema):
+        if depth > 0 and facts.profile is None and quantile_bins.private_features(facts.schema):
             for_bins = amounts.parse(parameters["bins_share"]) * facts.epsilon
             bins = (Part(1, quantile_bins.event(facts.schema, for_bins)),)
             for_trees -= for_bins
@@ -156,14 +156,7 @@ class ReweightedForest:
         from app.forests.reweighted import LocalReweightedRows
 
         bins, scales = events_of(plan.event)
-        cuts = quantile_bins.no_cuts(schema)
-        if bins is not None:
-            cuts = quantile_bins.release(
-                schema,
-                bins,
-                cell_counts=lambda index: grid.cell_counts(schema.features[index], rows.features.columns[index]),
-                randomness=randomness,
-            )
+        cuts = priced_bins.cuts(bins, schema, rows, randomness, reused=plan.profile)
         encoding = encoding_of(plan, schema, cuts)
         weighted = LocalReweightedRows(
             encoding.encode(rows.features),

@@ -1,0 +1,118 @@
+"""A plan that uses a profile pays for trees alone, and its artifact needs nothing else."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import codec, predict, profile
+from app.forests.grow import grow
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan, public_facts, read
+from app.forests.randomness import SystemRandomness
+from app.forests.reused import ReusedProfile
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
+            {"name": "weight", "type": "numeric", "lower": 0, "upper": 100},
+        ],
+        "label": {"name": "y", "classes": ["a", "b"]},
+    }
+)
+DELTA = Fraction(1, 10**6)
+CASES = [("rpf", "pure", None), ("rpf", "gdp", DELTA), ("nbrt", "gdp", DELTA), ("nbrt", "zcdp", DELTA)]
+
+
+def rows_of(n_rows: int = 2_000) -> SanitisedRows:
+    generator = np.random.default_rng(3)
+    height = generator.uniform(0, 10, n_rows)
+    columns = SanitisedColumns((height, generator.uniform(0, 100, n_rows)), n_rows)
+    return SanitisedRows(columns, (height > 4).astype(np.int32), np.zeros((n_rows, 16), dtype=np.uint8))
+
+
+@pytest.fixture(scope="module")
+def released() -> ReusedProfile:
+    facts = public_facts(PlanRequest("profile", {}, Fraction(5), None), SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    return profile.release(profile.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
+
+
+def planned(slug: str, accountant: str, delta: Fraction | None, found: ReusedProfile | None, **asked: object) -> Plan:
+    parameters = {"n_estimators": 8, "max_depth": 2, **asked}
+    return plan(PlanRequest(slug, parameters, Fraction(5), 2_000, accountant, delta, profile=found), SCHEMA)
+
+
+@pytest.mark.parametrize(("slug", "accountant", "delta"), CASES)
+def test_all_of_the_price_goes_to_the_trees(
+    slug: str, accountant: str, delta: Fraction | None, released: ReusedProfile
+) -> None:
+    alone, reusing = planned(slug, accountant, delta, None), planned(slug, accountant, delta, released)
+    assert len(reusing.event.parts) < len(alone.event.parts)  # type: ignore[union-attr]  # both are sequences
+    request = PlanRequest(slug, {}, Fraction(5), None, accountant, delta)
+    budget: Budget = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE).budget
+    assert 0.999 * budget.limit < budget.loss(reusing.event) <= budget.limit
+    assert read(reusing.to_json()) == reusing
+    assert "profile" not in alone.to_json(), "without one nothing changes"
+
+
+@pytest.mark.parametrize(("slug", "accountant", "delta"), CASES)
+def test_a_model_carries_what_it_used_and_predicts_by_it(
+    slug: str, accountant: str, delta: Fraction | None, released: ReusedProfile
+) -> None:
+    made = planned(slug, accountant, delta, released)
+    forest = grow(made, SCHEMA, rows_of(), SystemRandomness(), on_tree_done=lambda: None)
+    assert np.array_equal(forest.arrays["cuts"], released.cut_array)
+    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    assert artifact.plan.profile == released
+    asked = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
+    shares = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
+    assert shares[0, 0] > shares[1, 0]
+
+
+def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: ReusedProfile) -> None:
+    made = planned("rpf", "pure", None, released)
+    forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
+    other = replace(released, cuts=((7,), released.cuts[1]))
+    data = codec.dumps(replace(forest, plan=replace(made, profile=other)), {"schema": SCHEMA.to_json()})
+    with pytest.raises(codec.ArtifactInvalid):
+        codec.loads(data)
+
+
+def test_class_counts_of_a_profile_are_where_boosting_begins(released: ReusedProfile) -> None:
+    starts = []
+    for prior in ((2**40, 0), (0, 2**40)):
+        made = planned("nbrt", "gdp", DELTA, replace(released, prior=prior))
+        forest = grow(made, SCHEMA, rows_of(10), SystemRandomness(), on_tree_done=lambda: None)
+        starts.append(int(forest.arrays["start"][0]))
+    assert starts[0] == -starts[1] < 0
+
+
+def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> None:
+    for slug, accountant, delta in CASES:
+        made = planned(slug, accountant, delta, released, max_depth=0)
+        assert made.profile is None
+        assert made.event == planned(slug, accountant, delta, None, max_depth=0).event
+        assert any("without splits" in warning for warning in made.warnings)
+
+
+def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned("mrf", "pure", None, released)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/profile", "not-for-this-algorithm")]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"cuts": [[0]]}, {"cuts": [[1] * 16]}, {"cuts": [[70_000]]}, {"prior": [1, 2]}, {"id": 4}, {"more": 1}]
+)
+def test_a_plan_with_a_foreign_profile_is_refused(released: ReusedProfile, changes: dict[str, Any]) -> None:
+    value = planned("rpf", "pure", None, released).to_json()
+    with pytest.raises(Exception, match="not a plan"):
+        read({**value, "profile": {**released.to_json(), **changes}})
