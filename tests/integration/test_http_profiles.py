@@ -136,7 +136,7 @@ def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, acc
 
 
 def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
-    dataset, twin = server.uploaded(), server.uploaded()
+    dataset, twin = server.uploaded(), server.uploaded(public_size=None)
     other = server.declared(
         schema={
             "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 100}],

@@ -128,7 +128,7 @@ def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
             forest = grow(plan, SCHEMA, private, randomness, on_tree_done=lambda: None)  # type: ignore[arg-type]
             return tuple((name, array.tobytes()) for name, array in sorted(forest.arrays.items()))
 
-        return output_law(run, window=(0, 256))  # type: ignore[arg-type]
+        return output_law(run)
 
     pairs = [(one, other) for one, other in neighbours(2) if all(cell in (0, 4) for cell, _ in one)]
     found_loss = max(loss(of(one), of(other)) for one, other in pairs)
