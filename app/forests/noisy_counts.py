@@ -12,12 +12,13 @@ import math
 from fractions import Fraction
 from math import isqrt
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting.event import LARGEST_START, noise
+from app.forests.boosting.event import LARGEST_START, SMALLEST_PRICED, noise
 from app.forests.boosting.scales import SCALE_BITS, VARIANCE
 from app.forests.mechanisms.mechanism import PublicFacts, draw_scale
 from app.forests.mechanisms.nbrt import mu_squared
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from app.forests.randomness import Randomness
 
 SENSITIVITY = 1
+
+SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2})
+"""Cells of a table of classes that neighbours differ in, each by one: its L1 and squared L2 sensitivity. A row that is
+added is in one cell; a label that changes takes a row off one cell and adds it to another."""
 
 
 def priced(facts: PublicFacts, share: Fraction, *, coordinates: int) -> Event:
@@ -53,6 +58,28 @@ def priced(facts: PublicFacts, share: Fraction, *, coordinates: int) -> Event:
     own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
     affordable = min(int(mu_squared(own) * VARIANCE), LARGEST_START)
     return noise(isqrt(affordable) ** 2, coordinates=coordinates)
+
+
+def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
+    """The event of a table with the smaller noise of two that cost the same: Laplace noise, or normal noise.
+
+    Normal noise has no price on accounts that count ε, and is the smaller one elsewhere unless ε is large. Both prices
+    and both deviations are public.
+
+    Args:
+        laplace: with the sensitivity of a table of classes under its adjacency, which is the budget's.
+        budget: tells the unit of the account.
+    """
+    if budget.accountant == pure.NAME:
+        return laplace
+    adjacency, cells = laplace.adjacency, SENSITIVITIES[laplace.adjacency]
+    of_one = budget.loss(RoundedGaussian(adjacency, Fraction(1), Fraction(1), 1))
+    squared = min(int(budget.loss(laplace) / of_one * VARIANCE), LARGEST_START)
+    unit = isqrt(squared // cells)
+    if squared < SMALLEST_PRICED:
+        return laplace
+    normal = RoundedGaussian(adjacency, Fraction(cells * unit**2), Fraction(VARIANCE), laplace.coordinates)
+    return normal if noise_sd(normal) < noise_sd(laplace) else laplace
 
 
 def release(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> NDArray[np.int64]:
@@ -79,11 +106,12 @@ def per_row(event: Event) -> int:
         UnknownPrivacyEvent: not the event of such a table.
     """
     match event:
-        case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITY and event.inverse_scale > 0:
+        case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITIES[event.adjacency] and event.inverse_scale > 0:
             return SENSITIVITY
         case RoundedGaussian() if event.sigma_squared == VARIANCE and event.l2_sensitivity_squared <= LARGEST_START:
-            unit = isqrt(int(event.l2_sensitivity_squared))
-            if unit > 0 and unit * unit == event.l2_sensitivity_squared:
+            of_one_cell = event.l2_sensitivity_squared / SENSITIVITIES[event.adjacency]
+            unit = isqrt(int(of_one_cell))
+            if unit > 0 and unit * unit == of_one_cell:
                 return unit
     raise UnknownPrivacyEvent("not the event of a table of noisy counts")
 
@@ -92,6 +120,13 @@ def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
     """Released counts in rows; they may be negative."""
     counts: NDArray[np.float64] = released / per_row(event)
     return counts
+
+
+def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
+    """Released counts, each rounded to the nearest number of rows: post-processing (lemma L7)."""
+    unit = per_row(event)
+    rows: NDArray[np.int64] = (released + unit // 2) // unit
+    return rows
 
 
 def noise_sd(event: Event) -> float:

@@ -99,11 +99,14 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
 
 @each_algorithm
 def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slug: str) -> None:
+    """What is priced for an account can be paid there, and nowhere that is not named: normal noise has no ε."""
     named = catalogue.BY_SLUG[slug].accountants
-    events = [planned(slug, accountant, Fraction(1), native(slug)).event for accountant in named]
 
-    for event in events:
-        assert set(accountants.accepting(event, adjacency=native(slug))) == set(named)
+    for accountant in named:
+        event = planned(slug, accountant, Fraction(1), native(slug)).event
+        accepting = set(accountants.accepting(event, adjacency=native(slug)))
+        assert {accountant} <= accepting <= set(named)
+        assert accountant != "pure" or accepting == set(named)
 
 
 @pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])

@@ -1,11 +1,12 @@
 """Exact output laws of the production code, by walking every path of its draws.
 
 ``EnumeratingRandomness`` stands in for the system's. A run of production code under it follows one path; the walk
-re-runs the code until every branch of every draw was taken, multiplying the branches' exact probabilities. Two things
-are done to stay finite, both of them free in the sense of the guarantee:
+re-runs the code until every branch of every draw was taken, multiplying the branches' exact probabilities. Three things
+are done to stay finite, all of them free in the sense of the guarantee:
 
 * noisy counts are clamped to a public window when the noise meets the exact counts, with the exact folded law
   (post-processing, lemma L7; a window of two neighbouring integers already shows the full loss of a count);
+* rounded normal noise is folded to the sign of the noisy sum;
 * the key that assigns rows to trees is held fixed (its law does not depend on rows, lemma L0), and every test that
   shards rows says which key it holds.
 
@@ -22,6 +23,7 @@ from fractions import Fraction
 import numpy as np
 
 TOLERANCE = 1e-9
+FAR = 2**40
 
 
 @dataclass
@@ -76,6 +78,9 @@ class EnumeratingRandomness:
     def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_ClampedNoise":
         return _ClampedNoise(self._walk, shape, float(inverse_scale), self._window)
 
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_FoldedNormal":
+        return _FoldedNormal(self._walk, shape, scale_bits)
+
 
 class _ClampedNoise:
     """Noise that branches when it meets the exact counts: on each clamped sum, with its folded law."""
@@ -92,6 +97,28 @@ class _ClampedNoise:
         laws = {count: folded_law(count, self._inverse_scale, low, high) for count in np.unique(exact).tolist()}
         clamped = [low + self._walk.branch(laws[count]) for count in exact.ravel().tolist()]
         return np.array(clamped, dtype=np.int64).reshape(self._shape)
+
+
+class _FoldedNormal:
+    """Rounded normal noise that branches on the sign of each noisy sum, with its exact probability.
+
+    A public value far on that side is what goes on: folding is post-processing (lemma L7). A shift of μ deviations
+    moves the chance of a positive sum by Φ(μ) − ½, which for small μ is what tells the two best.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, walk: _Walk, shape: tuple[int, ...], scale_bits: int) -> None:
+        self._walk, self._shape, self._deviation = walk, shape, 2**scale_bits
+
+    def __radd__(self, exact: np.ndarray) -> np.ndarray:
+        assert exact.dtype == np.int64
+        assert exact.shape == self._shape
+        positive = []
+        for query in exact.ravel().tolist():
+            chance = 0.5 * math.erfc((0.5 - query) / self._deviation / math.sqrt(2.0))
+            positive.append(self._walk.branch([1.0 - chance, chance]) == 1)
+        return np.where(positive, FAR, -FAR).astype(np.int64).reshape(self._shape)
 
 
 def permute_and_flip_law(utilities: list[int], inverse_scale: Fraction) -> list[float]:
@@ -139,3 +166,16 @@ def loss(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> floa
     if one.keys() != other.keys():
         return math.inf
     return max(abs(math.log(probability / other[outcome])) for outcome, probability in one.items())
+
+
+def divergence(one: Mapping[Hashable, float], other: Mapping[Hashable, float], epsilon: float) -> float:
+    """Σ max(P − e^ε Q, 0): the δ of (ε, δ) between two laws, in one order."""
+    return sum(max(p - math.exp(epsilon) * other.get(outcome, 0.0), 0.0) for outcome, p in one.items())
+
+
+def renyi(one: Mapping[Hashable, float], other: Mapping[Hashable, float], order: float) -> float:
+    """The Rényi divergence of an order above 1; infinite where only the first law can produce an outcome."""
+    if not one.keys() <= other.keys():
+        return math.inf
+    moment = sum(p**order * other[outcome] ** (1.0 - order) for outcome, p in one.items())
+    return math.log(moment) / (order - 1.0)

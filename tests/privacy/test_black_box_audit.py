@@ -65,7 +65,7 @@ def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_counts_and_no_m
     slug: str, depth: int, epsilon: str
 ) -> None:
     plan = planned(slug, TWO_SPLITS, epsilon, max_depth=depth)
-    charged = float(common.leaf_scale(plan.event))
+    charged = float(common.leaves_of(plan.event).inverse_scale)
     proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, someone_of_class_one)
 
     assert charged == pytest.approx(1.0)

@@ -99,7 +99,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
     path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for own in levels for selection in own)
-    tree = path + common.leaf_scale(settled.event)
+    tree = path + common.leaves_of(settled.event).inverse_scale
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     assert len(levels) == settled.parameters["max_depth"]

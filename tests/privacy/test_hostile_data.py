@@ -9,7 +9,7 @@ from scipy import stats
 from app.forests import catalogue, codec, predict
 from app.forests.forest import Forest
 from app.forests.grow import grow
-from app.forests.mechanisms.common import leaf_scale
+from app.forests.mechanisms.common import leaves_of
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.randomness import SystemRandomness
@@ -136,7 +136,7 @@ def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug:
     """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
     settled = planned(slug, {"n_estimators": 64, "max_depth": 5, "assignment": "sequential"}, epsilon=64)
     counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["counts"]
-    q = float(np.exp(-float(leaf_scale(settled.event))))
+    q = float(np.exp(-float(leaves_of(settled.event).inverse_scale)))
     law = np.array([(1 - q) / (1 + q) * q ** abs(z) for z in range(-3, 4)])
     observed = np.array([np.sum(counts == z) for z in range(-3, 4)])
     rest, expected_rest = counts.size - observed.sum(), (1 - law.sum()) * counts.size

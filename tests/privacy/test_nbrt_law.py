@@ -6,7 +6,7 @@ P, Q and every ε the hockey-stick divergence Σ max(P − e^ε Q, 0) must stay 
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -24,7 +24,7 @@ from app.forests.schema import Schema
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from tests.privacy.boosting_worlds import plan_of
-from tests.privacy.enumeration import EnumeratingRandomness, output_law
+from tests.privacy.enumeration import EnumeratingRandomness, divergence, output_law
 
 FAR = 2**27
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
@@ -92,11 +92,6 @@ def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: b
         return start.tobytes(), trees.feature.tobytes(), trees.right.tobytes(), scores.tobytes()
 
     return output_law(run)
-
-
-def divergence(one: Mapping[Hashable, float], other: Mapping[Hashable, float], epsilon: float) -> float:
-    """Σ max(P − e^ε Q, 0)."""
-    return sum(max(p - math.exp(epsilon) * other.get(outcome, 0.0), 0.0) for outcome, p in one.items())
 
 
 def pairs(n_rows: int) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]]:

@@ -9,7 +9,8 @@ from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.forest import Forest
-from app.forests.mechanisms.common import leaf_scale
+from app.forests.mechanisms import leaves
+from app.forests.mechanisms.common import leaves_of
 from app.forests.plan import Plan
 from app.forests.schema import Schema
 
@@ -28,7 +29,7 @@ class CountFamily:
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """Sums of leaf values, normalised."""
-        noise_scale = float(1 / leaf_scale(forest.plan.event))
+        noise_scale = leaves.noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
             Encoding.of(schema, int(forest.plan.parameters["n_bins"])),
             forest.arrays,

@@ -7,7 +7,7 @@ from fractions import Fraction
 from app.core import amounts, limits
 from app.forests.encoding import MAX_BINS
 from app.forests.mechanisms.parameters import Parameter, Value
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Event, Parallel, Sequential, UnknownPrivacyEvent
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
 
@@ -82,17 +82,14 @@ def tree_event(event: Event) -> Event:
     raise UnknownPrivacyEvent("not an event of like parts")
 
 
-def leaf_scale(event: Event) -> Fraction:
-    """Inverse scale of the noise on leaf counts, as priced in a forest's event; above zero.
+def leaves_of(event: Event) -> Event:
+    """What the leaves of one tree release, as priced in a forest's event.
 
     Raises:
         UnknownPrivacyEvent: not the event of a forest.
     """
     tree = tree_event(event)
-    leaves = tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
-    if isinstance(leaves, DiscreteLaplace) and leaves.inverse_scale > 0:
-        return leaves.inverse_scale
-    raise UnknownPrivacyEvent("not the event of a forest with noisy leaf counts")
+    return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
 
 
 def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.forests import noisy_counts
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import selections
 from app.forests.mechanisms.mechanism import LabelTree, PublicFacts, ReleasedTree, Tree, draw_scale
 from app.forests.mechanisms.structure import Splits
+from app.forests.noisy_counts import SENSITIVITIES
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
     DiscreteLaplace,
@@ -19,6 +22,7 @@ from app.privacy.events import (
     Parallel,
     Part,
     PermuteAndFlip,
+    RoundedGaussian,
     UnknownPrivacyEvent,
 )
 
@@ -30,10 +34,6 @@ COUNTS, LABEL = "counts", "label"
 _LEAF_NODES = "leaf nodes"
 """What is disjoint where every leaf makes a selection of its own."""
 
-_SENSITIVITIES = {Adjacency.ADD_REMOVE_ONE: 1, Adjacency.LABEL: 2}
-"""L1 sensitivity of a tree's (leaf, class) histogram, and range sensitivity of one leaf's counts. An added row adds one
-to one count; a label that changes takes one off a count and adds one to another of the same leaf."""
-
 
 def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     """The event of all leaves of one tree, at ``loss`` in ε for the leaf that a row reaches.
@@ -44,16 +44,17 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
         depth: public; of the tree.
         facts: public.
     """
-    n_classes, sensitivity = facts.schema.n_classes, _SENSITIVITIES[facts.budget.adjacency]
+    n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
     if kind == LABEL:
         own = selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
         return Parallel(_LEAF_NODES, (Part(2**depth, own),))
-    return DiscreteLaplace(
+    laplace = DiscreteLaplace(
         facts.budget.adjacency,
         l1_sensitivity=Fraction(sensitivity),
         inverse_scale=draw_scale(loss, sensitivity),
         coordinates=n_classes << depth,
     )
+    return noisy_counts.at_price_of(laplace, facts.budget)
 
 
 def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:
@@ -72,8 +73,19 @@ def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Rand
     if label is not None:
         drawn = [selections.draw(label, own, randomness) for own in exact]
         return LabelTree(*splits, np.array(drawn, dtype=np.int32))
-    assert isinstance(event, DiscreteLaplace)
-    return Tree(*splits, exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale))
+    return Tree(*splits, noisy_counts.in_whole_rows(noisy_counts.release(exact, event, randomness), event))
+
+
+def noise_scale(event: Event) -> float:
+    """Scale, in rows, of the noise on leaf counts: of Laplace noise with the same deviation where it is normal; public.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of leaf counts.
+    """
+    if isinstance(event, DiscreteLaplace) and event.inverse_scale > 0:
+        return float(1 / event.inverse_scale)
+    noisy_counts.per_row(event)
+    return noisy_counts.noise_sd(event) / math.sqrt(2.0)
 
 
 def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE) -> None:
@@ -85,11 +97,12 @@ def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REM
     label = _label_selection(event)
     if kind == LABEL and label is not None:
         stated, sensitivity, scale = label.adjacency, label.range_sensitivity, label.inverse_scale
-    elif kind == COUNTS and isinstance(event, DiscreteLaplace):
-        stated, sensitivity, scale = event.adjacency, event.l1_sensitivity, event.inverse_scale
+        known = sensitivity == SENSITIVITIES[adjacency] and scale > 0
+    elif kind == COUNTS and isinstance(event, DiscreteLaplace | RoundedGaussian):
+        stated, known = event.adjacency, noisy_counts.per_row(event) > 0
     else:
         raise UnknownPrivacyEvent("not the event of such leaves")
-    if stated is not adjacency or sensitivity != _SENSITIVITIES[adjacency] or scale == 0:
+    if stated is not adjacency or not known:
         raise UnknownPrivacyEvent("not the event of such leaves")
 
 

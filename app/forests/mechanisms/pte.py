@@ -166,7 +166,7 @@ def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: Sanit
     """
     arrays = {name: np.stack([getattr(tree, name) for tree in trees]) for name in ("feature", "threshold", "equals")}
     counts = np.stack([tree.counts for tree in trees])
-    noise_scale = float(1 / common.leaf_scale(plan.event))
+    noise_scale = leaves.noise_scale(common.leaves_of(plan.event))
     values = pooling.leaf_values(counts, pooling.LOGARITHMIC, noise_scale=noise_scale)
     found: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
     return found

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
-from app.forests.mechanisms import common, shapes
-from app.forests.mechanisms.mechanism import Parameters, PublicFacts, Tree, draw_scale
+from app.forests.mechanisms import common, leaves, shapes
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.mechanisms.structure import drop, random_structure
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, Sequential
+from app.privacy.events import Event, Parallel, Part, Sequential
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RandomDecisionTrees:
-    """Trees drawn from public randomness; discrete Laplace noise on every (leaf, class) count of every tree.
+    """Trees drawn from public randomness; noise on every (leaf, class) count of every tree.
 
     The three slugs are one mechanism: they differ only in the read-out that prediction takes by default.
 
@@ -65,18 +64,13 @@ class RandomDecisionTrees:
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, one after another or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        leaves = DiscreteLaplace(
-            Adjacency.ADD_REMOVE_ONE,
-            l1_sensitivity=Fraction(1),
-            inverse_scale=draw_scale(common.loss_per_tree(parameters, facts.epsilon), 1),
-            coordinates=2**depth * facts.schema.n_classes,
-        )
-        parts = (Part(n_trees, leaves),)
+        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        parts = (Part(n_trees, leaves.priced(leaves.COUNTS, per_tree, depth, facts)),)
         return Parallel("trees", parts) if common.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""
-        common.leaf_scale(event)
+        leaves.require(leaves.COUNTS, common.tree_event(event))
 
     def grow_tree(
         self,
@@ -86,7 +80,7 @@ class RandomDecisionTrees:
         encoding: Encoding,
         rows: TreeHistograms,
         randomness: Randomness,
-    ) -> Tree:
+    ) -> ReleasedTree:
         """Draws a structure, drops the PRIVATE rows through it and releases noisy counts.
 
         Args:
@@ -101,9 +95,7 @@ class RandomDecisionTrees:
         """
         splits = random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
         drop(rows, splits)
-        exact = rows.leaf_histogram()
-        noise = randomness.discrete_laplace(exact.shape, inverse_scale=common.leaf_scale(event))
-        return Tree(*splits, exact + noise)
+        return leaves.release(splits, common.tree_event(event), rows, randomness)
 
 
 def default_n_trees(facts: PublicFacts) -> int:
