@@ -124,6 +124,8 @@ def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
 
 def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
     """Released counts, each rounded to the nearest number of rows: post-processing (lemma L7)."""
+    if isinstance(event, DiscreteLaplace):
+        return released
     unit = per_row(event)
     rows: NDArray[np.int64] = (released + unit // 2) // unit
     return rows
