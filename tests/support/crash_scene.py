@@ -22,7 +22,7 @@ from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
-from app.privacy.composition import Partitions
+from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
 from app.services import audit
 from app.services.installation import Installation
@@ -135,11 +135,18 @@ def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: 
     return Installation.open(settings, pool_size=pool_size)
 
 
+FOUR_CELLS = Partitions((HashPartition("shard", CELLS),))
+
+
 def open_account(
-    installation: Installation, account_id: str, *, cap: int, n_cells: int = CELLS, accountant: str = "pure"
+    installation: Installation,
+    account_id: str,
+    *,
+    cap: int,
+    accountant: str = "pure",
+    partitions: Partitions = FOUR_CELLS,
 ) -> None:
-    """An account without a dataset, cut into ``n_cells`` hash cells (0 = not cut); ``cap`` in steps of its unit."""
-    declared = [{"name": "shard", "kind": "hash", "cells": n_cells}] if n_cells else []
+    """An account without a dataset; ``cap`` in steps of its unit."""
     new = ledger.NewAccount(
         id=account_id,
         name="census",
@@ -148,7 +155,7 @@ def open_account(
         cap=cap,
         delta=None if accountant == "pure" else DELTA,
         privacy_unit={"column": None, "max_rows": 1},
-        partitions=Partitions.from_json(declared),
+        partitions=partitions,
     )
     with installation.database.write() as session:
         ledger.open_account(session, new, actor=OWNER.key_id)

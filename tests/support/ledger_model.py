@@ -1,0 +1,121 @@
+"""What the rules of the ledger say, in a hundred lines: every joint cell is looked at, one by one.
+
+No rows, no hashes, no SQL, no cleverness, and nothing of the product. A test that runs random programs compares the
+ledger with it step by step; a test of races replays the entries through it, and every prefix must have been admissible.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+Cell = int | str
+Box = Mapping[str, Sequence[Cell]]
+JointCell = tuple[Cell, ...]
+"""One cell of each partition, in order of the partitions' names."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job holds, and where it stands: ``reserve``, or the end that it came to."""
+
+    amount: int
+    box: Box
+    state: str
+
+
+@dataclass
+class Model:
+    """An account: a cap, how it is cut, and its jobs in order.
+
+    Attributes:
+        cap: in force now.
+        cells: the cells of each partition. Where uploads are cells, a box lists them, and new ones are appended here.
+        highest: the highest cap in force since the first job.
+    """
+
+    cap: int
+    cells: dict[str, list[Cell]]
+    jobs: dict[str, Job] = field(default_factory=dict)
+    highest: int = 0
+
+    def __post_init__(self) -> None:
+        self.highest = max(self.highest, self.cap)
+
+    def joint_cells(self, box: Box) -> list[JointCell]:
+        """Every joint cell of a box, in canonical order."""
+        return list(product(*(sorted(box.get(name, self.cells[name])) for name in sorted(self.cells))))
+
+    def carried(self, cell: JointCell) -> tuple[int, int]:
+        """(charged, reserved) of one joint cell: every job whose box covers it."""
+        covering = [job for job in self.jobs.values() if self._covers(job.box, cell)]
+        charged = sum(job.amount for job in covering if job.state == "charge")
+        return charged, sum(job.amount for job in covering if job.state == "reserve")
+
+    def tightest(self, box: Box) -> tuple[dict[str, Cell], int, int]:
+        """The first of the joint cells that carry most, with what is charged and reserved there."""
+        amounts = {cell: self.carried(cell) for cell in self.joint_cells(box)}
+        cell = max(amounts, key=lambda cell: sum(amounts[cell]))
+        return dict(zip(sorted(self.cells), cell, strict=True)), *amounts[cell]
+
+    def fits(self, box: Box) -> int:
+        """What may still be asked for in a box."""
+        _, charged, reserved = self.tightest(box)
+        return max(self.cap - charged - reserved, 0)
+
+    def reserve(self, job_id: str, amount: int, box: Box) -> bool:
+        if amount > self.fits(box):
+            return False
+        self.jobs[job_id] = Job(amount, box, "reserve")
+        return True
+
+    def settle(self, job_id: str, end: str) -> bool:
+        job = self.jobs[job_id]
+        if job.state != "reserve":
+            return False
+        self.jobs[job_id] = Job(job.amount, job.box, end)
+        return True
+
+    def set_cap(self, cap: int) -> None:
+        is_used = any(job.state in ("reserve", "charge") for job in self.jobs.values())
+        self.cap, self.highest = cap, max(self.highest, cap) if is_used else cap
+
+    def by_box(self) -> dict[tuple[tuple[str, tuple[Cell, ...]], ...], tuple[int, int]]:
+        """(charged, reserved) of every distinct box that carries anything."""
+        sums: dict[tuple[tuple[str, tuple[Cell, ...]], ...], tuple[int, int]] = {}
+        for job in self.jobs.values():
+            if job.state in ("charge", "reserve"):
+                box = frozen(job.box)
+                charged, reserved = sums.get(box, (0, 0))
+                is_charged = job.state == "charge"
+                sums[box] = (charged + job.amount * is_charged, reserved + job.amount * (not is_charged))
+        return sums
+
+    def _covers(self, box: Box, cell: JointCell) -> bool:
+        named = zip(sorted(self.cells), cell, strict=True)
+        return all(name not in box or coordinate in box[name] for name, coordinate in named)
+
+
+def frozen(box: Box) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
+    """A box as a key."""
+    return tuple((name, tuple(cells)) for name, cells in sorted(box.items()))
+
+
+def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model:
+    """Runs the entries of an account through the model; each admission must have been one, and each end the first."""
+    model = Model(0, {name: list(listed) for name, listed in cells.items()})
+    for entry in entries:
+        job_id = str(entry.job_id)
+        match entry.kind.value:
+            case "open":
+                model.cap = model.highest = entry.amount
+            case "cap":
+                model.set_cap(entry.amount)
+            case "reserve":
+                assert job_id not in model.jobs
+                assert model.reserve(job_id, entry.amount, entry.scope), f"over the cap at entry {entry.sequence}"
+            case end:
+                job = model.jobs[job_id]
+                assert (entry.amount, frozen(entry.scope)) == (job.amount, frozen(job.box))
+                assert model.settle(job_id, end)
+    return model
