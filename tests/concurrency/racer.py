@@ -6,6 +6,7 @@ The options are a JSON object: ``url`` and ``home`` of the installation, and wha
 prints its traceback, and the exit code says so.
 """
 
+import itertools
 import json
 import os
 import random
@@ -61,6 +62,42 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
             admitted[-1][3] = end
     for cell in chance.sample(range(CELLS), CELLS):
         while ask(options["smallest"], [cell]) is not None:
+            pass
+    return admitted
+
+
+def reserve_boxes(installation: Installation, number: int, options: Options) -> list[list[Any]]:
+    """Random reservations of boxes over several partitions, some of them ended, then small ones in single joint cells.
+
+    Returns:
+        ``[job, amount, box, end or None]`` of every reservation that was admitted.
+    """
+    chance, cells = random.Random(options["seed"] + number), options["cells"]
+    admitted: list[list[Any]] = []
+
+    def ask(amount: int, box: dict[str, tuple[Any, ...]]) -> str | None:
+        job_id = f"jb_{number}_{len(admitted)}"
+        new = ledger.NewReservation(options["account"], amount, box, EVENT, job_id)
+        try:
+            with installation.database.write() as session:
+                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+        except BudgetExceeded:
+            return None
+        admitted.append([job_id, amount, box, None])
+        return reservation_id
+
+    for _ in range(options["rounds"]):
+        names = sorted({options["uploads"], *chance.sample(sorted(cells), chance.randint(0, len(cells)))})
+        box = {name: tuple(sorted(chance.sample(cells[name], chance.randint(1, len(cells[name]))))) for name in names}
+        reservation_id = ask(chance.randint(options["smallest"], options["largest"]), box)
+        end = chance.choice([*_ENDS, None])
+        if reservation_id is not None and end is not None:
+            with installation.database.write() as session:
+                _ENDS[end](session, reservation_id, actor="worker")
+            admitted[-1][3] = end
+    joint = [dict(zip(cells, ((cell,) for cell in found), strict=True)) for found in itertools.product(*cells.values())]
+    for box in chance.sample(joint, len(joint))[number % 4 :: 4]:
+        while ask(options["smallest"], box) is not None:
             pass
     return admitted
 
@@ -206,6 +243,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
     each.__name__: each
     for each in (
         reserve,
+        reserve_boxes,
         reserve_under_moving_caps,
         settle,
         submit,

@@ -28,15 +28,17 @@ def _race(scene: Scene, name: str, **options: object) -> list[Any]:
     return race(scene.installation, scene.dataset_id, name, **options)
 
 
-def race(installation: Installation, dataset_id: str, name: str, **options: object) -> list[Any]:
+def race(
+    installation: Installation, dataset_id: str, name: str, *, n_processes: int = N_PROCESSES, **options: object
+) -> list[Any]:
     """What each process did."""
     settings = installation.settings
     given = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
-    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(N_PROCESSES), json.dumps(given)]
+    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(n_processes), json.dumps(given)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == N_PROCESSES
+    assert len(results) == n_processes
     return results
 
 

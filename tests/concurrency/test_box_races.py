@@ -1,0 +1,65 @@
+"""Sixty-four processes at once on one account that is cut in three ways, on both databases.
+
+What they leave is replayed through the model that looks at every joint cell, one by one: no prefix of the entries has a
+joint cell over the cap.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from app.ledger import service as ledger
+from app.ledger.tables import BoxRow
+from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
+from app.services.installation import Installation
+from tests.concurrency.test_races import race
+from tests.support.crash_scene import open_account, open_installation
+from tests.support.ledger_model import frozen, replay
+
+N_PROCESSES = 64
+ACCOUNT = "ds_hot"
+CELLS = {"month": ["ep_1", "ep_2"], "region": ["EU", "OTHER", "US"], "shard": [0, 1, 2, 3]}
+PARTITIONS = Partitions(
+    (
+        HashPartition("shard", 4),
+        ColumnPartition("region", "land", False, ("EU", "US"), has_missing=False),
+        EpochPartition("month", "one file per month"),
+    )
+)
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home", lease_ttl_s=600)
+    yield found
+    found.close()
+
+
+def test_no_joint_cell_ever_passes_the_cap_and_all_fill_up(installation: Installation) -> None:
+    cap, smallest = 90, 7
+    open_account(installation, ACCOUNT, cap=cap, partitions=PARTITIONS)
+    results = race(
+        installation, ACCOUNT, "reserve_boxes", n_processes=N_PROCESSES, account=ACCOUNT, cells=CELLS, uploads="month",
+        rounds=4, smallest=smallest, largest=25,
+    )  # fmt: skip
+    admitted = {job_id: (amount, box, end) for result in results for job_id, amount, box, end in result}
+    assert sum(map(bool, results)) > N_PROCESSES // 4, "a race that most processes never ran shows nothing"
+    with installation.database.read() as session:
+        entries = ledger.entries(session, ACCOUNT, after=0, limit=1_000_000)
+        rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars().all()
+        tightest = ledger.balance(session, ACCOUNT)
+        by_cell = ledger.cells(session, ACCOUNT)
+    model = replay(entries, CELLS)  # at every admission: the largest of all joint cells inside the box fits the cap
+    assert {job_id: (job.amount, frozen(job.box), job.state) for job_id, job in model.jobs.items()} == {
+        job_id: (amount, frozen(box), end or "reserve") for job_id, (amount, box, end) in admitted.items()
+    }
+    assert {frozen(row.scope): (row.charged, row.reserved) for row in rows} == model.by_box()
+    carried = [sum(model.carried(cell)) for cell in model.joint_cells({})]
+    assert all(cap - smallest < load <= cap for load in carried), "every joint cell is filled as far as anything fits"
+    assert len(set(map(frozen, (job.box for job in model.jobs.values())))) > 30, "many different boxes"
+    assert (tightest.tightest_cell, tightest.charged, tightest.reserved) == model.tightest({})
+    for name, shown in by_cell.items():
+        for cell in shown:
+            assert cell.charged + cell.reserved == sum(model.tightest({name: (cell.cell[name],)})[1:])
