@@ -1,8 +1,9 @@
 """Who may do what: the whole policy, as one table of plain sets.
 
 A key may hold ``admin`` (every call on every dataset), ``owner`` (may declare datasets) and ``auditor`` (reads every
-ledger) globally. On a dataset a key is granted one of ``owner``, ``analyst``, ``predictor``, ``auditor``; owner
-includes analyst and predictor there, analyst includes predictor.
+ledger) globally. On a dataset a key is granted one of ``owner``, ``attester``, ``analyst``, ``predictor``, ``auditor``;
+owner includes attester, attester analyst, and analyst predictor. An attester may charge the account for mechanisms that
+run elsewhere, on its word about what they lose.
 """
 
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ class Role(StrEnum):
 
     ADMIN = "admin"
     OWNER = "owner"
+    ATTESTER = "attester"
     ANALYST = "analyst"
     PREDICTOR = "predictor"
     AUDITOR = "auditor"
@@ -23,7 +25,8 @@ class Role(StrEnum):
 
 INCLUDED: dict[Role, frozenset[Role]] = {
     Role.ADMIN: frozenset(Role),
-    Role.OWNER: frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR}),
+    Role.OWNER: frozenset({Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR}),
+    Role.ATTESTER: frozenset({Role.ATTESTER, Role.ANALYST, Role.PREDICTOR}),
     Role.ANALYST: frozenset({Role.ANALYST, Role.PREDICTOR}),
     Role.PREDICTOR: frozenset({Role.PREDICTOR}),
     Role.AUDITOR: frozenset({Role.AUDITOR}),
@@ -33,10 +36,12 @@ INCLUDED: dict[Role, frozenset[Role]] = {
 SEE_DATASET = frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR})
 MANAGE_DATASET = frozenset({Role.OWNER})
 TRAIN = frozenset({Role.ANALYST})
+ATTEST = frozenset({Role.ATTESTER})
 SEE_MODEL = frozenset({Role.ANALYST, Role.PREDICTOR})
 TAKE_MODEL = frozenset({Role.ANALYST})
 PREDICT = frozenset({Role.PREDICTOR})
 SEE_BALANCE = frozenset({Role.AUDITOR, Role.OWNER, Role.ANALYST})
+SEE_RESERVATIONS = frozenset({Role.AUDITOR, Role.OWNER, Role.ATTESTER})
 SEE_LEDGER = frozenset({Role.AUDITOR, Role.OWNER})
 
 

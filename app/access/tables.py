@@ -32,7 +32,9 @@ class GrantRow(Base):
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
     role: Mapped[str]
 
-    __table_args__ = (CheckConstraint("role IN ('owner', 'analyst', 'predictor', 'auditor')", name="role_known"),)
+    __table_args__ = (
+        CheckConstraint("role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name="role_known"),
+    )
 
 
 class AnswerRow(Base):

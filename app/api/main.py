@@ -11,7 +11,18 @@ from starlette.exceptions import HTTPException
 from app.api import problems
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
-from app.api.routes import datasets, evidence, health, keys, ledger, models, populations, profiles, training
+from app.api.routes import (
+    datasets,
+    evidence,
+    health,
+    keys,
+    ledger,
+    models,
+    populations,
+    profiles,
+    reservations,
+    training,
+)
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
 from app.core.settings import Settings
 from app.services.heads import Heads
@@ -49,7 +60,7 @@ def openapi_text() -> str:
 
 def _application() -> FastAPI:
     app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
-    for module in (health, keys, datasets, populations, training, profiles, models, ledger, evidence):
+    for module in (health, keys, datasets, populations, training, profiles, models, ledger, reservations, evidence):
         app.include_router(module.router)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

@@ -143,7 +143,7 @@ def grant(
     call: Remote,
     dataset: DatasetArgument,
     key_id: KeyArgument,
-    role: Annotated[str, typer.Argument(help="owner, analyst, predictor or auditor.", show_default=False)],
+    role: Annotated[str, typer.Argument(help="owner, attester, analyst, predictor or auditor.", show_default=False)],
 ) -> None:
     """Grant a role on a dataset to a key."""
     with call.client() as client:

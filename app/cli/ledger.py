@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli import elsewhere
 from app.cli.arguments import DatasetArgument, ScopeOption, check_new, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
@@ -42,6 +43,10 @@ def show(
         show_cells(output, answer)
         output.say(answer["guarantee"]["text"])
         output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
+
+
+app.command("charge")(elsewhere.charge)
+app.command("reservations")(elsewhere.reservations)
 
 
 @app.command("cap")

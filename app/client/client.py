@@ -288,6 +288,24 @@ class Client:
         """``GET /signer``: the public key that checkpoints are checked with."""
         return self._json("GET", "/signer")
 
+    def quote_elsewhere(self, dataset: str, request: Json) -> Json:
+        """``POST /ledger/{dataset}/quotes``: the price of a mechanism that runs elsewhere; it costs nothing."""
+        return self._json("POST", f"/ledger/{_segment(dataset)}/quotes", body=request, repeatable=True)
+
+    def charge_elsewhere(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{dataset}/reservations``: charges for a mechanism that runs elsewhere, once per key and for
+        good. Call it before the mechanism reads a row."""
+        key = idempotency_key or new_idempotency_key()
+        return self._json("POST", f"/ledger/{_segment(dataset)}/reservations", body=request, key=key)
+
+    def reservations(self, dataset: str) -> Iterator[Json]:
+        """``GET /ledger/{dataset}/reservations``, all pages: what was charged for mechanisms that run elsewhere."""
+        return self._pages(f"/ledger/{_segment(dataset)}/reservations", "reservations")
+
+    def reservation(self, dataset: str, reservation_id: str) -> Json:
+        """``GET /ledger/{dataset}/reservations/{id}``."""
+        return self._json("GET", f"/ledger/{_segment(dataset)}/reservations/{_segment(reservation_id)}")
+
     # Keys
 
     def create_key(self, name: str, roles: list[str]) -> Json:

@@ -26,8 +26,8 @@
     ├── NotSupported                 declared, but its rule is not built yet
     ├── TooManyRequests              slow down
     ├── Unavailable                  not ready; try again
+    ├── ReservationSettled           a reservation ends once
     ├── LeaseLost                    another worker owns the job now (never leaves the worker)
-    ├── ReservationSettled           a reservation ends once (a bug or a race; never leaves the service)
     └── InstallationError            the operator has to act; printed by the command line
         └── LedgerRewound            the database is behind, or beside, a head that was written outside it
 

@@ -32,6 +32,10 @@ MAX_CAP_EPSILON_WITH_DELTA = 10**6
 """Caps are stored as 64-bit steps of 10⁻¹² ρ or μ², and no ε up to this one fills them."""
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 MAX_KEY_NAME_CHARS = 128
+MAX_EVENT_PARTS = 200
+"""Nodes of the event tree of a mechanism that runs elsewhere."""
+MAX_EVENT_COUNT = 10**12
+MAX_EVENT_SCALE = 10**60
 MAX_SENTENCE_CHARS = 500
 """A reason or a description in the ledger."""
 MAX_REQUESTS_IN_FLIGHT = 1_024

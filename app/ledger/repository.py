@@ -78,6 +78,16 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
     return list(session.execute(query.order_by(ReservationRow.account_id, ReservationRow.job_id)).scalars())
 
 
+def standing_alone(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
+    """At most ``limit`` reservations without a job, in order of id: those of mechanisms that run elsewhere."""
+    query = select(ReservationRow).where(
+        ReservationRow.account_id == account_id, ReservationRow.job_id == ReservationRow.id
+    )
+    if after is not None:
+        query = query.where(ReservationRow.job_id > after)
+    return list(session.execute(query.order_by(ReservationRow.job_id).limit(limit)).scalars())
+
+
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
     """At most ``limit`` entries with a sequence above ``after``, in order."""
     rows = session.execute(

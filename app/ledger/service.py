@@ -45,8 +45,8 @@ class NewReservation:
         account_id: whose budget.
         amount: steps of the account's unit, positive: exactly what was asked for.
         scope: in normal form; resolved to joint cells once, by :func:`reserve`.
-        event: canonical JSON form of the privacy event.
-        job_id: the job that will spend it.
+        event: canonical JSON form of the privacy event; ``None`` where the details declare a loss instead.
+        job_id: the job that will spend it; ``None`` of a mechanism that runs elsewhere: the reservation's own id.
         delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
         details: public facts that every entry of this reservation carries; see :class:`app.ledger.entries.Entry`.
     """
@@ -54,8 +54,8 @@ class NewReservation:
     account_id: str
     amount: int
     scope: Scope
-    event: dict[str, Any]
-    job_id: str
+    event: dict[str, Any] | None
+    job_id: str | None
     delta: Fraction | None = None
     details: dict[str, Any] | None = None
 
@@ -151,10 +151,11 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     population = populations.of_account(session, row.id, lock=True)
     if new.amount > _room(row, tightest, population):
         raise _refusal(row, tightest, new, population=population)
+    reservation_id = ids.new(ids.RESERVATION)
     reservation = ReservationRow(
-        id=ids.new(ids.RESERVATION),
+        id=reservation_id,
         account_id=new.account_id,
-        job_id=new.job_id,
+        job_id=new.job_id or reservation_id,
         amount=new.amount,
         scope={name: list(listed) for name, listed in new.scope.items()},
         event=new.event,

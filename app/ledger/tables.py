@@ -115,7 +115,7 @@ class ReservationRow(Base):
     job_id: Mapped[str] = mapped_column(index=True)
     amount: Mapped[int]
     scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    event: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
     state: Mapped[str]
     details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
 

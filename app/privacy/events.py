@@ -20,15 +20,22 @@ JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``
 ``times`` in a ``parallel/1`` part counts disjoint parts of the same kind and does not multiply the loss.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar, Self, TypeAlias
 
+from app.core import limits
 from app.privacy.adjacency import Adjacency
 
 QUANTUM = Fraction(1, 2**32)
 """Draw parameters are multiples of this, rounded down, so that kernels work in 64-bit integers."""
+
+_FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?", re.ASCII)
+"""Checked before a number is made of it: a short text with an exponent can be a number that fills the memory."""
+
+_WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}", re.ASCII)
 
 Json: TypeAlias = dict[str, object]
 
@@ -194,6 +201,39 @@ def from_json(value: object) -> Event:
         raise UnknownPrivacyEvent("not a privacy event of a known form") from error
 
 
+def foreign(value: object) -> Event:
+    """Reads an event that a stranger wrote: strictly, and no larger than the public limits allow.
+
+    Raises:
+        UnknownPrivacyEvent: not of a known form, or over a limit.
+    """
+    event = from_json(value)
+    if _size(event) > limits.MAX_EVENT_PARTS:
+        raise UnknownPrivacyEvent("an event of too many parts")
+    return event
+
+
+def _size(event: Event) -> int:
+    """Number of nodes of a tree whose counts, scales and words are within their limits.
+
+    Raises:
+        UnknownPrivacyEvent: one of them is not.
+    """
+    match event:
+        case Sequential(parts) | Parallel(_, parts):
+            if isinstance(event, Parallel) and not _WORD.fullmatch(event.over):
+                raise UnknownPrivacyEvent("what parts are disjoint over is a plain word")
+            if any(part.times > limits.MAX_EVENT_COUNT for part in parts):
+                raise UnknownPrivacyEvent("a count of an event is too large")
+            return 1 + sum(_size(part.event) for part in parts)
+    for value in vars(event).values():
+        if isinstance(value, int) and value > limits.MAX_EVENT_COUNT:
+            raise UnknownPrivacyEvent("a count of an event is too large")
+        if isinstance(value, Fraction) and max(value.numerator, value.denominator) > limits.MAX_EVENT_SCALE:
+            raise UnknownPrivacyEvent("a scale of an event has too many digits")
+    return 1
+
+
 def _read(value: object) -> Event:
     match value:
         case {"type": "sequential/1", "parts": [*parts], **rest} if not rest:
@@ -220,7 +260,7 @@ def _read_leaf(leaf: _LeafType, given: Mapping[object, object]) -> Event:
 
 
 def _fraction(value: object) -> Fraction:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
         raise TypeError("a fraction is text")
     fraction = Fraction(value)
     if fraction < 0 or str(fraction) != value:

@@ -166,7 +166,7 @@ class UploadOut(Answer):
 
 
 class GrantIn(Request):
-    role: Literal["owner", "analyst", "predictor", "auditor"]
+    role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
 
 
 class GrantOut(Answer):

@@ -19,7 +19,8 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(check|change|create|join|list|show|revoke|declare|delete|put|upload|train|cancel|watch|download|export|quote|release)"
+    "(cancel|change|charge|check|create|declare|delete|download|export|join|list|put|quote|release|revoke|show|train|upload|void"
+    "|watch)"
     "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}
@@ -31,7 +32,7 @@ PUBLISHED = {
     405: {"method-not-allowed"},
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
-        "accountant-mismatch", "adjacency-mismatch", "population-mismatch",
+        "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "reservation-settled",
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},
@@ -99,7 +100,7 @@ def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() ->
     }
     assert takes_key == {
         "train_model": True, "release_profile": True, "declare_dataset": False, "upload_rows": False,
-        "change_cap": False, "create_population": False,
+        "change_cap": False, "create_population": False, "create_reservation": True,
     }  # fmt: skip
     replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}
     assert replays == set(takes_key)

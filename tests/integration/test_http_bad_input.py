@@ -30,6 +30,7 @@ GROUPS = {
     "trainings": training.trainings,
     "bodies": bodies.bodies,
     "caps": ledger.caps,
+    "mechanisms elsewhere": ledger.elsewhere,
     "uploads": rows.uploads,
     "predictions": rows.predictions,
     "queries and paths": addresses.queries_and_paths,

@@ -72,6 +72,12 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "create_population": (403, 403, 403, 403, 403, 403, 201, 201),
     "list_populations": (403, 403, 403, 403, 403, 200, 200, 200),
     "show_population": (404, 404, 404, 404, 404, 200, 404, 200),
+    "create_quote": (404, 403, 403, 403, 200, 403, 404, 200),
+    "create_reservation": (404, 403, 403, 403, 201, 403, 404, 201),
+    "list_reservations": (404, 403, 403, 200, 200, 200, 404, 200),
+    "show_reservation": (404, 403, 403, 200, 200, 200, 404, 200),
+    "charge_reservation": (404, 403, 403, 403, 200, 403, 404, 200),
+    "void_reservation": (404, 403, 403, 403, 409, 403, 404, 409),
 }  # fmt: skip
 
 
@@ -85,6 +91,7 @@ class Targets:
     profile: str
     key: str
     population: str
+    reservation: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,11 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     revoked = idle_server.caller("admin")
     assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
     population = idle_server.admin.http.post("/populations", json=_new_population()).json()["id"]
-    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id, population)
+    elsewhere = idle_server.admin.http.post(
+        f"/ledger/{dataset}/reservations", json=ELSEWHERE, headers=new_idempotency_key()
+    )
+    reservation = elsewhere.json()["reservation_id"]
+    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id, population, reservation)
     return Estate(idle_server, targets, callers, revoked)
 
 
@@ -131,6 +142,9 @@ def _lower_cap() -> dict[str, str]:
     return {"cap": str(next(_caps)), "reason": "a test"}
 
 
+ELSEWHERE = {
+    "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
+}  # fmt: skip
 Ask = tuple[str, str, dict[str, Any]]
 REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_health": lambda it: ("GET", "/healthz", {}),
@@ -177,8 +191,16 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "create_population": lambda it: ("POST", "/populations", {"json": _new_population()}),
     "list_populations": lambda it: ("GET", "/populations", {}),
     "show_population": lambda it: ("GET", f"/populations/{it.population}", {}),
-}
-TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
+    "create_quote": lambda it: ("POST", f"/ledger/{it.dataset}/quotes", {"json": ELSEWHERE}),
+    "create_reservation": lambda it: (
+        "POST", f"/ledger/{it.dataset}/reservations", {"json": ELSEWHERE, "headers": new_idempotency_key()},
+    ),
+    "list_reservations": lambda it: ("GET", f"/ledger/{it.dataset}/reservations", {}),
+    "show_reservation": lambda it: ("GET", f"/ledger/{it.dataset}/reservations/{it.reservation}", {}),
+    "charge_reservation": lambda it: ("POST", f"/ledger/{it.dataset}/reservations/{it.reservation}/charge", {}),
+    "void_reservation": lambda it: ("POST", f"/ledger/{it.dataset}/reservations/{it.reservation}/void", {}),
+}  # fmt: skip
+TYPES = {409: "reservation-settled", 401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 
 
 def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets:

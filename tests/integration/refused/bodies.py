@@ -26,7 +26,10 @@ def bodies() -> Iterator[Refused]:
         ("null", b"null", "invalid-request"),
         ("surrogate", b'{"name": "' + CANARY.encode() + b'\\ud800"}', "invalid-request"),
     ]
-    paths = ("/datasets", "/plans", "/train", "/keys", "/ledger/{dataset}/cap", "/populations")
+    paths = (
+        "/datasets", "/plans", "/train", "/keys", "/populations", "/ledger/{dataset}/cap",
+        "/ledger/{dataset}/reservations",
+    )  # fmt: skip
     for name, content, kind in raw:
         for path in paths:
             yield Refused(f"{name}{path}", "POST", path, kind, {"content": content, "headers": as_json})

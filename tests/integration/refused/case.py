@@ -35,7 +35,7 @@ class Place:
 
     def send(self, case: Refused) -> httpx.Response:
         options = deepcopy(case.options)
-        if case.path == "/train":
+        if case.path == "/train" or case.path.endswith("/reservations"):
             options["headers"] = new_idempotency_key() | options.get("headers", {})
         return self.server.admin.http.request(case.method, case.path.format(**self.ids), **self._named(options))
 

@@ -113,6 +113,11 @@ SIGNER = {
     "public_key": "-----BEGIN\n",
     "verifier_key": "grovekeeper+1+k",
 }
+ELSEWHERE = {
+    "reservation_id": "rs_2", "dataset": "ds_1", "dataset_name": "census", "state": "charged", "scope": {},
+    "price": {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}, "description": "a mean",
+    "per": "row", "event": None, "declared": {}, "attested_by": "key_3", "receipt": "Declared: at most ε = 0.5",
+}  # fmt: skip
 CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": []}
 LISTED_KEY = {"id": "key_2", "name": "ann", "roles": ["auditor"], "created_at": "2026", "revoked_at": None}
 ALGORITHM = {
@@ -180,6 +185,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
             "partitions": [], "guarantee": MODEL["guarantee"],
         },
     ),
+    ("POST", "/ledger/census/quotes"): (200, ELSEWHERE | {"fits": False, "remaining": "0.1"}),
+    ("POST", "/ledger/census/reservations"): (201, ELSEWHERE),
+    ("GET", "/ledger/census/reservations"): (200, {"reservations": [ELSEWHERE], "next": None}),
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),

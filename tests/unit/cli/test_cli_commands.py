@@ -47,6 +47,15 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["ledger", "cap", "census", "2", "--reason", "less trust"],
         ["the cap of census is 2 ε from here on; 0.5 ε are left", "next: grovekeeper ledger show census"],
     ),
+    (
+        ["ledger", "charge", "census", "--description", "a mean", "--epsilon", "0.5"],
+        ["Declared: at most ε = 0.5", "charged 0.5 ε to census as rs_2", "next: grovekeeper ledger show census"],
+    ),
+    (
+        ["ledger", "charge", "census", "--description", "a mean", "--event", "file.json", "--quote"],
+        ["would cost 0.5 ε; 0.1 left: it does not fit"],
+    ),
+    (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (["ledger", "entries", "census"], ["open", "abababababab"]),
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
     (["ledger", "checkpoint", "census", "new.checkpoint"], ["wrote new.checkpoint"]),
@@ -151,6 +160,20 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
 def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
     run("plan", "census", "--algorithm", "nbrt", "--epsilon", "1", "--delta", "1e-6")
     assert (service.body()["epsilon"], service.body()["delta"]) == ("1", "1e-6")
+
+
+def test_a_charge_for_elsewhere_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
+    stated = ["--epsilon", "0.50", "--delta", "1e-7", "--per", "unit", "--scope", '{"shard": [1]}']
+    run("ledger", "charge", "census", "--description", "a mean", *stated, "--idempotency-key", "k")
+    declared = {"adjacency": "add_remove", "epsilon": "0.50", "delta": "1e-7"}
+    assert service.body() == {
+        "description": "a mean", "per": "unit", "scope": {"shard": [1]}, "declared": declared,
+    }  # fmt: skip
+    assert service.requests[-1].headers["Idempotency-Key"] == "k"
+    (tmp_path / "event.json").write_text('{"type": "sequential/1", "parts": []}')
+    run("ledger", "charge", "census", "--description", "a mean", "--event", "event.json")
+    event = {"type": "sequential/1", "parts": []}
+    assert service.body() == {"description": "a mean", "per": "row", "scope": {}, "event": event}
 
 
 def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
@@ -265,6 +288,10 @@ def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path
         ["ledger", "show", "census", "--scope", "region="],
         ["ledger", "show", "census", "--scope", "=EU"],
         ["ledger", "show", "census", "--scope", '{"shard": [0]}', "--scope", "region=EU"],
+        ["ledger", "charge", "census", "--description", "x"],
+        ["ledger", "charge", "census", "--description", "x", "--rho", "1", "--event", "file.json"],
+        ["ledger", "charge", "census", "--description", "x", "--event", "rows.csv"],
+        ["ledger", "charge", "census", "--description", "x", "--event", "absent.json"],
         ["ledger", "export", "census", "rows.csv"],
         ["ledger", "checkpoint", "census", "rows.csv"],
         ["ledger", "signer", "rows.csv"],

@@ -43,6 +43,9 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.inclusion("a", 3, size=9), "GET", "/ledger/a/proofs?sequence=3&size=9", None),
     (lambda c: c.consistency("a", 3, size=9), "GET", "/ledger/a/proofs?from_size=3&size=9", None),
     (lambda c: c.signer(), "GET", "/signer", None),
+    (lambda c: c.quote_elsewhere("a", {"per": "row"}), "POST", "/ledger/a/quotes", {"per": "row"}),
+    (lambda c: c.charge_elsewhere("a", {"per": "row"}), "POST", "/ledger/a/reservations", {"per": "row"}),
+    (lambda c: c.reservation("a", "rs_1"), "GET", "/ledger/a/reservations/rs_1", None),
     (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"]}),
     (lambda c: c.revoke_key("key_b"), "DELETE", "/keys/key_b", None),
 ]
@@ -62,7 +65,9 @@ def test_each_method_calls_its_endpoint(
     assert (seen[0].method, seen[0].url.raw_path.decode()) == (method, target)
     assert seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (json.loads(seen[0].content) if seen[0].content else None) == body
-    assert ("Idempotency-Key" in seen[0].headers) is (target in ("/datasets", "/train", "/ledger/a/cap"))
+    assert ("Idempotency-Key" in seen[0].headers) is (
+        target in ("/datasets", "/train", "/ledger/a/cap", "/ledger/a/reservations")
+    )
 
 
 def test_an_answer_without_a_body_is_an_empty_object() -> None:

@@ -1,0 +1,88 @@
+"""``grovekeeper ledger charge`` and ``reservations``: the ledger for mechanisms that run elsewhere."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import DatasetArgument, ScopeOption, json_object, read_bytes, read_scope
+from app.cli.command import Remote, WrongUse, command, one_attempt
+from app.cli.output import amount
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Options that say what a mechanism loses: an event, or one declared loss."""
+
+    event: Annotated[
+        Path | None, typer.Option(help="File with the event tree, as docs/events.md says.", show_default=False)
+    ] = None
+    epsilon: Annotated[str | None, typer.Option(help="Declared ε.", show_default=False)] = None
+    delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.", show_default=False)] = None
+    rho: Annotated[str | None, typer.Option(help="Declared ρ.", show_default=False)] = None
+    mu: Annotated[str | None, typer.Option(help="Declared μ.", show_default=False)] = None
+    adjacency: Annotated[str, typer.Option(help="Of the declared loss: add_remove or label.")] = "add_remove"
+    per: Annotated[str, typer.Option(help="What the loss is stated for: row or unit.")] = "row"
+    scope: ScopeOption = None
+
+    def body(self, description: str) -> dict[str, Any]:
+        """The request.
+
+        Raises:
+            WrongUse: an event and a declared loss, or neither.
+        """
+        given = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
+        declared = {name: value for name, value in given.items() if value is not None}
+        if (self.event is None) is not bool(declared):
+            raise WrongUse("say what it loses: an --event file, or one of --epsilon, --rho, --mu")
+        body: dict[str, Any] = {"description": description, "per": self.per, "scope": read_scope(self.scope)}
+        if self.event is not None:
+            return body | {"event": json_object(read_bytes(self.event).decode("utf-8", "replace"), "the event")}
+        return body | {"declared": {"adjacency": self.adjacency, **declared}}
+
+
+@command
+def charge(
+    call: Remote,
+    dataset: DatasetArgument,
+    description: Annotated[str, typer.Option(help="What will run; it stays in the ledger.", show_default=False)],
+    stated: Stated,
+    quote: Annotated[bool, typer.Option("--quote", help="Only ask for the price.")] = False,
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Charge the account for a mechanism that runs elsewhere, before it runs. It cannot be given back."""
+    body = stated.body(description)
+    output = call.output
+    with call.client() as client:
+        if quote:
+            answer = client.quote_elsewhere(dataset, body)
+        else:
+            with one_attempt(output, idempotency_key) as key:
+                answer = client.charge_elsewhere(dataset, body, idempotency_key=key)
+    if output.as_json:
+        output.json(answer)
+        return
+    output.say(answer["receipt"])
+    price = amount(answer["price"])
+    if quote:
+        verdict = "it fits" if answer["fits"] else "it does not fit"
+        output.say(f"would cost {price}; {answer['remaining']} left: {verdict}")
+        return
+    output.say(f"charged {price} to {answer['dataset_name']} as {answer['reservation_id']}; the mechanism may run now")
+    output.hint(f"grovekeeper ledger show {dataset}")
+
+
+@command
+def reservations(call: Remote, dataset: DatasetArgument) -> None:
+    """List what was charged for mechanisms that run elsewhere, and who attests it."""
+    with call.client() as client:
+        found = list(client.reservations(dataset))
+    if call.as_json:
+        call.output.json({"reservations": found})
+        return
+    rows = [
+        [item["reservation_id"], amount(item["price"]), item["per"], item["attested_by"], item["description"]]
+        for item in found
+    ]
+    call.output.table(["reservation", "amount", "per", "attested by", "for"], rows, empty="none")

@@ -1,0 +1,89 @@
+"""``/ledger/{dataset}/reservations`` and ``/quotes``: mechanisms that run outside this service."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request, problem
+
+
+class DeclaredLossIn(Request):
+    """What a mechanism satisfies: one of ε, ρ and μ, or (ε, δ); under the neighbouring relation that is named."""
+
+    adjacency: Literal["add_remove", "replace_one", "label"]
+    epsilon: PositiveAmount | None = None
+    rho: PositiveAmount | None = None
+    mu: PositiveAmount | None = None
+    delta: PositiveAmount | None = None
+
+    @model_validator(mode="after")
+    def _one_statement(self) -> "DeclaredLossIn":
+        if sum(value is not None for value in (self.epsilon, self.rho, self.mu)) != 1:
+            raise problem("one-of-epsilon-rho-mu")
+        if self.delta is not None and self.epsilon is None:
+            raise problem("delta-without-epsilon")
+        if self.delta is not None and self.delta >= 1:
+            raise problem("delta-not-below-one")
+        return self
+
+
+class ElsewhereIn(Request):
+    """A mechanism that runs outside this service: what it loses, on which cells, for what.
+
+    ``per`` says what its loss is stated for: one ``row``, or one ``unit`` of the unit column with all of its rows.
+    """
+
+    description: PublicSentence
+    per: Literal["row", "unit"]
+    event: JsonObject | None = None
+    declared: DeclaredLossIn | None = None
+    scope: Annotated[JsonObject, Field(default_factory=dict)]
+    two_phase: bool = False
+
+    @model_validator(mode="after")
+    def _event_or_declaration(self) -> "ElsewhereIn":
+        if (self.event is None) == (self.declared is None):
+            raise problem("event-or-declared")
+        return self
+
+
+class ElsewherePrice(Answer):
+    """``amount`` in the account's unit; ``delta`` out of what is set aside for (ε, δ), where it takes some."""
+
+    accountant: str
+    unit: str
+    amount: DecimalText
+    delta: DecimalText | None
+
+
+class ElsewhereQuote(Answer):
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    price: ElsewherePrice
+    receipt: str
+    fits: bool
+    remaining: DecimalText
+    largest_that_fits: DecimalText
+
+
+class ReservationOut(Answer):
+    """A charge for a mechanism that runs elsewhere, on the word of ``attested_by``."""
+
+    reservation_id: str
+    dataset: str
+    dataset_name: str
+    state: Literal["reserved", "charged", "void", "expired"]
+    scope: JsonObject
+    price: ElsewherePrice
+    description: str
+    per: Literal["row", "unit"]
+    event: JsonObject | None
+    declared: JsonObject | None
+    attested_by: str
+    receipt: str
+
+
+class ReservationList(Answer):
+    reservations: list[ReservationOut]
+    next: str | None

@@ -1,0 +1,161 @@
+"""Charges for mechanisms that run elsewhere, over the services on both databases."""
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import Principal, Role
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    IdempotencyKeyReused,
+    NotFound,
+    ReservationSettled,
+    RoleMissing,
+)
+from app.services import show_reservations
+from app.services.charge_elsewhere import charge_elsewhere, quote_elsewhere
+from app.services.delete_dataset import delete_dataset
+from app.services.grants import put_grant
+from app.services.keys import create_key
+from app.services.pages import PageRequest
+from app.wire.elsewhere import ElsewhereIn
+from app.wire.keys import KeyIn
+from tests.support.crash_scene import OWNER, Scene, opened
+
+ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
+LAPLACE = {
+    "type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "120", "inverse_scale": "1/240",
+    "coordinates": 1,
+}  # fmt: skip
+"""ε = ½."""
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    """A pure account of ε = 3 over four hash cells."""
+    with opened(database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _wanted(**changes: Any) -> ElsewhereIn:
+    return ElsewhereIn.model_validate({"description": "the mean age", "per": "row", "event": LAPLACE} | changes)
+
+
+def _declared(epsilon: str, **changes: Any) -> ElsewhereIn:
+    return _wanted(event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes)
+
+
+def _charge(scene: Scene, wanted: ElsewhereIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
+    body = wanted.model_dump_json().encode()[-32:].ljust(32, b".")
+    request = IdempotentRequest(by.key_id, "POST", key, body)
+    return charge_elsewhere(scene.installation, by, name or scene.dataset_id, wanted, request=request)
+
+
+def _granted(scene: Scene, role: str) -> Principal:
+    made = create_key(scene.installation, ADMIN, KeyIn(name="somebody", roles=[]))
+    put_grant(scene.installation, OWNER, scene.dataset_id, made.id, role=role)
+    return Principal(made.id)
+
+
+def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
+    attester = _granted(scene, "attester")
+    given = _charge(scene, _wanted(scope={"shard": [1]}), by=attester)
+    body = json.loads(given.body)
+    assert (given.status, given.location) == (201, f"/ledger/{scene.dataset_id}/reservations/{body['reservation_id']}")
+    assert (body["state"], body["attested_by"], body["scope"]) == ("charged", attester.key_id, {"shard": [1]})
+    assert body["price"] == {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}
+    reserve, charge = scene.entries()[1:]
+    assert [entry.kind for entry in (reserve, charge)] == ["reserve", "charge"]
+    for entry in (reserve, charge):
+        assert (entry.amount, entry.scope, entry.event) == (5 * 10**8, {"shard": [1]}, LAPLACE)
+        assert (entry.job_id, entry.actor) == (body["reservation_id"], attester.key_id)
+        assert entry.details == {"attested_by": attester.key_id, "description": "the mean age", "per": "row"}
+    assert scene.verified().tightest.load == 5 * 10**8
+
+
+def test_nobody_gives_it_back(scene: Scene) -> None:
+    """Read-then-void: whoever saw the output says that the mechanism never ran."""
+    reservation = json.loads(_charge(scene, _wanted()).body)["reservation_id"]
+    before = scene.export()
+    for caller in (OWNER, ADMIN, _granted(scene, "attester")):
+        with pytest.raises(ReservationSettled, match="the reservation is charged already"):
+            show_reservations.refuse_void(scene.installation, caller, scene.dataset_id, reservation)
+        confirmed = show_reservations.confirm_charge(scene.installation, caller, "census", reservation)
+        assert (confirmed.reservation_id, confirmed.state) == (reservation, "charged")
+    assert scene.export() == before
+
+
+@pytest.mark.parametrize("role", ["analyst", "predictor", "auditor"])
+def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
+    caller = _granted(scene, role)
+    before = scene.export()
+    for ask in (_charge, lambda scene, wanted, by: quote_elsewhere(scene.installation, by, "census", wanted)):
+        with pytest.raises(RoleMissing):
+            ask(scene, _wanted(), by=caller)
+        with pytest.raises(NotFound):
+            ask(scene, _wanted(), by=Principal("key_stranger"))
+    assert scene.export() == before
+
+
+def test_an_attester_is_an_analyst_too(scene: Scene) -> None:
+    attester = _granted(scene, "attester")
+    quoted = quote_elsewhere(scene.installation, attester, "census", _wanted())
+    assert (quoted.price.amount, quoted.fits, quoted.remaining, quoted.largest_that_fits) == ("0.5", True, "3", "3")
+    assert "release of 1 whole numbers" in quoted.receipt
+    assert len(scene.entries()) == 1, "a quote costs nothing"
+
+
+def test_it_fills_the_account_to_the_last_nano_and_not_beyond(scene: Scene) -> None:
+    _charge(scene, _declared("2.000000000000000001", scope={"shard": [0, 1]}))
+    scene.submit(key="job", epsilon="0.9", scope={"shard": [1]})
+    with pytest.raises(BudgetExceeded) as refused:
+        _charge(scene, _declared("0.1"), key="more")
+    assert (refused.value.tightest_cell, refused.value.remaining) == ({"shard": 1}, "0.099999999")
+    assert not quote_elsewhere(scene.installation, OWNER, "census", _declared("0.1")).fits
+    _charge(scene, _declared("0.099999999"), key="more")
+    assert [entry.kind for entry in scene.entries()[1:]] == ["reserve", "charge", "reserve", "reserve", "charge"]
+
+
+def test_a_repeated_request_is_charged_once(scene: Scene) -> None:
+    first = _charge(scene, _wanted())
+    assert _charge(scene, _wanted()) == first
+    assert _charge(scene, _wanted(), name="census") == first, "by its name it is the same dataset"
+    with pytest.raises(IdempotencyKeyReused):
+        _charge(scene, _declared("0.5"))
+    assert len(scene.entries()) == 3
+
+
+def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
+    scene.submit(key="job")
+    made = {json.loads(_charge(scene, _wanted(), key=f"k{number}").body)["reservation_id"] for number in range(3)}
+    shown, cursor = set(), None
+    while True:
+        page = show_reservations.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
+        shown |= {each.reservation_id for each in page.reservations}
+        cursor = page.next
+        if cursor is None:
+            break
+    assert shown == made
+    job = next(entry.job_id for entry in scene.entries() if entry.job_id not in {None, *made})
+    held = scene.job(str(job)).reservation_id
+    for reservation in (held, job, "rs_none"):
+        with pytest.raises(NotFound):
+            show_reservations.show_reservation(scene.installation, OWNER, "census", str(reservation))
+
+
+def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    for ask in (_charge, lambda scene, wanted: quote_elsewhere(scene.installation, OWNER, scene.dataset_id, wanted)):
+        with pytest.raises(DatasetDeleted):
+            ask(scene, _wanted())
+
+
+def test_prices_are_rounded_up_to_a_whole_step(scene: Scene) -> None:
+    quoted = quote_elsewhere(scene.installation, OWNER, "census", _declared("0.1000000000000001"))
+    assert Fraction(quoted.price.amount) == Fraction(100_000_001, 10**9)

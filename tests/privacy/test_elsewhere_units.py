@@ -1,0 +1,94 @@
+"""A unit with rows in several cells, and mechanisms elsewhere that are stated per unit: its loss, and what is charged.
+
+The loss of a unit is computed from where its rows lie, by a few lines that know nothing of the ledger. The rule that
+tells cells of a column apart for such charges is put back, and the account then claims less than a unit loses.
+"""
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.idempotency import IdempotentRequest
+from app.core.errors import BudgetExceeded
+from app.ledger import service as ledger
+from app.services import elsewhere
+from app.services.charge_elsewhere import charge_elsewhere
+from app.services.installation import Installation
+from app.wire.elsewhere import ElsewhereIn
+from tests.support import people
+from tests.support.crash_scene import OWNER, open_installation
+
+REGIONS, SHARDS = ("EU", "US"), (0, 1)
+PARTITIONS = [
+    {"name": "region", "kind": "column", "column": "region", "categories": list(REGIONS)},
+    {"name": "shard", "kind": "hash", "cells": len(SHARDS)},
+]
+Charge = tuple[dict[str, list[Any]], int]
+"""A scope, and a loss per unit in whole ε."""
+CHARGES: list[Charge] = [({"region": ["EU"]}, 1), ({"region": ["US"]}, 1), ({"shard": [0]}, 2), ({"shard": [1]}, 2)]
+
+
+@pytest.fixture
+def installation(sqlite_database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(sqlite_database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def _loss_of_a_unit(charges: list[Charge]) -> int:
+    """The largest loss over all ways in which the two rows of a unit, which share a shard, lie in regions."""
+    worlds = itertools.product(REGIONS, REGIONS, SHARDS)
+    return max(
+        sum(
+            epsilon
+            for scope, epsilon in charges
+            if {first, second} & set(scope.get("region", REGIONS)) and shard in scope.get("shard", SHARDS)
+        )
+        for first, second, shard in worlds
+    )
+
+
+def _charged(installation: Installation, charges: list[Charge], *, max_rows: int, per: str = "unit") -> Fraction:
+    """What the account says is spent of a unit."""
+    dataset = people.declared(
+        installation,
+        privacy_unit=people.per_patient(max_rows),
+        partitions=PARTITIONS,
+        budget={"accountant": "pure", "epsilon": "100"},
+    )["id"]
+    for number, (scope, epsilon) in enumerate(charges):
+        declared = {"adjacency": "add_remove", "epsilon": str(epsilon)}
+        body = {"description": "a mean", "per": per, "declared": declared, "scope": scope}
+        request = IdempotentRequest(OWNER.key_id, "", f"k{number}", b"." * 32)
+        wanted = ElsewhereIn.model_validate(body)
+        charge_elsewhere(installation, OWNER, dataset, wanted, request=request)
+    with installation.database.read() as session:
+        return Fraction(ledger.balance(session, dataset).charged, 10**9)
+
+
+@pytest.mark.parametrize("n_charges", range(1, 5))
+def test_no_unit_loses_more_than_the_account_says(installation: Installation, n_charges: int) -> None:
+    for charges in itertools.combinations(CHARGES, n_charges):
+        charged = _charged(installation, list(charges), max_rows=2)
+        assert charged >= _loss_of_a_unit(list(charges)), charges
+    assert _charged(installation, CHARGES, max_rows=2) == _loss_of_a_unit(CHARGES) == 4, "and it is not more, either"
+
+
+def test_telling_cells_of_a_column_apart_would_claim_too_little(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_coverable", lambda _dataset, scope: scope)
+    by_region = CHARGES[:2]
+    assert _charged(installation, by_region, max_rows=2) == 1 < _loss_of_a_unit(by_region) == 2
+
+
+def test_a_loss_per_row_is_charged_for_every_row_of_a_unit(installation: Installation) -> None:
+    charges: list[Charge] = [({"shard": [0]}, 2)]
+    assert _charged(installation, charges, max_rows=3, per="row") == 6
+    assert _charged(installation, charges, max_rows=3, per="unit") == 2
+    with pytest.raises(BudgetExceeded):
+        _charged(installation, charges, max_rows=51, per="row")
