@@ -54,6 +54,18 @@ def total(event: Json, *, adjacency: str, accountant: str) -> Fraction:
         raise NotAnEvent("a number in the event is beyond what can be computed") from error
 
 
+def steps(*, stated: Json, on: str) -> int:
+    """How many steps of the adjacency that a loss is stated under make one of the account's.
+
+    Raises:
+        NotAnEvent: no number of them does.
+    """
+    found = _STEPS.get((on, stated)) if isinstance(stated, str) else None
+    if found is None:
+        raise NotAnEvent("it is stated under an adjacency without a bound on this account")
+    return found
+
+
 def _total(event: Json, account: _Account, *, depth: int) -> Fraction:
     if depth > MAX_DEPTH:
         raise NotAnEvent("the event is nested too deeply")
@@ -90,16 +102,13 @@ def _leaf(kind: str, fields: dict[str, Json], account: _Account) -> Fraction:
     if set(fields) != {"adjacency", sensitivity, scale, size}:
         raise NotAnEvent(f"a {kind} event has other fields than its type")
     _count(fields[size])
-    stated = fields["adjacency"]
-    steps = _STEPS.get((account.adjacency, stated)) if isinstance(stated, str) else None
-    if steps is None:
-        raise NotAnEvent(f"a {kind} event is stated under an adjacency without a bound on this account")
+    taken = steps(stated=fields["adjacency"], on=account.adjacency)
     if kind == "rounded-gaussian/1":
         loss = _gaussian(_fraction(fields[sensitivity]), _fraction(fields[scale]), account.accountant)
     else:
         epsilon = _fraction(fields[sensitivity]) * _fraction(fields[scale])
         loss = _selection_or_noise(epsilon, account.accountant, bounded_range=kind == "exponential-mechanism/1")
-    return loss * (steps if account.accountant == "pure" else steps**2)
+    return loss * (taken if account.accountant == "pure" else taken**2)
 
 
 def _gaussian(sensitivity_squared: Fraction, variance: Fraction, accountant: str) -> Fraction:

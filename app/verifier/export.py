@@ -1,17 +1,20 @@
 """The published form of an export: what a header and an entry must look like, before anything is made of them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from app.verifier import amounts
 from app.verifier.canonical import Json
 
-Scope: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+Cell: TypeAlias = "int | str"
+"""A number of a hash partition, a declared text of a column, the id of an upload."""
+
+Scope: TypeAlias = "tuple[tuple[str, tuple[Cell, ...]], ...]"
 """Partition name and cells, in the order of the names; empty for the whole dataset."""
 
 GENESIS = "0" * 64
@@ -27,6 +30,9 @@ _KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
 """Facts of the header that the first entry repeats, so that the chain holds them."""
 
+MAX_HASH_CELLS = 2**20
+_PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells"}, "epoch": {"how"}}
+
 _MAX_DELTA_PLACES = 120
 """No request can name a δ with more."""
 
@@ -39,11 +45,26 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True)
-class HashPartition:
-    """``cells`` public cells, numbered from 0; every row is in exactly one of them."""
+class Partition:
+    """A public rule that puts every row into exactly one cell, without a look at any other row.
+
+    Attributes:
+        name: of the partition.
+        kind: ``hash``, ``column`` or ``epoch``.
+        cells: every cell in canonical order; None for ``epoch``, whose cells are uploads, known as entries name them.
+    """
 
     name: str
-    cells: int
+    kind: str
+    cells: "Sequence[Cell] | None"
+
+    def has(self, cell: Json) -> bool:
+        """Whether a value of a scope names one of the cells."""
+        if self.kind == "hash":
+            return (
+                isinstance(cell, int) and not isinstance(cell, bool) and self.cells is not None and cell in self.cells
+            )
+        return isinstance(cell, str) and bool(cell) and (self.cells is None or cell in self.cells)
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,7 @@ class Header:
         delta: the δ at which a ``zcdp`` or ``gdp`` account is read; ``None`` on a pure one.
         adjacency: ``add_remove`` or ``label``.
         max_rows: rows that one privacy unit may have.
+        unit_column: that tells units apart; None where every row is one.
         partitions: how the dataset is cut, by rules that need no look at the rows.
     """
 
@@ -66,7 +88,8 @@ class Header:
     delta: str | None
     adjacency: str
     max_rows: int
-    partitions: tuple[HashPartition, ...]
+    unit_column: str | None
+    partitions: tuple[Partition, ...]
 
     @property
     def places(self) -> int:
@@ -110,15 +133,18 @@ def read_header(value: Json) -> Header:
     if fields["adjacency"] not in ("add_remove", "label"):
         raise Malformed("the adjacency is neither add_remove nor label")
     unit = _object(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
-    if unit["column"] is not None:
-        _text(unit["column"], "the privacy unit's column")
+    unit_column = None if unit["column"] is None else _text(unit["column"], "the privacy unit's column")
+    max_rows = _positive(unit["max_rows"], "max_rows")
+    if unit_column is None and max_rows != 1:
+        raise Malformed("without a column that tells units apart, a unit is one row")
     return Header(
         dataset=_text(fields["dataset"], "dataset"),
         accountant=accountant,
         cap=_amount(fields["cap"], "cap", amounts.PLACES[accountant]),
         delta=_delta(fields["delta"], accountant),
         adjacency=str(fields["adjacency"]),
-        max_rows=_positive(unit["max_rows"], "max_rows"),
+        max_rows=max_rows,
+        unit_column=unit_column,
         partitions=_partitions(fields["partitions"]),
     )
 
@@ -137,7 +163,7 @@ def _delta(value: Json, accountant: str) -> str | None:
     return str(value)
 
 
-def read_entry(value: Json, partitions: Mapping[str, HashPartition], *, places: int) -> Entry:
+def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int) -> Entry:
     """Reads a later line; whether it fits the lines before it is for the replay to say.
 
     Raises:
@@ -177,21 +203,40 @@ def _check_by_kind(entry: Entry) -> None:
         raise Malformed(f"an entry of kind {entry.kind} has no positive amount")
 
 
-def _partitions(value: Json) -> tuple[HashPartition, ...]:
+def _partitions(value: Json) -> tuple[Partition, ...]:
     if not isinstance(value, list):
         raise Malformed("partitions is not a list")
-    result = []
-    for item in value:
-        fields = _object(item, {"name", "kind", "cells"}, "a partition")
-        if fields["kind"] != "hash":
-            raise Malformed("only hash partitions can be checked by this verifier")
-        result.append(HashPartition(_text(fields["name"], "a partition's name"), _positive(fields["cells"], "cells")))
+    result = tuple(_partition(item) for item in value)
     if len({partition.name for partition in result}) != len(result):
         raise Malformed("two partitions have the same name")
-    return tuple(result)
+    return result
 
 
-def _scope(value: Json, partitions: Mapping[str, HashPartition]) -> Scope:
+def _partition(value: Json) -> Partition:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in _PARTITION_FIELDS:
+        raise Malformed("a partition is none of hash, column and epoch")
+    fields = _object(value, {"name", "kind"} | _PARTITION_FIELDS[kind], f"a partition of kind {kind}")
+    name = _text(fields["name"], "a partition's name")
+    if kind == "hash":
+        n_cells = _positive(fields["cells"], "cells")
+        if n_cells > MAX_HASH_CELLS:
+            raise Malformed(f"a hash partition has more than {MAX_HASH_CELLS} cells")
+        return Partition(name, kind, range(n_cells))
+    if kind == "epoch":
+        _text(fields["how"], "how")
+        return Partition(name, kind, None)
+    _text(fields["column"], "a partition's column")
+    if not isinstance(fields["feature"], bool):
+        raise Malformed("feature is neither true nor false")
+    listed = fields["cells"]
+    cells = [cell for cell in listed if isinstance(cell, str)] if isinstance(listed, list) else []
+    if not isinstance(listed, list) or not cells or len(set(cells)) != len(listed):
+        raise Malformed("the cells of a column partition are not distinct texts")
+    return Partition(name, kind, sorted(cells))
+
+
+def _scope(value: Json, partitions: Mapping[str, Partition]) -> Scope:
     if not isinstance(value, dict):
         raise Malformed("scope is not an object")
     result = []
@@ -201,13 +246,18 @@ def _scope(value: Json, partitions: Mapping[str, HashPartition]) -> Scope:
             raise Malformed("scope names a partition that the header does not")
         if not isinstance(listed, list):
             raise Malformed("scope does not map a partition to a list of cells")
-        cells = [cell for cell in listed if isinstance(cell, int) and not isinstance(cell, bool)]
-        if not cells or len(cells) != len(listed) or cells != sorted(set(cells)):
-            raise Malformed("scope is not a sorted list of distinct cells")
-        if cells[0] < 0 or cells[-1] >= partition.cells:
+        if not all(map(partition.has, listed)):
             raise Malformed("scope names a cell that its partition does not have")
+        cells = cast("list[Cell]", listed)
+        if not cells or cells != sorted(set(cells), key=_canonical):
+            raise Malformed("scope is not a sorted list of distinct cells")
         result.append((name, tuple(cells)))
     return tuple(result)
+
+
+def _canonical(cell: Cell) -> tuple[int, str]:
+    """Numbers in their order, texts in that of their code points; one partition has cells of one kind only."""
+    return (cell, "") if isinstance(cell, int) else (0, cell)
 
 
 def _object(value: Json, fields: set[str], what: str) -> dict[str, Json]:

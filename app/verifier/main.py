@@ -153,6 +153,8 @@ def to_json(summary: Summary) -> dict[str, object]:
         "entries": summary.last.sequence,
         "kinds": summary.kinds,
         "cap": summary.header.text(summary.cap),
+        "highest_cap": summary.header.text(summary.highest_cap),
+        "attested": summary.attested,
         "charged": summary.header.text(tightest.charged),
         "reserved": summary.header.text(tightest.reserved),
         "remaining": summary.header.text(summary.cap - tightest.load),
@@ -173,7 +175,7 @@ def to_text(summary: Summary) -> str:
         ("dataset", summary.header.dataset),
         ("account", _account(summary.header)),
         ("entries", f"{summary.last.sequence} ({kinds})"),
-        ("cap", facts["cap"]),
+        ("cap", facts["cap"] if summary.highest_cap == summary.cap else f"{facts['cap']} ({_highest(summary)})"),
         ("charged", facts["charged"]),
         ("reserved", facts["reserved"]),
         ("remaining", facts["remaining"]),
@@ -183,7 +185,16 @@ def to_text(summary: Summary) -> str:
     table = "\n".join(f"  {name:<14}{value}" for name, value in rows)
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
     notes = [_tail(summary)] if summary.header_bound else [NOT_BOUND, _tail(summary)]
+    if summary.attested:
+        said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
+        notes.insert(
+            0, f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."
+        )
     return "\n".join(["VERIFIED", table, checks, *notes])
+
+
+def _highest(summary: Summary) -> str:
+    return f"guarantees are those of the highest one, {summary.header.text(summary.highest_cap)}"
 
 
 def _tail(summary: Summary) -> str:

@@ -11,11 +11,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
-from app.verifier import canonical, events
+from app.verifier import canonical, prices
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.composition import Balance, JointCells, TooManyCells
+from app.verifier.composition import Balance, JointCells, TooComplex
 from app.verifier.export import BOUND_FIELDS, GENESIS, Entry, Header, Malformed, read_entry, read_header
 from app.verifier.tree import GrowingTree, leaf
 
@@ -41,6 +40,9 @@ class Summary:
         header: the account.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps of the account's unit.
+        highest_cap: the highest in force since something was held or charged that was not given back; what can be
+            printed of an account with a δ.
+        attested: number of charges for mechanisms that ran elsewhere, by the key whose word they rest on.
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
         checkpoints: that the entries agree with, the smallest first.
@@ -51,6 +53,8 @@ class Summary:
     header: Header
     kinds: dict[str, int]
     cap: int
+    highest_cap: int
+    attested: dict[str, int]
     tightest: Balance
     last: Entry
     header_bound: bool
@@ -76,7 +80,7 @@ def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Su
                 replay = _Replay(read_header(value), value, checkpoints)
             else:
                 replay.take(value)
-        except (Malformed, TooManyCells, _Broken) as error:
+        except (Malformed, TooComplex, prices.NoPrice, _Broken) as error:
             raise NotVerified(number, str(error)) from error
     if replay is None or replay.last is None:
         raise NotVerified(number + 1, "the export ends before its first entry")
@@ -93,6 +97,8 @@ def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Su
         header=replay.header,
         kinds=dict(replay.kinds),
         cap=replay.cap,
+        highest_cap=replay.highest_cap,
+        attested=dict(sorted(replay.attested.items())),
         tightest=replay.cells.tightest(()),
         last=replay.last,
         header_bound=replay.header_bound,
@@ -123,6 +129,9 @@ class _Replay:
     tree: GrowingTree = field(default_factory=GrowingTree)
     kinds: Counter[str] = field(default_factory=Counter)
     cap: int = 0
+    highest_cap: int = 0
+    n_living: int = 0
+    attested: Counter[str] = field(default_factory=Counter)
     header_bound: bool = False
     last: Entry | None = None
     reserved: dict[str, Entry] = field(default_factory=dict)
@@ -146,7 +155,7 @@ class _Replay:
             case "open":
                 self._open(entry)
             case "cap":
-                self.cap = entry.amount
+                self._change_cap(entry)
             case "reserve":
                 self._reserve(entry)
             case _:
@@ -180,8 +189,17 @@ class _Replay:
         if hashlib.sha256(hashed).hexdigest() != entry.hash:
             raise _Broken("hash is not that of the entry's content: something in it was changed")
 
-    def _open(self, entry: Entry) -> None:
+    def _change_cap(self, entry: Entry) -> None:
+        details = entry.details
+        if not isinstance(details, dict) or set(details) != {"reason"} or not isinstance(details["reason"], str):
+            raise _Broken("an entry of kind cap gives its reason in its details, and nothing else")
+        if not details["reason"]:
+            raise _Broken("an entry of kind cap gives no reason")
         self.cap = entry.amount
+        self.highest_cap = max(self.highest_cap, self.cap) if self.n_living else self.cap
+
+    def _open(self, entry: Entry) -> None:
+        self.cap = self.highest_cap = entry.amount
         if entry.details is None:
             return
         assert isinstance(entry.details, dict), "details are read as an object"
@@ -197,23 +215,17 @@ class _Replay:
         job_id = str(entry.job_id)
         if job_id in self.reserved or job_id in self.settled:
             raise _Broken("this job has a reservation already")
-        self._check_price(entry)
+        witness = prices.check(entry, self.header)
+        if witness is not None:
+            self.attested[witness.by] += 1
         self.cells.reserve(entry.scope, entry.amount)
-        tightest = self.cells.tightest(entry.scope)
-        if tightest.load > self.cap:
+        if self.cells.exceeds(entry.scope, self.cap):
+            tightest = self.cells.tightest(entry.scope)
             where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
             raise _Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
         self.reserved[job_id] = entry
-
-    def _check_price(self, entry: Entry) -> None:
-        try:
-            loss = events.total(entry.event, adjacency=self.header.adjacency, accountant=self.header.accountant)
-        except events.NotAnEvent as error:
-            raise _Broken(f"the price cannot be recomputed: {error}") from error
-        times = self.header.max_rows if self.header.accountant == "pure" else self.header.max_rows**2
-        if times * loss > Fraction(entry.amount, 10**self.header.places):
-            raise _Broken("the event, recomputed, costs more than the amount")
+        self.n_living += 1
 
     def _settle(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
@@ -235,5 +247,8 @@ class _Replay:
         self.settled[job_id] = entry.kind
         if entry.kind == "charge":
             self.cells.charge(entry.scope, entry.amount)
+        elif reservation.details is not None:
+            raise _Broken("what ran elsewhere cannot be given back: nothing shows that it did not run")
         else:
+            self.n_living -= 1
             self.cells.reserve(entry.scope, -entry.amount)

@@ -51,7 +51,7 @@ class Writer:
             "cap": cap,
             "delta": None,
             "adjacency": adjacency,
-            "privacy_unit": {"column": None, "max_rows": max_rows},
+            "privacy_unit": {"column": "person" if max_rows > 1 else None, "max_rows": max_rows},
             "partitions": [{"name": "shard", "kind": "hash", "cells": shards}] if shards else [],
             **facts,
         }

@@ -1,51 +1,90 @@
 """Joint cells against a brute force that shares no code, and the ledger's own examples."""
 
 from itertools import product
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.verifier.composition import MAX_JOINT_CELLS, JointCells, TooManyCells
-from app.verifier.export import HashPartition
+from app.verifier import composition
+from app.verifier.composition import JointCells, TooComplex
+from app.verifier.export import Partition
 
-PARTITIONS = (HashPartition("b", 3), HashPartition("a", 2))
-SIDE_A = st.sets(st.integers(0, 1), min_size=1).map(lambda cells: ("a", tuple(sorted(cells))))
-SIDE_B = st.sets(st.integers(0, 2), min_size=1).map(lambda cells: ("b", tuple(sorted(cells))))
-SCOPES = st.just(()) | SIDE_A.map(lambda a: (a,)) | SIDE_B.map(lambda b: (b,)) | st.tuples(SIDE_A, SIDE_B)
-JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])), max_size=12)
+PARTITIONS = (
+    Partition("shard", "hash", range(3)),
+    Partition("region", "column", ("EU", "OTHER", "US")),
+    Partition("upload", "epoch", None),
+)
+CELLS: dict[str, tuple[Any, ...]] = {
+    "region": ("EU", "OTHER", "US"), "shard": (0, 1, 2), "upload": ("ep_a", "ep_b", "ep_c"),
+}  # fmt: skip
+"""By name in canonical order; the uploads that a scope of these tests may name."""
 
 
-@given(JOBS, SCOPES)
-def test_the_tightest_cell_is_that_of_a_brute_force(jobs: list[tuple[tuple, int, str]], asked: tuple) -> None:
+def _side(name: str) -> st.SearchStrategy[tuple[Any, ...] | None]:
+    return st.none() | st.sets(st.sampled_from(CELLS[name]), min_size=1).map(lambda cells: tuple(sorted(cells)))
+
+
+def _scope(sides: tuple[tuple[Any, ...] | None, ...]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    return tuple((name, side) for name, side in zip(sorted(CELLS), sides, strict=True) if side is not None)
+
+
+SCOPES = st.tuples(*(_side(name) for name in sorted(CELLS))).map(_scope)
+JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])), max_size=14)
+
+
+@settings(max_examples=600, deadline=None)
+@given(JOBS, SCOPES, st.integers(0, 40))
+def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit: int) -> None:
     cells = JointCells(PARTITIONS)
-    charged = dict.fromkeys(product(range(2), range(3)), 0)
+    charged = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
     reserved = dict(charged)
     for scope, amount, end in jobs:
         cells.reserve(scope, amount)
-        box = dict(scope)
-        touched = [(a, b) for a, b in charged if a in box.get("a", (0, 1)) and b in box.get("b", (0, 1, 2))]
         if end == "charge":
             cells.charge(scope, amount)
         elif end == "void":
             cells.reserve(scope, -amount)
-        for cell in touched:
-            charged[cell] += amount * (end == "charge")
-            reserved[cell] += amount * (end == "reserve")
-    box = dict(asked)
-    inside = [(a, b) for a, b in sorted(charged) if a in box.get("a", (0, 1)) and b in box.get("b", (0, 1, 2))]
-    expected = max(inside, key=lambda cell: charged[cell] + reserved[cell])
+        for cell in charged:
+            if _lies_in(cell, scope):
+                charged[cell] += amount * (end == "charge")
+                reserved[cell] += amount * (end == "reserve")
+    named = {"upload": {cell for scope, _, _ in jobs for cell in dict(scope).get("upload", ())}}
+    inside = [cell for cell in charged if _lies_in(cell, asked)]
+    if "upload" not in dict(asked) and named["upload"]:
+        inside = [cell for cell in inside if cell[2] in named["upload"]]
+    best = max(charged[cell] + reserved[cell] for cell in inside)
     found = cells.tightest(asked)
-    assert (found.cell["a"], found.cell["b"]) == expected
-    assert (found.charged, found.reserved) == (charged[expected], reserved[expected])
+    assert found.load == best
+    assert cells.exceeds(asked, limit) is (best > limit)
+    if "upload" in dict(asked) or named["upload"]:
+        expected = next(cell for cell in inside if charged[cell] + reserved[cell] == best)
+        assert tuple(found.cell.values()) == expected, "the first in canonical order"
+        assert (found.charged, found.reserved) == (charged[expected], reserved[expected])
+    else:
+        assert list(found.cell) == ["region", "shard"], "no upload is known"
+
+
+def _lies_in(cell: tuple[Any, ...], scope: Any) -> bool:
+    sides = dict(scope)
+    return all(part in sides.get(name, (part,)) for name, part in zip(sorted(CELLS), cell, strict=True))
 
 
 def test_jobs_on_two_partitions_add_up() -> None:
     cells = JointCells(PARTITIONS)
-    cells.reserve((("a", (1,)),), 5)
-    cells.reserve((("b", (2,)),), 7)
+    cells.reserve((("shard", (1,)),), 5)
+    cells.reserve((("region", ("US",)),), 7)
     assert cells.tightest(()).load == 12
-    assert cells.tightest(()).cell == {"a": 1, "b": 2}
+    assert cells.tightest(()).cell == {"region": "US", "shard": 1}
+
+
+def test_jobs_on_uploads_do_not_add_up_and_later_uploads_start_at_nothing() -> None:
+    cells = JointCells(PARTITIONS)
+    for upload in ("ep_1", "ep_2"):
+        cells.reserve((("upload", (upload,)),), 5)
+    assert cells.tightest(()).load == 5
+    assert cells.tightest((("upload", ("ep_3",)),)).load == 0
 
 
 def test_without_partitions_there_is_one_cell() -> None:
@@ -53,9 +92,26 @@ def test_without_partitions_there_is_one_cell() -> None:
     cells.reserve((), 4)
     assert cells.tightest(()).load == 4
     assert cells.tightest(()).cell == {}
+    assert not cells.exceeds((), 4)
+    assert cells.exceeds((), 3)
 
 
-def test_more_joint_cells_than_are_counted_are_refused() -> None:
-    JointCells([HashPartition("a", MAX_JOINT_CELLS)])
-    with pytest.raises(TooManyCells):
-        JointCells([HashPartition("a", MAX_JOINT_CELLS), HashPartition("b", 2)])
+def test_entangled_boxes_past_the_limit_are_refused_and_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = JointCells(PARTITIONS)
+    for shard, region in product(range(3), ("EU", "US")):
+        cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
+    assert cells.tightest(()).load == 3
+    monkeypatch.setattr(composition, "MAX_WORK", 10)
+    with pytest.raises(TooComplex, match="does not guess"):
+        cells.tightest(())
+    assert not cells.exceeds((), 12), "a bound answers this one"
+
+
+def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
+    cells = JointCells(PARTITIONS)
+    for shard in range(3):
+        cells.reserve((("shard", (shard,)),), 9)
+        cells.reserve((("shard", (shard,)),), -9)
+    cells.reserve((("shard", (0,)),), 1)
+    assert not cells.exceeds((), 1)
+    assert cells.exceeds((), 0)

@@ -24,7 +24,7 @@ def _history(export: Export, *, bound: bool = True) -> Any:
     """Every kind of entry, one reservation still open, some boxes. Lines: header 1, open 2, jobs from 3."""
     writer = export(cap="3", shards=4, bound=bound)
     writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
-    writer.add("cap", "2.5")
+    writer.add("cap", "2.5", details={"reason": "asked for"})
     writer.job("jb_4", "1.5", scope={"shard": [3]}).job("jb_5", "0.7", None, scope={"shard": [0, 1]}, event=_event("0"))
     writer.header["cap"] = "2.5"
     return writer
@@ -146,6 +146,7 @@ def test_a_header_alone_is_no_export(export: Export) -> None:
         ("privacy_unit", None), ("privacy_unit", {"column": None, "max_rows": 0}), ("privacy_unit", {"max_rows": 1}),
         ("privacy_unit", {"column": 7, "max_rows": 1}), ("partitions", None), ("partitions", [{}]),
         ("partitions", [{"name": "shard", "kind": "column", "cells": 4}]),
+        ("privacy_unit", {"column": None, "max_rows": 2}), ("partitions", [{"name": "s", "kind": "range", "cells": 4}]),
         ("partitions", [{"name": "shard", "kind": "hash", "cells": True}]),
         ("partitions", [{"name": "shard", "kind": "hash", "cells": 2**40}]),
         ("partitions", [{"name": "shard", "kind": "hash", "cells": 4}] * 2), ("surplus", 1),
@@ -172,7 +173,7 @@ def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Exp
         ("accountant", "zcdp"),
         ("delta", "0.1"),
         ("adjacency", "label"),
-        ("privacy_unit", {"column": None, "max_rows": 2}),
+        ("privacy_unit", {"column": "person", "max_rows": 2}),
         ("partitions", [{"name": "shard", "kind": "hash", "cells": 5}]),
     ],
 )
@@ -189,7 +190,7 @@ def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, f
 
 def test_a_ledger_from_before_details_verifies_and_says_that_its_header_is_not_bound(export: Export) -> None:
     writer = _history(export, bound=False)
-    assert all("details" not in entry for entry in writer.entries)
+    assert ["details" in entry for entry in writer.entries if entry["kind"] != "cap"] == [False] * 10
     assert verify(writer.lines()).header_bound is False
 
 
@@ -267,8 +268,8 @@ def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rec
         (1, {"scope": {"shard": []}}, "not a sorted list of distinct cells"),
         (1, {"scope": {"shard": [1, 0]}}, "not a sorted list of distinct cells"),
         (1, {"scope": {"shard": [1, 1]}}, "not a sorted list of distinct cells"),
-        (1, {"scope": {"shard": [0, True]}}, "not a sorted list of distinct cells"),
-        (1, {"scope": {"shard": ["0"]}}, "not a sorted list of distinct cells"),
+        (1, {"scope": {"shard": [0, True]}}, "a cell that its partition does not have"),
+        (1, {"scope": {"shard": ["0"]}}, "a cell that its partition does not have"),
         (1, {"scope": {"shard": [-1, 0]}}, "a cell that its partition does not have"),
         (1, {"scope": {"shard": [3, 4]}}, "a cell that its partition does not have"),
         (1, {"scope": {"region": [0]}}, "names a partition that the header does not"),
@@ -326,7 +327,7 @@ def test_a_reservation_counts_before_it_is_charged(export: Export) -> None:
 
 
 def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
-    writer = export(cap="3").job("a", "2").add("cap", "1")
+    writer = export(cap="3").job("a", "2").add("cap", "1", details={"reason": "asked for"})
     writer.header["cap"] = "1"
     summary = verify(writer.lines())
     assert summary.cap - summary.tightest.load == -1_000_000_000
@@ -335,10 +336,10 @@ def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
 
 
 def test_a_raised_cap_counts_from_its_entry_on(export: Export) -> None:
-    writer = export(cap="1").add("cap", "2").job("a", "2")
+    writer = export(cap="1").add("cap", "2", details={"reason": "asked for"}).job("a", "2")
     writer.header["cap"] = "2"
     verify(writer.lines())
-    early = export(cap="1").job("a", "2").add("cap", "2")
+    early = export(cap="1").job("a", "2").add("cap", "2", details={"reason": "asked for"})
     early.header["cap"] = "2"
     assert _failure(early.lines()).line == 3
 

@@ -1,0 +1,196 @@
+"""Accounts of every kind that the ledger opens: several partitions, units, caps that change, charges on a word."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.verifier.replay import NotVerified, verify
+
+Export = Callable[..., Any]
+PARTITIONS = [
+    {"name": "shard", "kind": "hash", "cells": 4},
+    {"name": "region", "kind": "column", "column": "land", "feature": False, "cells": ["US", "EU", "OTHER", "MISSING"]},
+    {"name": "upload", "kind": "epoch", "how": "one file per month"},
+]
+EVENT = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "inverse_scale": "1/4",
+    "coordinates": 4,
+}
+WORD = {"attested_by": "key_ann", "description": "a survey of another team", "per": "row"}
+
+
+def _failure(writer: Any) -> str:
+    with pytest.raises(NotVerified) as caught:
+        verify(writer.lines())
+    return str(caught.value)
+
+
+def test_boxes_over_several_partitions_count_in_their_joint_cells(export: Export) -> None:
+    writer = export(cap="2", partitions=PARTITIONS)
+    writer.job("a", "1", scope={"shard": [1]}).job("b", "1", scope={"region": ["EU", "US"]})
+    writer.job("c", "1", scope={"region": ["MISSING"], "upload": ["ep_2"]})
+    summary = verify(writer.lines())
+    assert (summary.tightest.charged, summary.tightest.cell) == (
+        2_000_000_000,
+        {"region": "EU", "shard": 1, "upload": "ep_2"},
+    )
+    writer.job("d", "0.25", scope={"region": ["OTHER"], "shard": [2]}).job("e", "0.25", scope={"upload": ["ep_3"]})
+    assert _failure(writer) == (
+        "line 11: charged and reserved in cell region=EU in cell shard=1 in cell upload=ep_3 come to 2.25,"
+        " over the cap of 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "reason"),
+    [
+        ({"region": ["US", "EU"]}, "not a sorted list of distinct cells"),
+        ({"region": ["FR"]}, "a cell that its partition does not have"),
+        ({"region": [0]}, "a cell that its partition does not have"),
+        ({"upload": [""]}, "a cell that its partition does not have"),
+        ({"upload": [3]}, "a cell that its partition does not have"),
+        ({"shard": ["1"]}, "a cell that its partition does not have"),
+        ({"upload": ["b", "a"]}, "not a sorted list of distinct cells"),
+    ],
+)
+def test_a_scope_names_cells_of_its_partitions(export: Export, scope: dict[str, Any], reason: str) -> None:
+    assert reason in _failure(export(partitions=PARTITIONS).job("a", "1", scope=scope))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cells": []}, {"cells": ["EU", "EU"]}, {"cells": ["EU", 1]}, {"cells": 4}, {"feature": 1}, {"column": ""},
+        {"kind": "epoch"}, {"kind": ["hash"]}, {"more": 1}, {"name": "shard"},
+    ],
+)  # fmt: skip
+def test_a_partition_out_of_form_is_found_on_line_1(export: Export, changes: dict[str, Any]) -> None:
+    partitions = copy.deepcopy(PARTITIONS)
+    partitions[1] |= changes
+    assert _failure(export(partitions=partitions)).startswith("line 1: ")
+
+
+def test_a_cap_names_its_reason_and_the_highest_one_stays_what_can_be_printed(export: Export) -> None:
+    reason = {"reason": "asked for by the board"}
+    writer = export(cap="3").add("cap", "5", details=reason).add("cap", "4", details=reason)
+    writer.header["cap"] = "4"
+    assert verify(writer.lines()).highest_cap == 4_000_000_000, "nothing was released under 5"
+    writer.job("a", "1", "void").add("cap", "3", details=reason)
+    writer.header["cap"] = "3"
+    assert verify(writer.lines()).highest_cap == 3_000_000_000, "what was given back released nothing"
+    writer.job("b", "1").add("cap", "2", details=reason)
+    writer.header["cap"] = "2"
+    summary = verify(writer.lines())
+    assert (summary.cap, summary.highest_cap) == (2_000_000_000, 3_000_000_000)
+
+
+@pytest.mark.parametrize("details", [None, {"reason": ""}, {"reason": 1}, {"why": "x"}, {"reason": "x", "by": "me"}])
+def test_a_cap_without_a_reason_is_found(export: Export, details: dict[str, Any] | None) -> None:
+    writer = export(cap="3").add("cap", "2", details=details)
+    writer.header["cap"] = "2"
+    assert "reason" in _failure(writer)
+
+
+def test_a_unit_of_several_rows_pays_for_each_unless_the_word_is_about_the_unit(export: Export) -> None:
+    assert "costs more" in _failure(export(max_rows=4).job("a", "0.25", event=EVENT))
+    verify(export(max_rows=4).job("a", "1", event=EVENT).lines())
+    verify(export(max_rows=4).job("a", "0.25", event=EVENT, details={**WORD, "per": "unit"}).lines())
+
+
+def test_a_loss_of_a_whole_unit_is_charged_to_cells_that_tell_units_apart(export: Export) -> None:
+    word = {**WORD, "per": "unit"}
+    writer = export(max_rows=4, partitions=PARTITIONS)
+    verify(writer.job("a", "0.25", event=EVENT, details=word, scope={"shard": [1]}).lines())
+    writer.job("b", "0.25", event=EVENT, details=word, scope={"region": ["EU"]})
+    assert "cells that one unit can have several of" in _failure(writer)
+    assert "whose unit is a row" in _failure(export().job("a", "0.25", event=EVENT, details=word))
+
+
+DECLARED = [
+    ("pure", {"epsilon": "0.5"}, "0.5", "0.499999999"),
+    ("zcdp", {"epsilon": "0.5"}, "0.122459332", "0.12"),
+    ("zcdp", {"rho": "0.01"}, "0.01", "0.009999999999"),
+    ("zcdp", {"mu": "0.1"}, "0.005", "0.004999999999"),
+    ("gdp", {"mu": "0.1"}, "0.01", "0.009999999999"),
+    ("gdp", {"epsilon": "0.5"}, "0.4", "0.3"),
+]
+
+
+def _declared(export: Export, accountant: str, measure: dict[str, str], amount: str, **facts: Any) -> Any:
+    delta = None if accountant == "pure" else "0.000001"
+    writer = export(cap="2", accountant=accountant, delta=delta, **facts)
+    declared = {"adjacency": "add_remove", **measure}
+    return writer.job("rs_1", amount, event=None, details={**WORD, "declared": declared})
+
+
+@pytest.mark.parametrize(("accountant", "measure", "enough", "too_little"), DECLARED)
+def test_a_declared_loss_costs_what_it_converts_to(
+    export: Export, accountant: str, measure: dict[str, str], enough: str, too_little: str
+) -> None:
+    summary = verify(_declared(export, accountant, measure, enough).lines())
+    assert summary.attested == {"key_ann": 1}
+    assert "declared loss, recomputed, costs more" in _failure(_declared(export, accountant, measure, too_little))
+
+
+def test_a_declared_loss_of_a_row_is_paid_for_every_row_of_a_unit(export: Export) -> None:
+    verify(_declared(export, "gdp", {"mu": "0.1"}, "0.04", max_rows=2).lines())
+    assert "costs more" in _failure(_declared(export, "gdp", {"mu": "0.1"}, "0.03", max_rows=2))
+
+
+@pytest.mark.parametrize(
+    ("accountant", "measure"), [("pure", {"rho": "0.1"}), ("pure", {"mu": "1"}), ("gdp", {"rho": "1"})]
+)
+def test_a_declared_loss_without_a_bound_is_refused(export: Export, accountant: str, measure: dict[str, str]) -> None:
+    assert "has no bound on this account" in _failure(_declared(export, accountant, measure, "1"))
+
+
+def test_a_loss_on_a_label_account_is_a_labels_or_twice_a_rows(export: Export) -> None:
+    def writer(adjacency: str, amount: str) -> Any:
+        declared = {"adjacency": adjacency, "epsilon": "0.5"}
+        details = {**WORD, "declared": declared}
+        return export(adjacency="label").job("rs_1", amount, event=None, details=details)
+
+    verify(writer("label", "0.5").lines())
+    verify(writer("add_remove", "1").lines())
+    assert "costs more" in _failure(writer("add_remove", "0.5"))
+    assert "adjacency without a bound" in _failure(writer("replace_one", "3"))
+
+
+@pytest.mark.parametrize(
+    ("details", "event"),
+    [
+        ({}, None),
+        (None, None),
+        ({"attested_by": ""}, EVENT),
+        ({"attested_by": 1}, EVENT),
+        ({"description": "x"}, EVENT),
+        ({**WORD, "per": "person"}, EVENT),
+        ({**WORD, "description": 1}, EVENT),
+        ({**WORD, "gift": "1"}, EVENT),
+        (WORD, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1"}}, EVENT),
+        ({**WORD, "declared": None}, None),
+        ({**WORD, "declared": {"epsilon": "0.1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "rho": "0.1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "1e-1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": 1}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "-1"}}, None),
+        ({**WORD, "declared": {"adjacency": 1, "epsilon": "1"}}, None),
+    ],
+)
+def test_details_out_of_form_are_refused_even_with_their_own_hash(
+    export: Export, details: dict[str, Any] | None, event: object
+) -> None:
+    assert _failure(export().job("rs_1", "3", event=event, details=details)).startswith("line 3: ")
+
+
+@pytest.mark.parametrize("end", ["void", "expire"])
+def test_what_ran_elsewhere_is_never_given_back(export: Export, end: str) -> None:
+    assert "cannot be given back" in _failure(export().job("rs_1", "1", end, event=EVENT, details=WORD))
