@@ -1,0 +1,125 @@
+"""A job reads the rows of the box that it paid for, and no others: neither of other cells nor of later uploads."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.idempotency import IdempotentRequest
+from app.core.errors import BudgetExceeded
+from app.datasets import private_rows
+from app.forests.schema import Schema
+from app.ledger import service as ledger
+from app.privacy.composition import Partitions
+from app.services import run_job
+from app.services.installation import Installation
+from app.services.submit_training import submit_training
+from app.wire.training import TrainIn
+from tests.support import people
+from tests.support.crash_scene import OWNER, open_installation
+
+PARTITIONS: list[dict[str, Any]] = [
+    {"name": "month", "kind": "epoch", "how": "one file per month"},
+    {"name": "region", "kind": "column", "column": "land", "categories": ["EU", "US"]},
+    {"name": "shard", "kind": "hash", "cells": 2},
+]
+LANDS = ("EU", "US", "XX", "")
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def _upload(installation: Installation, dataset: str, first_age: int) -> str:
+    """Forty rows with ages from ``first_age`` on, ten in each land."""
+    rows = b"".join(f"{first_age + at},low,{LANDS[at % 4]}\n".encode() for at in range(40))
+    return str(people.upload(installation, dataset, b"age,income,land\n" + rows)["epoch"])
+
+
+def _submit(installation: Installation, dataset: str, key: str, scope: dict[str, Any], *, epsilon: str = "1") -> None:
+    wanted = TrainIn(
+        dataset=dataset,
+        algorithm="rdt-ta",
+        epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
+        parameters={"n_estimators": 1, "max_depth": 1},
+        scope=scope,
+    )
+    request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+    assert submit_training(installation, OWNER, wanted, request=request).status == 202
+
+
+def _ages_read(installation: Installation) -> set[int]:
+    """What the next job in the queue would read, once it is charged."""
+    claim = run_job.claim_next(installation)
+    assert claim is not None
+    task = run_job.charge_job(installation, claim)
+    again = type(task).from_text(task.to_text())
+    rows = private_rows.read(
+        again.row_files,
+        schema=Schema.from_json(again.schema),
+        partitions=Partitions.from_json(again.partitions),
+        scope=again.scope,
+    )
+    ages = [int(age) for age in rows.features.columns[0]]
+    assert len(set(ages)) == len(ages)
+    return set(ages)
+
+
+def test_a_job_reads_its_box_alone(installation: Installation) -> None:
+    dataset = people.declared(installation, partitions=PARTITIONS)["id"]
+    first, second = (_upload(installation, dataset, first_age) for first_age in (0, 100))
+    everything = {*range(40), *range(100, 140)}
+    boxes: list[tuple[dict[str, Any], set[int]]] = [
+        ({}, everything),
+        ({"month": [second]}, set(range(100, 140))),
+        ({"region": ["EU"]}, {age for age in everything if age % 4 == 0}),
+        ({"region": ["MISSING", "OTHER"], "month": [first]}, {age for age in range(40) if age % 4 > 1}),
+    ]
+    for number, (scope, ages) in enumerate(boxes):
+        _submit(installation, dataset, f"key-{number}", scope, epsilon="0.5")
+        assert _ages_read(installation) == ages
+    halves = []
+    for cell in (0, 1):
+        _submit(installation, dataset, f"shard-{cell}", {"shard": [cell]}, epsilon="0.5")
+        halves.append(_ages_read(installation))
+    assert halves[0] | halves[1] == everything
+    assert not halves[0] & halves[1]
+
+
+def test_a_job_that_waited_reads_what_was_there_when_it_was_paid_for(installation: Installation) -> None:
+    """Otherwise rows of a new cell would be read by a job that is not in the cell's account."""
+    dataset = people.declared(installation, partitions=PARTITIONS)["id"]
+    _upload(installation, dataset, 0)
+    _submit(installation, dataset, "everything", {}, epsilon="3")
+    second = _upload(installation, dataset, 100)
+    assert _ages_read(installation) == set(range(40))
+    with pytest.raises(BudgetExceeded):
+        _submit(installation, dataset, "too much", {}, epsilon="0.1")
+    _submit(installation, dataset, "the new cell", {"month": [second]}, epsilon="3")
+    assert _ages_read(installation) == set(range(100, 140))
+
+
+def test_without_a_partition_of_uploads_a_later_row_pays_for_what_came_before(installation: Installation) -> None:
+    """Uploads are no cells unless the declaration says so: the account does not start again."""
+    dataset = people.declared(installation, partitions=PARTITIONS[1:])["id"]
+    _upload(installation, dataset, 0)
+    _submit(installation, dataset, "everything", {}, epsilon="3")
+    assert _ages_read(installation) == set(range(40))
+    _upload(installation, dataset, 100)
+    with pytest.raises(BudgetExceeded) as refused:
+        _submit(installation, dataset, "again", {}, epsilon="0.1")
+    assert refused.value.largest_that_fits == "0"
+
+
+def test_the_entries_of_a_job_name_the_box_that_it_read(installation: Installation) -> None:
+    dataset = people.declared(installation, partitions=PARTITIONS)["id"]
+    epochs = sorted(_upload(installation, dataset, first_age) for first_age in (0, 100))
+    _submit(installation, dataset, "key", {"region": ["US", "EU", "US"]})
+    with installation.database.read() as session:
+        entry = ledger.entries(session, dataset, after=1, limit=9)[0]
+    assert json.loads(json.dumps(entry.scope)) == {"month": epochs, "region": ["EU", "US"]}

@@ -1,0 +1,119 @@
+"""Attacks on parallel composition: what an analyst gains if the loss of boxes is composed in a wrong way.
+
+Each job releases the count of its box with discrete Laplace noise. That law is exact here: adding a record to the box
+moves the count by one, so for every outcome above all counts the log-ratio is exactly the job's ε, and over all jobs it
+is the sum over the boxes that hold the record. An admission rule is sound iff no record's sum passes the cap.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import pytest
+
+from app.privacy.composition import BoxAmount, Cell, EpochPartition, HashPartition, Loads, Partitions, Scope
+
+CAP = 6
+PARTITIONS = Partitions((HashPartition("shard", 2), HashPartition("coin", 2), EpochPartition("month", "monthly")))
+CELLS: dict[str, tuple[Cell, ...]] = {"shard": (0, 1), "coin": (0, 1), "month": ("ep_1", "ep_2")}
+Record = dict[str, Cell]
+Rule = Callable[[Sequence[BoxAmount], Scope], int]
+"""The largest loss so far of what lies in a box."""
+
+
+def exact(charged: Sequence[BoxAmount], box: Scope) -> int:
+    """Production: the maximum over joint cells."""
+    return Loads(PARTITIONS, charged, inside=box).largest().load
+
+
+def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
+    """Flaw: an account per partition. A job is held against the cells that it names; the others are kept elsewhere."""
+    found = [0]
+    for name in box or CELLS:
+        for cell in box.get(name, CELLS[name]):
+            found.append(sum(amount for scope, amount in charged if cell in scope.get(name, ())))
+    return max(found)
+
+
+def same_box_only(charged: Sequence[BoxAmount], box: Scope) -> int:
+    """Flaw: an account per box, as if different boxes were disjoint."""
+    return sum(amount for scope, amount in charged if scope == box)
+
+
+def forgets_unrestricted(charged: Sequence[BoxAmount], box: Scope) -> int:
+    """Flaw: jobs on everything are kept apart from jobs on cells."""
+    return Loads(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=box).largest().load
+
+
+def _programs(seed: int) -> list[BoxAmount]:
+    """Random requests; an analyst asks for what is most likely to be let through."""
+    chance = random.Random(seed)
+    asked = []
+    for _ in range(12):
+        names = chance.sample(sorted(CELLS), chance.randint(0, 2))
+        box = {name: tuple(sorted(chance.sample(CELLS[name], chance.choice([1, 1, 2])))) for name in sorted(names)}
+        asked.append(BoxAmount(box, chance.randint(1, CAP)))
+    return asked
+
+
+def _admitted(rule: Rule, asked: Sequence[BoxAmount]) -> list[BoxAmount]:
+    charged: list[BoxAmount] = []
+    for item in asked:
+        if rule(charged, item.scope) + item.amount <= CAP:
+            charged.append(item)
+    return charged
+
+
+def _loss(charged: Sequence[BoxAmount], record: Record) -> Fraction:
+    """ln P(o | D) / P(o | D + record) for an outcome above all counts, in steps of ε: exact, from the counts alone."""
+    others = [{"shard": 0, "coin": 1, "month": "ep_1"}, {"shard": 1, "coin": 1, "month": "ep_2"}]
+    outcome = 10
+
+    def exponent(dataset: Sequence[Record]) -> int:
+        counts = (sum(_holds(scope, each) for each in dataset) for scope, _ in charged)
+        return sum(amount * (outcome - count) for (_, amount), count in zip(charged, counts, strict=True))
+
+    return Fraction(exponent(others) - exponent([*others, record]))
+
+
+def _holds(scope: Scope, record: Record) -> bool:
+    return all(record[name] in cells for name, cells in scope.items())
+
+
+def _worst(rule: Rule, seed: int) -> Fraction:
+    charged = _admitted(rule, _programs(seed))
+    records = [dict(zip(CELLS, cells, strict=True)) for cells in itertools.product(*CELLS.values())]
+    return max(_loss(charged, record) for record in records)
+
+
+def test_no_program_of_jobs_makes_a_record_lose_more_than_the_cap() -> None:
+    losses = [_worst(exact, seed) for seed in range(300)]
+    assert max(losses) == CAP, "the cap is reached, and never passed"
+
+
+@pytest.mark.parametrize("flawed", [by_partition, same_box_only, forgets_unrestricted])
+def test_a_wrong_composition_is_seen(flawed: Rule) -> None:
+    assert max(_worst(flawed, seed) for seed in range(300)) > CAP
+
+
+def test_shards_and_regions_add_up_to_twice_the_cap_under_the_maximum_over_partitions() -> None:
+    """The published shortcut in its smallest form: one job per partition, each at the cap."""
+    asked = [BoxAmount({"shard": (0,)}, CAP), BoxAmount({"coin": (0,)}, CAP)]
+    victim: Record = {"shard": 0, "coin": 0, "month": "ep_1"}
+    assert _loss(_admitted(by_partition, asked), victim) == 2 * CAP
+    assert _loss(_admitted(exact, asked), victim) == CAP
+
+
+def test_batches_of_a_fixed_number_of_rows_are_no_partition() -> None:
+    """Every two rows a new file: one row more moves the others, so that a job per file sees many rows change."""
+
+    def counts(rows: Sequence[str]) -> list[int]:
+        files = [rows[at : at + 2] for at in range(0, len(rows), 2)]
+        return [sum(row == "sick" for row in file) for file in files]
+
+    before = ["well", "sick", "sick", "well", "well", "sick", "sick", "well"]
+    after = ["well", *before]
+    moved = itertools.zip_longest(counts(before), counts(after), fillvalue=0)
+    loss = sum(CAP * abs(old - new) for old, new in moved)
+    assert loss > CAP, "each file's job costs its cap, but the row is in the account of one file only"
