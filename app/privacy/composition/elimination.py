@@ -5,7 +5,9 @@ sum over boxes is MAX-2-CSP, hence NP-hard in general; elimination is exact, and
 entangled the boxes are. :func:`plan` works that cost out before anything is computed, so that a caller can decline.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,56 +29,60 @@ class Block:
 
 @dataclass(frozen=True)
 class Order:
-    """In which order variables are eliminated, and how many table entries that takes in all."""
+    """In which order variables are eliminated, and the work: table entries filled and amounts added, in all."""
 
     variables: tuple[int, ...]
-    entries: int
+    work: int
 
 
-def plan(sizes: Sequence[int], cliques: Sequence[Sequence[int]], *, last: int | None = None) -> Order:
+def plan(sizes: Sequence[int], blocks: Sequence[Block], *, last: int | None = None) -> Order:
     """The cheapest order of all, found by dynamic programming over sets of eliminated variables.
 
-    The optimum, and not a greedy guess, because then the cost never falls when boxes are added.
+    The optimum, and not a greedy guess, because then the work never falls when blocks are added.
 
     Args:
         sizes: number of values of each variable; few variables (the cost is 2ⁿ).
-        cliques: which variables some block couples.
+        blocks: what couples them.
         last: the variable that has to remain to the end, if one has to.
     """
-    n = len(sizes)
-    neighbours = [0] * n
-    for clique in cliques:
-        for one in clique:
-            for other in clique:
-                neighbours[one] |= 1 << other
+    volumes: Counter[tuple[int, ...]] = Counter()
+    for block in blocks:
+        volumes[block.variables] += math.prod(map(len, block.values))
     best: dict[int, Order] = {0: Order((), 0)}
-    for done in range(2**n - 1):
+    for done in range(2 ** len(sizes) - 1):
         if done not in best:
             continue
         so_far = best[done]
-        for variable in range(n):
-            is_too_early = variable == last and len(so_far.variables) < n - 1
+        for variable in range(len(sizes)):
+            is_too_early = variable == last and len(so_far.variables) < len(sizes) - 1
             if done >> variable & 1 or is_too_early:
                 continue
-            entries = so_far.entries
-            size = sizes[variable]
-            for other in _reached(variable, done, neighbours):
-                size *= sizes[other]
+            work = so_far.work + _work(variable, done, sizes=sizes, volumes=volumes)
             reached = done | 1 << variable
-            if reached not in best or entries + size < best[reached].entries:
-                best[reached] = Order((*so_far.variables, variable), entries + size)
-    return best[2**n - 1]
+            if reached not in best or work < best[reached].work:
+                best[reached] = Order((*so_far.variables, variable), work)
+    return best[2 ** len(sizes) - 1]
 
 
-def _reached(variable: int, done: int, neighbours: Sequence[int]) -> list[int]:
-    """The variables whose table meets ``variable`` when it is eliminated after ``done``."""
-    seen, border = 1 << variable, [variable]
-    while border:
-        new = neighbours[border.pop()] & ~seen
-        seen |= new
-        border += [other for other in range(len(neighbours)) if new >> other & 1 and done >> other & 1]
-    met = seen & ~done & ~(1 << variable)
-    return [other for other in range(len(neighbours)) if met >> other & 1]
+def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int]) -> int:
+    """Entries of the table in which a variable is eliminated after ``done``, and of the blocks that are added there."""
+    axes = {variable, *_reached(variable, done, volumes)}
+    work = math.prod(sizes[axis] for axis in axes)
+    for variables, volume in volumes.items():
+        if variable in variables and not any(done >> other & 1 for other in variables):
+            work += volume * math.prod(sizes[axis] for axis in axes.difference(variables))
+    return work
+
+
+def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> set[int]:
+    """The other variables whose table meets ``variable`` when it is eliminated after ``done``."""
+    met, grows = {variable}, True
+    cliques = list(cliques)
+    while grows:
+        inner = {variable, *(other for other in met if done >> other & 1)}
+        more = {other for clique in cliques if inner.intersection(clique) for other in clique} - met
+        met, grows = met | more, bool(more)
+    return {other for other in met if other != variable and not done >> other & 1}
 
 
 class Eliminated:

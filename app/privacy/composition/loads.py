@@ -232,10 +232,8 @@ class _Group:
 
     def _affordable(self, *, last: int | None) -> Order | None:
         """The cheapest order, unless even that one is over the limit of work. Never cheaper with more boxes."""
-        order = plan(
-            [len(self._best[name]) for name in self.names], [block.variables for block in self._blocks], last=last
-        )
-        return order if order.entries * len(self._blocks) <= limits.MAX_COMPOSITION_WORK else None
+        order = plan([len(self._best[name]) for name in self.names], self._blocks, last=last)
+        return order if order.work <= limits.MAX_COMPOSITION_WORK else None
 
     def _eliminated(self, order: Order) -> tuple[Eliminated, int]:
         """Runs it on scaled amounts: whole steps of ``scale``, less a rank below it that puts equal loads in order.
