@@ -1,0 +1,175 @@
+"""T15 and T6: attacks from outside on what the service gives away, judged by Clopper–Pearson intervals.
+
+The attacker knows all rows but one, the canary, and sees the artifact alone: plan → grow → bytes → loaded artifact →
+predict, as a job and its analyst do. What the frequencies of an event prove must not exceed what was charged. A
+correct forest fails once in about half a million runs of a test. A smoke alarm, not a proof: the enumerations are that.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from app.forests import catalogue, codec, predict
+from app.forests.codec import Artifact
+from app.forests.grow import grow
+from app.forests.mechanisms import common
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.accountants import gdp
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Part, RoundedGaussian, Sequential
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "income", "type": "numeric", "lower": 0, "upper": 100},
+            {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
+        ],
+        "label": {"name": "kind", "classes": ["common", "rare"]},
+    }
+)
+N_RUNS = 500
+ALPHA = 1e-6
+DELTA = Fraction(1, 10**3)
+CANARY = (97.0, 2, 1)
+"""An outlier, and the only row of its class."""
+
+
+@cache
+def rows(*, with_canary: bool) -> SanitisedRows:
+    incomes = [float(income) for income in range(1, 41, 2)]
+    records = [(income, index % 2, 0) for index, income in enumerate(incomes)] + [CANARY] * with_canary
+    columns = (
+        np.array([income for income, _, _ in records]),
+        np.array([city for _, city, _ in records], dtype=np.int32),
+    )
+    ids = np.arange(len(records), dtype=np.uint8)[:, np.newaxis].repeat(16, axis=1)
+    y = np.array([kind for _, _, kind in records], dtype=np.int32)
+    return SanitisedRows(SanitisedColumns(columns, len(records)), y, ids)
+
+
+CANARY_ALONE = SanitisedColumns((np.array([CANARY[0]]), np.array([CANARY[1]], dtype=np.int32)), 1)
+
+
+def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
+    forest = grow(settled, SCHEMA, rows(with_canary=with_canary), SystemRandomness(), on_tree_done=lambda: None)
+    return codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+
+
+def score(grown: Artifact) -> float:
+    """How much the model says that the canary's class occurs where the canary is."""
+    return float(predict.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
+
+
+def attacked(settled: Plan, statistic: Callable[[Artifact], float] = score) -> tuple[float, float]:
+    """Bounds on the chance of the attacker's event with the canary (from below) and without it (from above).
+
+    The threshold that tells best is looked for in the first half of the runs and judged on the other half.
+    """
+    with_it, without = (
+        np.array([statistic(artifact(settled, with_canary=present)) for _ in range(N_RUNS)])
+        for present in (True, False)
+    )
+    half = N_RUNS // 2
+    cuts = np.unique(np.concatenate((with_it[:half], without[:half])))
+    gaps = [np.mean(with_it[:half] >= cut) - np.mean(without[:half] >= cut) for cut in cuts]
+    cut = cuts[int(np.argmax(gaps))]
+    hits, alarms = int(np.sum(with_it[half:] >= cut)), int(np.sum(without[half:] >= cut))
+    rest = N_RUNS - half
+    low = float(stats.beta.ppf(ALPHA, hits, rest - hits + 1)) if hits else 0.0
+    high = float(stats.beta.ppf(1 - ALPHA, alarms + 1, rest - alarms)) if alarms < rest else 1.0
+    return low, high
+
+
+def proved(settled: Plan) -> float:
+    """The ε that the attack proves, granted the plan's δ."""
+    low, high = attacked(settled)
+    above = low - float(settled.delta or 0)
+    return math.log(above / high) if above > 0 else -math.inf
+
+
+def planned(slug: str, epsilon: str, **parameters: object) -> Plan:
+    accountant = catalogue.mechanism(slug).accountants[0]
+    delta = None if accountant == "pure" else DELTA
+    return plan(PlanRequest(slug, parameters, Fraction(epsilon), 20, accountant, delta), SCHEMA)
+
+
+SMALL = {"n_estimators": 1, "max_depth": 1}
+FLAT = {"n_estimators": 1, "max_depth": 0}
+"""Every row in one leaf, so that its counts tell of the canary whatever the splits would have been."""
+SEQUENTIAL = {"assignment": "sequential"}
+ATTACKED = [
+    pytest.param("rpf", SMALL, id="rpf"),
+    pytest.param("nbrt", {"n_estimators": 4, "max_depth": 2}, id="nbrt"),
+    pytest.param("mrf", SMALL, id="mrf"),
+    pytest.param("mrf", {**SMALL, "leaf": "label", "se": "hash"}, id="mrf-label-hash"),
+    pytest.param("rdt-ta", SMALL, id="rdt-ta"),
+    pytest.param("rdt-ta", FLAT, id="rdt-ta-flat"),
+    pytest.param("rdt-pa", SMALL, id="rdt-pa"),
+    pytest.param("spe", {**SMALL, **SEQUENTIAL}, id="spe"),
+    pytest.param("srt", {**SMALL, **SEQUENTIAL}, id="srt"),
+    pytest.param("maxtree", SMALL, id="maxtree"),
+    pytest.param("bms-rf", {"n_estimators": 2, "max_depth": 1}, id="bms-rf"),
+]
+
+
+@pytest.mark.parametrize(("slug", "parameters"), ATTACKED)
+def test_a_canary_is_not_told_beyond_the_charge(slug: str, parameters: dict) -> None:
+    assert proved(planned(slug, "1", **parameters)) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("slug", "parameters"),
+    [("rpf", SMALL), ("rdt-ta", FLAT), ("mrf", SMALL), ("bms-rf", {"n_estimators": 2, "max_depth": 1})],
+)
+def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: dict) -> None:
+    """Power: at ε = 30 the same attack proves more than any forest at ε = 1 may show."""
+    assert proved(planned(slug, "30", **parameters)) > 2.0
+
+
+def test_the_attack_finds_forgotten_noise() -> None:
+    """Counts with a twentieth of the noise that was charged."""
+    settled = planned("rdt-ta", "1", **FLAT)
+    leaves = common.tree_event(settled.event)
+    louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
+
+    assert proved(replace(settled, epsilon=Fraction(20), event=replace(settled.event, parts=(louder,)))) > 1.2
+
+
+# --- T6 for nbrt: what its noise is, seen from outside
+
+
+def one_release(mu_squared: float) -> Plan:
+    """Only the class counts: one row moves one normal number by μ deviations."""
+    scale = int(math.sqrt(mu_squared) * 2**24)
+    start = RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(scale**2), Fraction(2**48), 2)
+    return replace(planned("nbrt", "1", max_depth=0), event=Sequential((Part(1, start),)), epsilon=Fraction(100))
+
+
+def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:
+    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above half of it: the noise is there, and not more."""
+    settled = one_release(1.0)
+    loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]))
+    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in (0, 1, 2, 4)}
+
+    assert loss == pytest.approx(1.0, abs=1e-6)
+    for epsilon, limit in limits.items():
+        assert low - math.exp(epsilon) * high <= limit
+    assert low - high > 0.2 * limits[0]
+
+
+def test_runs_of_boosting_with_a_third_of_the_noise_break_the_curve() -> None:
+    claimed = float(gdp.delta_of(Fraction(0), Fraction(1)).high)
+    low, high = attacked(one_release(25.0), lambda grown: float(grown.forest.arrays["start"][0]))
+
+    assert low - high > 1.2 * claimed
