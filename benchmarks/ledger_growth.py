@@ -1,0 +1,282 @@
+"""What a ledger costs as it grows to a million entries: balance, admission, checkpoint, proof, export, verification.
+
+Run ``python -m benchmarks.ledger_growth`` (about ten minutes on two cores; ``--sizes 10000 100000`` for a look). One
+account with eight hash cells is filled with jobs that were reserved and charged, on the whole dataset and on boxes. The
+filler writes rows in bulk, because a million commits measure the disk; everything that is timed is the product's own
+code, and the last export of each database is checked by the verifier, fill and all.
+
+An admission is a whole transaction with its commit. Beside it stands an UPDATE of one row through the same engine, lock
+and pool, taken in turns with the admissions, and pgbench's figure for the same statement where its program is found.
+SQLite commits to the disk. The PostgreSQL of the tests does not wait for it (``fsync`` is off): its lines show work.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import insert, select, text, update
+from sqlalchemy.orm import Session
+
+from app.access.roles import Principal, Role
+from app.core import clock
+from app.core.settings import Settings
+from app.db import migrate
+from app.db.unit_of_work import Database
+from app.ledger import merkle, repository, state
+from app.ledger import service as ledger
+from app.ledger.entries import Entry, EntryKind
+from app.ledger.log import STEP, Log
+from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
+from app.services import audit
+from app.services.heads import checkpoint_of
+from app.services.installation import Installation
+from app.services.register_dataset import register_dataset
+from app.verifier.checkpoints import ORIGIN, Checkpoint
+from app.verifier.replay import verify
+from app.wire.datasets import DatasetIn
+from tests.support.postgres import client_program, driver_url, fresh_database, running_server
+
+OWNER = Principal("key_owner", frozenset({Role.OWNER}))
+N_CELLS = 8
+BATCH = 10_000
+PAIRS = 100
+EVENT = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "inverse_scale": "1/4294967296",
+    "coordinates": 1,
+}
+SCOPES: tuple[dict[str, list[int]], ...] = ({}, *({"shard": [cell, cell + 1]} for cell in range(0, N_CELLS, 2)))
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """An installation with one dataset, whose account grows."""
+
+    installation: Installation
+    account: str
+
+    @property
+    def database(self) -> Database:
+        return self.installation.database
+
+
+class Filler:
+    """Appends reserved and charged jobs in bulk, exactly as the service would have one by one."""
+
+    def __init__(self, grown: Ledger) -> None:
+        self._database, self._account = grown.database, grown.account
+        with self._database.read() as session:
+            row = repository.account(session, self._account)
+            self.size, self._last_hash = row.last_sequence, row.last_hash
+            # The subtrees that are not complete yet: leaves, then stored hashes of each height.
+            started = self.size >> STEP << STEP
+            found = ledger.entries(session, self._account, after=started, limit=1 << STEP)
+            self._nodes = {STEP: [merkle.leaf(entry.hash) for entry in found]}
+            for height in range(2 * STEP, 5 * STEP, STEP):
+                lower = select(BlockRow.hash).where(
+                    BlockRow.account_id == self._account, BlockRow.height == height - STEP
+                )
+                lower = lower.where(BlockRow.position >= self.size >> height << STEP).order_by(BlockRow.position)
+                self._nodes[height] = [bytes.fromhex(digest) for digest in session.execute(lower).scalars()]
+
+    def fill(self, size: int) -> None:
+        """Brings the account to a number of entries, two for each job."""
+        while self.size < size:
+            self._batch(min(size - self.size, BATCH))
+
+    def _batch(self, count: int) -> None:
+        entries: list[dict[str, Any]] = []
+        blocks: list[dict[str, Any]] = []
+        reservations: list[dict[str, Any]] = []
+        at, totals = clock.to_text(clock.now()), [0] * len(SCOPES)
+        for _ in range((count + 1) // 2):
+            job, which = f"jb_{self.size}", self.size // 2 % len(SCOPES)
+            totals[which] += 1
+            reservations.append(
+                {"id": f"rs_{self.size}", "account_id": self._account, "job_id": job, "amount": 1,
+                 "scope": SCOPES[which], "event": EVENT, "state": "charged", "details": None}
+            )  # fmt: skip
+            for kind in (EntryKind.RESERVE, EntryKind.CHARGE):
+                entries.append(self._entry(kind, job, SCOPES[which], at))
+                blocks += self._completed()
+        with self._database.write() as session:
+            session.execute(insert(EntryRow), entries)
+            session.execute(insert(ReservationRow), reservations)
+            if blocks:
+                session.execute(insert(BlockRow), blocks)
+            for scope, total in zip(SCOPES, totals, strict=True):
+                state.move(session, self._account, {name: tuple(cells) for name, cells in scope.items()}, charged=total)
+            head = {"last_sequence": self.size, "last_hash": self._last_hash, "last_at": at}
+            session.execute(update(AccountRow).where(AccountRow.id == self._account).values(**head))
+
+    def _entry(self, kind: EntryKind, job: str, scope: dict[str, list[int]], at: str) -> dict[str, Any]:
+        self.size += 1
+        entry = Entry(self.size, kind, 1, scope, EVENT, job, "worker", at, self._last_hash, 9).sealed()
+        self._last_hash = entry.hash
+        fields = vars(entry) | {"kind": kind.value, "account_id": self._account}
+        del fields["places"]
+        return fields
+
+    def _completed(self) -> list[dict[str, Any]]:
+        self._nodes[STEP].append(merkle.leaf(self._last_hash))
+        height, found = STEP, []
+        while len(self._nodes[height]) == 1 << STEP:
+            digest = merkle.fold(self._nodes[height])
+            position = (self.size >> height) - 1
+            found.append({"account_id": self._account, "height": height, "position": position, "hash": digest.hex()})
+            self._nodes[height] = []
+            height += STEP
+            self._nodes[height].append(digest)
+        return found
+
+
+def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
+    """A table row of everything that is timed at the present size."""
+    database = grown.database
+    admission, plain = _in_turns(grown)
+    with database.read() as session:
+        size = ledger.size(session, grown.account)
+        balance = _median_ms(lambda: _in_transaction(database, lambda opened: _balance(opened, grown)))
+        head = _median_ms(lambda: _in_transaction(database, lambda opened: checkpoint_of(opened, grown.account, size)))
+        proof = _median_ms(lambda: _in_transaction(database, lambda opened: _proofs(opened, grown, size)))
+        checkpoint = checkpoint_of(session, grown.account, size)
+    export = folder / f"{name}.jsonl"
+    exported = _timed(lambda: _export(grown, export))
+    checked = "-"
+    if verified:
+        signed = Checkpoint(f"{ORIGIN}{grown.account}", size, checkpoint.root, checkpoint.at)
+        with export.open("rb") as stream:
+            checked = f"{_timed(lambda: verify(stream, [signed])):.0f}"
+    bytes_each = export.stat().st_size / size
+    return (
+        f"| {name} | {size:,} | {balance:.1f} | {admission:.1f} | {plain:.1f} | {admission / plain:.1f} | {head:.1f} "
+        f"| {proof:.1f} | {exported:.0f} | {checked} | {bytes_each:.0f} |"
+    )
+
+
+def _in_turns(grown: Ledger) -> tuple[float, float]:
+    """Median milliseconds of an admission and of a plain UPDATE, each with its commit, taken in turns."""
+    database = grown.database
+    ours, plain = [], []
+    for number in range(PAIRS):
+        with database.read() as session:
+            job_id = f"jb_x{ledger.size(session, grown.account)}_{number}"
+        reserve = partial(_reserve, grown=grown, job_id=job_id)
+        ours.append(_timed(partial(_in_transaction, database, reserve, write=True)))
+        plain.append(_timed(partial(_in_transaction, database, _add_one, write=True)))
+        with database.write() as session:
+            ledger.void_jobs(session, [job_id], actor="key_analyst")
+    return statistics.median(ours) * 1000, statistics.median(plain) * 1000
+
+
+def _in_transaction(database: Database, work: Callable[[Session], object], *, write: bool = False) -> None:
+    with database.write() if write else database.read() as session:
+        work(session)
+
+
+def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
+    wanted = ledger.NewReservation(grown.account, 1, {"shard": (2, 3)}, EVENT, job_id)
+    ledger.reserve(session, wanted, actor="key_analyst")
+
+
+def _add_one(session: Session) -> None:
+    session.execute(text("UPDATE plain SET value = value + 1 WHERE id = 1"))
+
+
+def _balance(session: Session, grown: Ledger) -> None:
+    ledger.balance(session, grown.account, {"shard": (3,)})
+
+
+def _proofs(session: Session, grown: Ledger, size: int) -> None:
+    log = Log(session, grown.account)
+    log.inclusion(size // 3, size)
+    log.consistency(size // 3, size)
+
+
+def _export(grown: Ledger, file: Path) -> None:
+    """As ``GET /ledger/{dataset}/export`` streams it, without HTTP."""
+    with file.open("wb") as stream:
+        for line in audit.export_json_lines(grown.installation, OWNER, grown.account):
+            stream.write(line)
+
+
+def _median_ms(work: Callable[[], object], *, times: int = 30) -> float:
+    return statistics.median(_timed(work) for _ in range(times)) * 1000
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def pgbench(url: str, folder: Path) -> str:
+    """Transactions a second of the plain UPDATE by pgbench, one client."""
+    script = folder / "plain.sql"
+    script.write_text("UPDATE plain SET value = value + 1 WHERE id = 1;\n")
+    command = [client_program("pgbench"), "--no-vacuum", "--time=5", f"--file={script}", driver_url(url)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.search(r"tps = ([0-9.]+)", done.stdout)
+    assert found is not None, "pgbench prints a rate"
+    return f"pgbench, the same UPDATE, one client: {float(found[1]):.0f} transactions a second."
+
+
+def main() -> None:
+    """Measures both databases at every size."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--databases", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"])
+    options = parser.parse_args()
+    print("| database | entries | balance ms | admission ms | UPDATE ms | ratio | checkpoint ms | two proofs ms "
+          "| export s | verify s | bytes an entry |\n" + "|---" * 11 + "|", flush=True)  # fmt: skip
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for name in options.databases:
+            url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
+            if name == "postgresql":
+                url = stack.enter_context(fresh_database(stack.enter_context(running_server())))
+            grown = _opened(url, folder / name)
+            for size in options.sizes:
+                Filler(grown).fill(size)
+                verified = name == options.databases[0] or size < options.sizes[-1]
+                print(measure(name, grown, folder=folder, verified=verified), flush=True)
+            grown.installation.close()
+            if name == "postgresql":
+                print(f"\n{pgbench(url, folder)}")
+
+
+def _opened(url: str, home: Path) -> Ledger:
+    migrate.upgrade(url)
+    installation = Installation.open(Settings(home=home, database_url=url), pool_size=2)
+    declaration = DatasetIn.model_validate(
+        {
+            "name": "growing",
+            "schema": {
+                "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 120}],
+                "label": {"name": "income", "classes": ["low", "high"]},
+            },
+            "budget": {"accountant": "pure", "epsilon": "1000000"},
+            "partitions": [{"name": "shard", "kind": "hash", "cells": N_CELLS}],
+        }
+    )
+    dataset = json.loads(register_dataset(installation, OWNER, declaration, request=None).body)["id"]
+    with installation.database.write() as session:
+        session.execute(text("CREATE TABLE plain (id INTEGER PRIMARY KEY, value BIGINT)"))
+        session.execute(text("INSERT INTO plain VALUES (1, 0)"))
+    return Ledger(installation, dataset)
+
+
+if __name__ == "__main__":
+    main()
