@@ -175,7 +175,7 @@ def to_text(summary: Summary) -> str:
         ("dataset", summary.header.dataset),
         ("account", _account(summary.header)),
         ("entries", f"{summary.last.sequence} ({kinds})"),
-        ("cap", facts["cap"] if summary.highest_cap == summary.cap else f"{facts['cap']} ({_highest(summary)})"),
+        ("cap", _cap(summary)),
         ("charged", facts["charged"]),
         ("reserved", facts["reserved"]),
         ("remaining", facts["remaining"]),
@@ -193,8 +193,12 @@ def to_text(summary: Summary) -> str:
     return "\n".join(["VERIFIED", table, checks, *notes])
 
 
-def _highest(summary: Summary) -> str:
-    return f"guarantees are those of the highest one, {summary.header.text(summary.highest_cap)}"
+def _cap(summary: Summary) -> str:
+    """On accounts with a δ every guarantee is that of the highest cap; on pure ones what was charged is its own."""
+    cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
+    if summary.header.accountant == "pure" or cap == highest:
+        return cap
+    return f"{cap} (guarantees are those of the highest one, {highest})"
 
 
 def _tail(summary: Summary) -> str:

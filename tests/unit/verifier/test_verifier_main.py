@@ -102,3 +102,27 @@ def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("VERIFIED")
+
+
+@pytest.mark.parametrize(
+    ("accountant", "shown"), [("pure", "1"), ("gdp", "1 (guarantees are those of the highest one, 3)")]
+)
+def test_a_lowered_cap_is_shown_with_the_one_that_guarantees_are_made_of(
+    export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str], accountant: str, shown: str
+) -> None:
+    writer = export(accountant=accountant, delta=None if accountant == "pure" else "0.001").job("a", "1")
+    writer.add("cap", "1", details={"reason": "the study ended"})
+    writer.header["cap"] = "1"
+    (tmp_path / "export").write_bytes(b"".join(writer.lines()))
+    assert main([str(tmp_path / "export")]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  cap ")]
+    assert line.split(maxsplit=1)[1] == shown
+
+
+def test_charges_on_a_word_are_counted_in_the_output(
+    export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = {"attested_by": "key_ann", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
+    (tmp_path / "export").write_bytes(b"".join(export().job("rs_1", "1", event=None, details=word).lines()))
+    assert main([str(tmp_path / "export")]) == 0
+    assert "on somebody's word, not recomputed from draws: 1 by key_ann." in capsys.readouterr().out

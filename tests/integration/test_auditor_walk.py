@@ -1,0 +1,62 @@
+"""The walk through one export: every command gives the output that the page shows."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_PAGE = (_ROOT / "docs" / "guides" / "auditor-walk.md").read_text(encoding="utf-8")
+_FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _steps() -> list[tuple[str, str]]:
+    """Commands, each with the output that follows it; ``> `` continues a command."""
+    found: list[tuple[str, str]] = []
+    for line in "".join(_FENCE.findall(_PAGE)).splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif line.startswith("> "):
+            command, output = found.pop()
+            found.append((f"{command}\n{line[2:]}", output))
+        else:
+            command, output = found.pop()
+            found.append((command, f"{output}{line}\n"))
+    return found
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """A copy of the example, so that a command may leave files; its place in the tree is the page's."""
+    folder = tmp_path / "docs" / "guides" / "example"
+    shutil.copytree(_ROOT / "docs" / "guides" / "example", folder)
+    return folder
+
+
+def test_every_command_gives_the_output_that_the_page_shows(example: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    ours = tmp_path / "bin" / "python3"
+    ours.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    ours.chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(_ROOT), "LC_ALL": "C"}
+    steps = _steps()
+    assert len(steps) > 15
+    for command, output in steps:
+        if command.startswith("cd "):
+            assert tmp_path / command[3:] == example
+            continue
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=example,
+            env=environ | {"PYTHONUTF8": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == output, (command, done.stderr)
+        assert done.stderr == "", command
