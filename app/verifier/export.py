@@ -31,7 +31,7 @@ BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "
 """Facts of the header that the first entry repeats, so that the chain holds them."""
 
 MAX_HASH_CELLS = 2**20
-_PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells"}, "epoch": {"how"}}
+_PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
 
 _MAX_DELTA_PLACES = 120
 """No request can name a δ with more."""
@@ -233,7 +233,16 @@ def _partition(value: Json) -> Partition:
     cells = [cell for cell in listed if isinstance(cell, str)] if isinstance(listed, list) else []
     if not isinstance(listed, list) or not cells or len(set(cells)) != len(listed):
         raise Malformed("the cells of a column partition are not distinct texts")
+    if not _are_sizes(fields["sizes"], len(cells)):
+        raise Malformed("the sizes of a column partition are not whole numbers, one for each cell")
     return Partition(name, kind, sorted(cells))
+
+
+def _are_sizes(value: Json, n_cells: int) -> bool:
+    """Whether a value is null, or says for each cell how many rows were declared for it."""
+    if not isinstance(value, list):
+        return value is None
+    return len(value) == n_cells and all(type(size) is int and size >= 0 for size in value)
 
 
 def _scope(value: Json, partitions: Mapping[str, Partition]) -> Scope:

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 
+from app.verifier.replay import verify
 from tests.support.server import CSV, Server, training
 
 PARTITIONS: list[dict[str, Any]] = [
@@ -130,6 +131,9 @@ def test_boxes_are_trained_on_and_charged(server: Server) -> None:
     server.trained(dataset, epsilon="0.25", scope={"region": ["MISSING", "EU"]})
     balance = _balance(server, dataset)
     assert (balance["charged"], balance["reserved"]) == ("0.75", "0")
+    exported = server.admin.http.get(f"/ledger/{dataset}/export")
+    summary = verify(exported.content.splitlines(keepends=True))
+    assert summary.tightest.load == 750_000_000
     assert balance["tightest_cell"] == {"batch": first, "region": "EU", "sex": "Female", "shard": 0}
 
 

@@ -166,8 +166,6 @@ class Account:
             text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             assert hashlib.sha256(text.encode()).hexdigest() == stated
             previous = stated
-        if any(partition["kind"] != "hash" for partition in header["partitions"]):
-            return  # the verifier refuses to guess at what it cannot check yet
         summary = verify(rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)])
         assert summary.cap == model.cap
         assert summary.tightest.load == sum(model.tightest({})[1:])

@@ -11,7 +11,14 @@ from app.verifier.replay import NotVerified, verify
 Export = Callable[..., Any]
 PARTITIONS = [
     {"name": "shard", "kind": "hash", "cells": 4},
-    {"name": "region", "kind": "column", "column": "land", "feature": False, "cells": ["US", "EU", "OTHER", "MISSING"]},
+    {
+        "name": "region",
+        "kind": "column",
+        "column": "land",
+        "feature": False,
+        "cells": ["US", "EU", "OTHER", "MISSING"],
+        "sizes": [20, 10, 0, 0],
+    },
     {"name": "upload", "kind": "epoch", "how": "one file per month"},
 ]
 EVENT = {
@@ -66,6 +73,7 @@ def test_a_scope_names_cells_of_its_partitions(export: Export, scope: dict[str, 
     "changes",
     [
         {"cells": []}, {"cells": ["EU", "EU"]}, {"cells": ["EU", 1]}, {"cells": 4}, {"feature": 1}, {"column": ""},
+        {"sizes": [1]}, {"sizes": [1, 2, 3, -4]}, {"sizes": [1, 2, 3, True]}, {"sizes": 4},
         {"kind": "epoch"}, {"kind": ["hash"]}, {"more": 1}, {"name": "shard"},
     ],
 )  # fmt: skip
