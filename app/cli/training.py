@@ -39,6 +39,20 @@ class PlanOptions:
         str | None, typer.Option(help="Id of a profile, whose bins are used for nothing.", show_default=False)
     ] = None
 
+    unlabelled: Annotated[
+        str | None,
+        typer.Option("--unlabelled", help="Second dataset, of other people, for sspe-1.", show_default=False),
+    ] = None
+    unlabelled_epsilon: Annotated[
+        str | None, typer.Option("--unlabelled-epsilon", help="What it pays; default --epsilon.", show_default=False)
+    ] = None
+    unlabelled_delta: Annotated[
+        str | None, typer.Option("--unlabelled-delta", help="On its account, if that has a δ.", show_default=False)
+    ] = None
+    unlabelled_scope: Annotated[
+        list[str] | None, typer.Option("--unlabelled-scope", help="As --scope; default all of it.", show_default=False)
+    ] = None
+
     def as_typed(self) -> str:
         """These options as a user types them."""
         words = [self.dataset, "--algorithm", self.algorithm, "--epsilon", self.epsilon]
@@ -48,8 +62,12 @@ class PlanOptions:
             words += ["--parameter", parameter]
         for word in self.scope or ():
             words += ["--scope", word]
-        if self.profile is not None:
-            words += ["--profile", self.profile]
+        for option in ("profile", "unlabelled", "unlabelled_epsilon", "unlabelled_delta"):
+            value = getattr(self, option)
+            if value is not None:
+                words += [f"--{option.replace('_', '-')}", value]
+        for word in self.unlabelled_scope or ():
+            words += ["--unlabelled-scope", word]
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
@@ -62,7 +80,21 @@ class PlanOptions:
             "parameters": read_parameters(self.parameter),
             "scope": read_scope(self.scope),
             **({} if self.profile is None else {"profile": self.profile}),
+            **self._unlabelled(),
         }
+
+    def _unlabelled(self) -> dict[str, Any]:
+        given = {"epsilon": self.unlabelled_epsilon, "delta": self.unlabelled_delta, "scope": self.unlabelled_scope}
+        if self.unlabelled is None:
+            if any(value is not None for value in given.values()):
+                raise WrongUse("--unlabelled names the dataset that the other --unlabelled options are about")
+            return {}
+        part: dict[str, Any] = {"dataset": self.unlabelled, "epsilon": self.unlabelled_epsilon or self.epsilon}
+        if self.unlabelled_delta is not None:
+            part["delta"] = self.unlabelled_delta
+        if self.unlabelled_scope is not None:
+            part["scope"] = read_scope(self.unlabelled_scope)
+        return {"unlabelled": part}
 
 
 @command
@@ -90,7 +122,7 @@ def plan(call: Remote, request: PlanOptions) -> None:
         output.json(quote)
         return
     show_quote(output, quote, what=quote["algorithm"])
-    if quote["fits"]:
+    if quote["fits"] and (quote["unlabelled"] is None or quote["unlabelled"]["fits"]):
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
 
@@ -112,6 +144,9 @@ def train(
 def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
     """Prints what a job of any kind reserved, and follows it to its end if asked to."""
     output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
+    also = accepted["unlabelled"]
+    if also is not None:
+        output.say(f"and one of {amount(also['price'])} on {also['dataset_name']}")
     if wait:
         finish(output, follow(client, accepted["job_id"], output))
         return
@@ -122,11 +157,9 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
 
 def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
     """Prints a quote for people; ``what`` is what would be made."""
-    output.say(f"{what} on {quote['dataset_name']} would cost {amount(quote['price'])}: no more, no less.")
-    fits = "It fits" if quote["fits"] else "It does not fit"
-    output.say(f"{fits}; the largest ε that fits is {quote['largest_that_fits']}.")
-    output.say()
-    output.say(quote["receipt"])
+    for part in (quote, quote.get("unlabelled")):
+        if part is not None:
+            _show_part(output, part, what=what)
     rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
     output.table(["parameter", "value"], rows, empty="no parameters")
     reused = quote.get("profile")
@@ -135,6 +168,14 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
         output.say(f"note: uses profile {reused['id']} of {reused['dataset_name']} ({made_for}); that costs nothing.")
     for warning in quote["warnings"]:
         output.say(f"note: {warning}")
+
+
+def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
+    output.say(f"{what} on {part['dataset_name']} would cost {amount(part['price'])}: no more, no less.")
+    fits = "It fits" if part["fits"] else "It does not fit"
+    output.say(f"{fits}; the largest ε that fits is {part['largest_that_fits']}.")
+    output.say()
+    output.say(part["receipt"])
 
 
 def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:

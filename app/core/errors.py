@@ -231,6 +231,10 @@ class InvalidRequest(GrovekeeperError):
         """One field, one problem."""
         return cls([FieldProblem(pointer, problem)])
 
+    def below(self, pointer: str) -> "InvalidRequest":
+        """The same problems of an object that stands deeper in the request."""
+        return InvalidRequest([FieldProblem(pointer + error.at, error.problem) for error in self.errors])
+
     def __str__(self) -> str:
         return "the request breaks a rule; see errors"
 

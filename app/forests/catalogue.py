@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from app.core.errors import InvalidRequest
 from app.forests.families.family import Family
 from app.forests.mechanisms.auto import Auto
 from app.forests.mechanisms.bms_rf import StackedForest
 from app.forests.mechanisms.maxtree import MaximalVoteTrees
-from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism
+from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism, TwoDatasetMechanism
 from app.forests.mechanisms.mrf import MultinomialForest
 from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
 from app.forests.mechanisms.pte import TransductiveEnsemble
@@ -17,12 +18,16 @@ from app.forests.mechanisms.rdt_jagannathan import JagannathanTrees
 from app.forests.mechanisms.rpf import ReweightedForest
 from app.forests.mechanisms.spe import MedianTrees
 from app.forests.mechanisms.srt import LabelledRandomTrees
+from app.forests.mechanisms.sspe1 import SemiSupervisedTrees
 from app.forests.mechanisms.sspe2 import LabelMedianTrees
+
+AnyMechanism: TypeAlias = TreeMechanism | ForestMechanism | TwoDatasetMechanism
+"""By how it grows."""
 
 AUTO = Auto()
 """Chooses one of the others when a job is planned; see ``app.forests.planning``."""
 
-_MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
+_MECHANISMS: tuple[AnyMechanism, ...] = (
     ReweightedForest(),
     NoiseMatchedBoosting(),
     MultinomialForest(),
@@ -34,20 +39,19 @@ _MECHANISMS: tuple[TreeMechanism | ForestMechanism, ...] = (
     MaximalVoteTrees(),
     MedianTrees(),
     StackedForest(),
+    SemiSupervisedTrees(),
     LabelMedianTrees(),
     TransductiveEnsemble(),
 )
 
-BY_SLUG: Mapping[str, TreeMechanism | ForestMechanism] = MappingProxyType(
-    {mechanism.slug: mechanism for mechanism in _MECHANISMS}
-)
+BY_SLUG: Mapping[str, AnyMechanism] = MappingProxyType({mechanism.slug: mechanism for mechanism in _MECHANISMS})
 
 
 REUSING_PROFILES = frozenset({"rpf", "nbrt"})
 """Algorithms that use the bins (and ``nbrt`` the class counts) of a profile in place of paying for their own."""
 
 
-def mechanism(slug: str) -> TreeMechanism | ForestMechanism:
+def mechanism(slug: str) -> AnyMechanism:
     """The mechanism of an algorithm that a plan can name.
 
     Raises:
@@ -82,6 +86,7 @@ def algorithms() -> list[dict[str, object]]:
             "regime": each.accountants[0],
             "accountants": list(each.accountants),
             "adjacency": each.adjacency.value,
+            "unlabelled": isinstance(each, TwoDatasetMechanism),
             "source": each.source,
             "read_outs": list(each.read_outs),
             "parameters": [parameter.describe() for parameter in each.parameters],

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from app.forests import catalogue
 from app.forests.forest import Forest
-from app.forests.mechanisms.mechanism import ForestMechanism
+from app.forests.mechanisms.mechanism import ForestMechanism, TwoDatasetMechanism
 from app.forests.plan import Plan
 from app.forests.randomness import Randomness
 from app.forests.rows import SanitisedRows
@@ -19,6 +19,7 @@ def grow(
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
+    unlabelled: SanitisedRows | None = None,
 ) -> Forest:
     """Runs a plan once. One call is one release and costs ``plan.epsilon``; running again costs again.
 
@@ -31,6 +32,8 @@ def grow(
             mechanism that is stated under ``label``: that one is given every row, −1 where the label is unknown.
         randomness: source of every draw.
         on_tree_done: told after each tree.
+        unlabelled: PRIVATE rows of the second dataset, for an algorithm that learns from two; their labels are not
+            looked at.
 
     Returns:
         The released forest, of a shape that the plan fixes.
@@ -47,4 +50,7 @@ def grow(
     mechanism = catalogue.mechanism(plan.algorithm)
     if isinstance(mechanism, ForestMechanism):
         return mechanism.grow_forest(plan, schema, rows, randomness, on_tree_done=on_tree_done)
+    if isinstance(mechanism, TwoDatasetMechanism):
+        assert unlabelled is not None
+        return mechanism.grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
     return grow_trees(mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)

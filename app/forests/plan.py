@@ -12,6 +12,29 @@ from app.privacy.events import Event
 
 
 @dataclass(frozen=True)
+class UnlabelledPlan:
+    """What a second, unlabelled dataset pays for, on an account of its own; attributes as those of :class:`Plan`."""
+
+    event: Event
+    epsilon: Fraction
+    accountant: str
+    delta: Fraction | None
+    adjacency: Adjacency
+    max_rows: int
+
+    def to_json(self) -> dict[str, object]:
+        """Exact, every field."""
+        return {
+            "event": self.event.to_json(),
+            "epsilon": str(self.epsilon),
+            "accountant": self.accountant,
+            "delta": None if self.delta is None else str(self.delta),
+            "adjacency": self.adjacency.value,
+            "max_rows": self.max_rows,
+        }
+
+
+@dataclass(frozen=True)
 class Plan:
     """All of a job that is public before it runs. Growth and prediction take every number from here.
 
@@ -28,6 +51,7 @@ class Plan:
         adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
         max_rows: rows of one privacy unit; the event is stated for one of them.
         profile: released before, and used in place of draws of its own; ``None``: nothing is reused.
+        unlabelled: of algorithms that learn from two datasets, what the other one pays for.
     """
 
     algorithm: str
@@ -41,6 +65,7 @@ class Plan:
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     max_rows: int = 1
     profile: ReusedProfile | None = None
+    unlabelled: UnlabelledPlan | None = None
 
     def to_json(self) -> dict[str, object]:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
@@ -54,6 +79,8 @@ class Plan:
             account |= {"max_rows": self.max_rows}
         if self.profile is not None:
             account |= {"profile": self.profile.to_json()}
+        if self.unlabelled is not None:
+            account |= {"unlabelled": self.unlabelled.to_json()}
         return {
             "algorithm": self.algorithm,
             "parameters": dict(self.parameters),

@@ -1,16 +1,18 @@
 """Price before data: what a job will do, decided from the request and the public schema alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
+from app.forests.catalogue import AnyMechanism
 from app.forests.mechanisms.auto import Choice
-from app.forests.mechanisms.mechanism import Mechanism, PublicFacts
+from app.forests.mechanisms.mechanism import Mechanism, PublicFacts, TwoDatasetMechanism
 from app.forests.mechanisms.parameters import Value, read_all
-from app.forests.plan import Plan
+from app.forests.plan import Plan, UnlabelledPlan
 from app.forests.reused import ReusedProfile
 from app.forests.schema import Schema
 from app.privacy import accountants, events
@@ -26,6 +28,8 @@ _NO_SIZE = "No public size is declared, so the defaults are those for a small ta
 
 _NO_SPLITS = "A forest without splits uses nothing of a profile."
 
+_UNLABELLED = "/unlabelled"
+
 _STEPS_OF_A_LABEL = 2
 """A label that changes is a row removed and a row added."""
 
@@ -35,7 +39,7 @@ _TWO_STEPS = (
 )
 
 
-_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile"}
+_OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile", "unlabelled"}
 """Fields of a stored plan that stand there only where they say something."""
 
 
@@ -44,6 +48,18 @@ class PlanInvalid(GrovekeeperError):
 
     def __str__(self) -> str:
         return "not a plan of a known form"
+
+
+@dataclass(frozen=True)
+class UnlabelledRequest:
+    """What an analyst asks of the account of an unlabelled dataset; attributes as those of :class:`PlanRequest`."""
+
+    epsilon: Fraction
+    public_size: int | None
+    accountant: str
+    delta: Fraction | None
+    adjacency: Adjacency
+    max_rows: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ class PlanRequest:
         adjacency: of the account.
         max_rows: rows that one unit has at most; noise is for one row, so it is planned with what is left for each.
         profile: released before, to be used in place of draws that would be paid for.
+        unlabelled: the account of a second dataset, for algorithms that learn from two.
     """
 
     algorithm: str
@@ -71,6 +88,7 @@ class PlanRequest:
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     max_rows: int = 1
     profile: ReusedProfile | None = None
+    unlabelled: UnlabelledRequest | None = None
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -87,15 +105,13 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         read_all(catalogue.AUTO.parameters, request.parameters)
         choice = catalogue.AUTO.choose(public_facts(request, schema, catalogue.AUTO.adjacency))
     mechanism = catalogue.mechanism(choice.slug)
-    facts = public_facts(request, schema, mechanism.adjacency)
+    facts = _facts_for(mechanism, request, schema)
     if request.profile is not None and mechanism.slug not in catalogue.REUSING_PROFILES:
         raise InvalidRequest.at("/profile", "not-for-this-algorithm")
-    if request.accountant not in mechanism.accountants:
-        raise AccountantMismatch(request.accountant, mechanism.accountants)
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
-    event = _event(mechanism, settled, facts)
+    event = _event(mechanism, partial(mechanism.event, settled), facts)
     warnings = (*choice.warnings, *warnings)
-    if mechanism.adjacency is not request.adjacency:
+    if any(mechanism.adjacency is not each.adjacency for each in (request, request.unlabelled) if each is not None):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:
         warnings = (*warnings, _NO_SPLITS)
@@ -114,12 +130,48 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         request.adjacency,
         request.max_rows,
         request.profile if int(settled["max_depth"]) > 0 else None,
+        _unlabelled_plan(mechanism, settled, facts, request.unlabelled),
     )
     assert _is_paid_for(made)
     return made
 
 
-def public_facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+def _facts_for(mechanism: AnyMechanism, request: PlanRequest, schema: Schema) -> PublicFacts:
+    """The facts of the account, or accounts, that pay.
+
+    Raises:
+        InvalidRequest: a second dataset is missing, or is one too many.
+    """
+    needs_two = isinstance(mechanism, TwoDatasetMechanism)
+    if needs_two is (request.unlabelled is None):
+        raise InvalidRequest.at(_UNLABELLED, "required" if needs_two else "not-for-this-algorithm")
+    for paying in (request, request.unlabelled):
+        if paying is not None and paying.accountant not in mechanism.accountants:
+            raise AccountantMismatch(paying.accountant, mechanism.accountants)
+    facts = public_facts(request, schema, mechanism.adjacency)
+    if request.unlabelled is None:
+        return facts
+    try:
+        return replace(facts, unlabelled=public_facts(request.unlabelled, schema, mechanism.adjacency))
+    except InvalidRequest as invalid:
+        raise invalid.below(_UNLABELLED) from None
+
+
+def _unlabelled_plan(
+    mechanism: AnyMechanism, settled: Mapping[str, Value], facts: PublicFacts, request: UnlabelledRequest | None
+) -> UnlabelledPlan | None:
+    if request is None or not isinstance(mechanism, TwoDatasetMechanism):
+        return None
+    try:
+        event = _event(mechanism, partial(mechanism.structure_event, settled), facts.of_unlabelled)
+    except InvalidRequest as invalid:
+        raise invalid.below(_UNLABELLED) from None
+    return UnlabelledPlan(
+        event, request.epsilon, request.accountant, request.delta, request.adjacency, request.max_rows
+    )
+
+
+def public_facts(request: PlanRequest | UnlabelledRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
     """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
@@ -135,7 +187,13 @@ def public_facts(request: PlanRequest, schema: Schema, adjacency: Adjacency) -> 
         raise InvalidRequest.at("/epsilon", "too-small")
     epsilon = request.epsilon / request.max_rows
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
-    return PublicFacts(schema, epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL, size, own, request.profile)
+    return PublicFacts(
+        schema,
+        epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL,
+        size,
+        own,
+        request.profile if isinstance(request, PlanRequest) else None,
+    )
 
 
 def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
@@ -188,15 +246,11 @@ def read(value: object) -> Plan:
         raise PlanInvalid from error
 
 
-def _event(mechanism: Mechanism, settled: Mapping[str, Value], facts: PublicFacts) -> Event:
-    """The mechanism's event; one that is written in ε is fitted to accounts of another unit."""
+def _event(mechanism: Mechanism, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
+    """The event of a mechanism for an account; one that is written in ε is fitted to accounts of another unit."""
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
-        return mechanism.event(settled, facts)
-    return fitted(
-        facts.budget,
-        lambda strength: mechanism.event(settled, replace(facts, epsilon=strength)),
-        start=facts.epsilon,
-    )
+        return event_of(facts)
+    return fitted(facts.budget, lambda strength: event_of(replace(facts, epsilon=strength)), start=facts.epsilon)
 
 
 def _read(value: object) -> Plan:
@@ -224,6 +278,7 @@ def _read(value: object) -> Plan:
                 Adjacency(str(more.get("adjacency", Adjacency.ADD_REMOVE_ONE))),
                 int(str(more.get("max_rows", 1))),
                 ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
+                _read_unlabelled(more["unlabelled"]) if "unlabelled" in more else None,
             )
             kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
             if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
@@ -231,8 +286,34 @@ def _read(value: object) -> Plan:
     raise PlanInvalid
 
 
+def _read_unlabelled(value: object) -> UnlabelledPlan:
+    match value:
+        case {
+            "event": event,
+            "epsilon": str(epsilon),
+            "accountant": str(accountant),
+            "delta": str() | None as delta,
+            "adjacency": str(adjacency),
+            "max_rows": int(max_rows),
+        }:
+            return UnlabelledPlan(
+                events.from_json(event),
+                Fraction(epsilon),
+                accountant,
+                None if delta is None else Fraction(delta),
+                Adjacency(adjacency),
+                max_rows,
+            )
+    raise PlanInvalid
+
+
 def _is_consistent(read: Plan) -> bool:
-    catalogue.mechanism(read.algorithm).check(read.event, read.parameters)  # raises for the event of something else
+    mechanism = catalogue.mechanism(read.algorithm)
+    mechanism.check(read.event, read.parameters)  # raises for the event of something else
+    if isinstance(mechanism, TwoDatasetMechanism) is (read.unlabelled is None):
+        return False
+    if isinstance(mechanism, TwoDatasetMechanism) and read.unlabelled is not None:
+        mechanism.check_structure(read.unlabelled.event, read.parameters)
     return (
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
@@ -243,7 +324,11 @@ def _is_consistent(read: Plan) -> bool:
 
 
 def _is_paid_for(made: Plan) -> bool:
-    """Whether the event, for all rows of a unit, costs no more than the request's (ε, δ)."""
+    """Whether each account's event, for all rows of a unit, costs no more than its (ε, δ)."""
+    return _is_covered(made) and (made.unlabelled is None or _is_covered(made.unlabelled))
+
+
+def _is_covered(made: Plan | UnlabelledPlan) -> bool:
     if made.delta is None:
         return made.max_rows * pure.loss(made.event, adjacency=made.adjacency) <= made.epsilon
     budget = budget_of(

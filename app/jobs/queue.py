@@ -35,6 +35,7 @@ class NewJob:
     reservation_id: str
     submitted_by: str
     n_trees: int
+    unlabelled_dataset_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,11 +194,10 @@ def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
 
 
 def unfinished_of(session: Session, dataset_id: str) -> list[str]:
-    """Ids of the dataset's jobs that have not ended."""
+    """Ids of the jobs that read the dataset and have not ended, in the order in which they are to be locked."""
+    reads = or_(JobRow.dataset_id == dataset_id, JobRow.unlabelled_dataset_id == dataset_id)
     return list(
-        session.execute(
-            select(JobRow.id).where(JobRow.dataset_id == dataset_id, JobRow.state.in_(UNFINISHED))
-        ).scalars()
+        session.execute(select(JobRow.id).where(reads, JobRow.state.in_(UNFINISHED)).order_by(JobRow.id)).scalars()
     )
 
 

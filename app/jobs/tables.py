@@ -13,9 +13,10 @@ from app.db.types import CanonicalJson
 class JobRow(Base):
     """A request that reads private rows, from submission to its end.
 
-    ``task`` is all a worker needs besides the public schema (work, epochs, cells); ``algorithm`` is that of a job that
-    trains; what a job made is a model, a profile or an evaluation, by its kind; ``lease_token`` fences: whoever
-    does not hold it writes nothing. ``charged_at`` is set in the transaction that commits the charge.
+    ``unlabelled_dataset_id`` is a second dataset that the job reads and that pays for its own part. ``task`` is all a
+    worker needs besides the public schema (work, epochs, cells); ``algorithm`` is that of a job that trains; what a job
+    made is a model, a profile or an evaluation, by its kind; ``lease_token`` fences: whoever does not hold it writes
+    nothing. ``charged_at`` is set in the transaction that commits the charge.
     """
 
     __tablename__ = "jobs"
@@ -23,6 +24,7 @@ class JobRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
+    unlabelled_dataset_id: Mapped[str | None] = mapped_column(index=True)
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]

@@ -12,12 +12,11 @@ from app.core.errors import NoRowsYet
 from app.datasets import catalog
 from app.jobs import queue
 from app.ledger import service as ledger
-from app.privacy.composition import Scope
 from app.privacy.events import Event
 from app.services import scopes
 from app.services.answers import answer
 from app.services.asked import Asked
-from app.wire.training import TrainOut
+from app.wire.training import TrainOut, UnlabelledOut
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,7 @@ class NewWork:
         name: that the client gave, if any.
         algorithm: of a job that trains.
         n_trees: the unit of progress; 0 where no tree grows.
+        unlabelled: what is asked of a second dataset, and the event that its account pays for.
     """
 
     kind: str
@@ -39,52 +39,80 @@ class NewWork:
     name: str | None = None
     algorithm: str | None = None
     n_trees: int = 0
+    unlabelled: tuple[Asked, Event] | None = None
 
 
 def accept(session: Session, wanted: Asked, new: NewWork, *, actor: str, at: datetime) -> Answer:
-    """Reserves the price and queues the job: all or nothing, since the caller rolls back.
+    """Reserves the price, or the prices, and queues the job: all or nothing, since the caller rolls back.
 
     Raises:
-        DatasetDeleted: only the tombstone is left.
+        DatasetDeleted: only a tombstone is left.
         NoRowsYet: nothing was uploaded so far.
-        BudgetExceeded: the ledger refuses.
+        BudgetExceeded: the ledger refuses; the error names the account.
     """
-    living = catalog.locked(session, wanted.dataset.id).living()
-    if not catalog.epochs(session, living.id):
-        raise NoRowsYet
-    scope = scopes.resolved(session, living, wanted.scope)
     job_id = ids.new(ids.JOB)
-    reservation_id = _reserve(session, replace(wanted, scope=scope), new.event, job_id=job_id, actor=actor)
+    paying = [(wanted, new.event), *([] if new.unlabelled is None else [new.unlabelled])]
+    _lock(session, [part.dataset.id for part, _ in paying])
+    parts = [_resolved(session, part) for part, _ in paying]
+    reservations = [_reservation(part, event, job_id=job_id) for part, (_, event) in zip(parts, paying, strict=True)]
+    reservation_id, *others = ledger.reserve_all(session, reservations, actor=actor)
+    also = [_unlabelled_out(part, held) for part, held in zip(parts[1:], others, strict=True)]
+    task = {"work": new.work, **_read(session, parts[0])}
+    if also:
+        task["unlabelled"] = {**also[0].model_dump(), **_read(session, parts[1])}
     row = queue.NewJob(
         id=job_id,
-        dataset_id=living.id,
-        dataset_name=living.name,
+        dataset_id=wanted.dataset.id,
+        dataset_name=wanted.dataset.name,
         kind=new.kind,
         algorithm=new.algorithm,
         name=new.name,
-        task=_task(new.work, scope, epochs=scopes.epochs_of(session, living, scope)),
+        task=task,
         price=wanted.price.model_dump(),
         reservation_id=reservation_id,
         submitted_by=actor,
         n_trees=new.n_trees,
+        unlabelled_dataset_id=also[0].dataset if also else None,
     )
     queue.enqueue(session, row, at=at)
-    body = TrainOut(job_id=job_id, reservation_id=reservation_id, price=wanted.price)
+    body = TrainOut(
+        job_id=job_id, reservation_id=reservation_id, price=wanted.price, unlabelled=also[0] if also else None
+    )
     return answer(202, body, location=f"/jobs/{job_id}")
 
 
-def _reserve(session: Session, wanted: Asked, event: Event, *, job_id: str, actor: str) -> str:
-    new = ledger.NewReservation(
-        account_id=wanted.dataset.id,
-        amount=wanted.amount,
-        scope=wanted.scope,
+def _lock(session: Session, dataset_ids: list[str]) -> None:
+    """In order of their ids, so that jobs that cross never wait in a circle."""
+    for dataset_id in sorted(dataset_ids):
+        living = catalog.locked(session, dataset_id).living()
+        if not catalog.epochs(session, living.id):
+            raise NoRowsYet
+
+
+def _resolved(session: Session, part: Asked) -> Asked:
+    return replace(part, scope=scopes.resolved(session, part.dataset, part.scope))
+
+
+def _reservation(part: Asked, event: Event, *, job_id: str) -> ledger.NewReservation:
+    return ledger.NewReservation(
+        account_id=part.dataset.id,
+        amount=part.amount,
+        scope=part.scope,
         event=event.to_json(),
         job_id=job_id,
-        delta=wanted.delta,
+        delta=part.delta,
     )
-    return ledger.reserve(session, new, actor=actor)
 
 
-def _task(work: dict[str, Any], scope: Scope, *, epochs: list[str]) -> dict[str, Any]:
-    """What the worker will run: the work, and exactly the epochs and cells that exist now."""
-    return {"work": work, "epochs": epochs, "scope": {name: list(cells) for name, cells in scope.items()}}
+def _read(session: Session, part: Asked) -> dict[str, Any]:
+    """What the worker will read: exactly the epochs and cells that exist now."""
+    return {
+        "epochs": scopes.epochs_of(session, part.dataset, part.scope),
+        "scope": {name: list(cells) for name, cells in part.scope.items()},
+    }
+
+
+def _unlabelled_out(part: Asked, reservation_id: str) -> UnlabelledOut:
+    return UnlabelledOut(
+        dataset=part.dataset.id, dataset_name=part.dataset.name, reservation_id=reservation_id, price=part.price
+    )

@@ -6,11 +6,12 @@ from app.datasets import private_rows
 from app.forests import catalogue, codec, planning
 from app.forests.grow import grow
 from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
 from app.services import job_output
-from app.services.job_task import JobTask
+from app.services.job_task import JobTask, OtherRows
 
 
 def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
@@ -28,7 +29,22 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
         scope=task.scope,
         keep_unlabelled=catalogue.mechanism(plan.algorithm).adjacency is Adjacency.LABEL,
     )
-    forest = grow(plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done)
+    forest = grow(
+        plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=_unlabelled_rows(task.unlabelled)
+    )
     # Not task.schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
     data = codec.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     job_output.write(task, data)
+
+
+def _unlabelled_rows(other: OtherRows | None) -> SanitisedRows | None:
+    """Every row in scope of the second dataset, whatever stands where its label would."""
+    if other is None:
+        return None
+    return private_rows.read(
+        other.row_files,
+        schema=Schema.from_json(other.schema),
+        partitions=Partitions.from_json(other.partitions),
+        scope=other.scope,
+        keep_unlabelled=True,
+    )

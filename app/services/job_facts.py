@@ -29,13 +29,19 @@ def of(
         reused: what releases of the same dataset cost that the output is a function of, besides the job's own; counts
             where losses just add up.
     """
-    covered = _covered(session, row, reused=reused)
+    own = on_account(session, dataset, price=row.price, event=event, subject=subject, reused=reused)
+    return {"job_id": row.id, "name": row.name, **own}
+
+
+def on_account(
+    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, subject: Subject, reused: int = 0
+) -> dict[str, Any]:
+    """The facts of a job on one of the accounts that pay for it; arguments as those of :func:`of`."""
+    covered = _covered(session, dataset, price, reused=reused)
     return {
-        "job_id": row.id,
-        "name": row.name,
         "dataset": dataset.id,
         "dataset_name": dataset.name,
-        "price": row.price,
+        "price": price,
         "guarantee": guarantee_of(dataset, covered, subject=subject),
         "receipt": receipts.in_words(
             event, accountant=covered.accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
@@ -43,8 +49,8 @@ def of(
     }
 
 
-def _covered(session: Session, row: JobRow, *, reused: int) -> ledger.Limit:
+def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, reused: int) -> ledger.Limit:
     """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
-    if row.price["accountant"] == pure.NAME:
-        return ledger.Limit(pure.NAME, pure.price(Fraction(row.price["amount"])) + reused, None)
-    return ledger.highest_cap(session, row.dataset_id)
+    if price["accountant"] == pure.NAME:
+        return ledger.Limit(pure.NAME, pure.price(Fraction(price["amount"])) + reused, None)
+    return ledger.highest_cap(session, dataset.id)

@@ -12,6 +12,25 @@ OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluatio
 
 
 @dataclass(frozen=True)
+class OtherRows:
+    """Rows of a second dataset; attributes as those of :class:`JobTask`."""
+
+    schema: dict[str, Any]
+    row_files: tuple[Path, ...]
+    partitions: list[dict[str, Any]]
+    scope: Scope
+
+    def to_json(self) -> dict[str, Any]:
+        """For the child's standard input."""
+        return {**self.__dict__, "row_files": [str(path) for path in self.row_files]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "OtherRows":
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**value, "row_files": _paths(value["row_files"]), "scope": _scope(value["scope"])})
+
+
+@dataclass(frozen=True)
 class JobTask:
     """One charged job, ready to run.
 
@@ -26,6 +45,7 @@ class JobTask:
         partitions: how the dataset is cut, JSON form.
         scope: the box that was charged; the epochs in it are those of ``row_files``.
         metadata: public facts that the output carries beside what was released.
+        unlabelled: the rows of a second dataset that was charged too, if there is one.
     """
 
     kind: str
@@ -38,6 +58,7 @@ class JobTask:
     partitions: list[dict[str, Any]]
     scope: Scope
     metadata: dict[str, Any]
+    unlabelled: OtherRows | None = None
 
     @property
     def output_path(self) -> Path:
@@ -51,6 +72,7 @@ class JobTask:
                 **self.__dict__,
                 "folder": str(self.folder),
                 "row_files": [str(path) for path in self.row_files],
+                "unlabelled": None if self.unlabelled is None else self.unlabelled.to_json(),
             }
         )
 
@@ -62,7 +84,16 @@ class JobTask:
             **{
                 **value,
                 "folder": Path(value["folder"]),
-                "row_files": tuple(Path(path) for path in value["row_files"]),
-                "scope": {name: tuple(cells) for name, cells in value["scope"].items()},
+                "row_files": _paths(value["row_files"]),
+                "scope": _scope(value["scope"]),
+                "unlabelled": None if value["unlabelled"] is None else OtherRows.from_json(value["unlabelled"]),
             }
         )
+
+
+def _paths(values: list[str]) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in values)
+
+
+def _scope(value: dict[str, Any]) -> Scope:
+    return {name: tuple(cells) for name, cells in value.items()}

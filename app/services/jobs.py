@@ -14,7 +14,7 @@ from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
-from app.wire.training import JobList, JobOut, PriceOut
+from app.wire.training import JobList, JobOut, PriceOut, UnlabelledOut
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -87,9 +87,17 @@ def job_out(row: JobRow) -> JobOut:
             "evaluation_id": row.evaluation_id,
             "reservation_id": row.reservation_id,
             "price": PriceOut.model_validate(row.price),
+            "unlabelled": _unlabelled_out(row),
             "submitted_at": clock.to_text(row.submitted_at),
         }
     )
+
+
+def _unlabelled_out(row: JobRow) -> UnlabelledOut | None:
+    part = row.task.get("unlabelled")
+    if part is None:
+        return None
+    return UnlabelledOut.model_validate({name: part[name] for name in UnlabelledOut.model_fields})
 
 
 def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:

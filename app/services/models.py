@@ -105,6 +105,7 @@ def _card(installation: Installation, row: ModelRow, *, newer: dict[str, Any] | 
             "event": artifact.plan.event.to_json(),
             "ledger": facts["ledger"],
             "profile_id": None if artifact.plan.profile is None else artifact.plan.profile.id,
+            "unlabelled": facts.get("unlabelled"),
             "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
             "digest": row.digest,
             "size_bytes": row.size_bytes,

@@ -1,6 +1,7 @@
 """``POST /plans``: the price of a request, before and without any look at rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -8,10 +9,12 @@ from app.access.roles import Principal
 from app.datasets import catalog
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
+from app.privacy.events import Event
 from app.services.asked import Asked, asked, permitted_dataset
 from app.services.installation import Installation
 from app.services.reuse import reuse
-from app.wire.training import PlanIn, PlanOut, ReusedProfileOut
+from app.services.unlabelled import PERSONS_IN_BOTH, asked_of_unlabelled, permitted_unlabelled, request_of
+from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,13 @@ class Quote(Asked):
 
     plan: Plan
     profile: ReusedProfileOut | None
+    unlabelled: Asked | None
+
+    def on_unlabelled(self) -> tuple[Asked, Event] | None:
+        """The second dataset's part: what was asked of it, and the event that its account pays for."""
+        if self.unlabelled is None or self.plan.unlabelled is None:
+            return None
+        return self.unlabelled, self.plan.unlabelled.event
 
 
 def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) -> PlanOut:
@@ -27,8 +37,8 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
 
     Raises:
         NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key may not train on it.
-        InvalidRequest: algorithm, parameters or scope break a rule.
+        RoleMissing: the key may not train on it, or not on the second one.
+        InvalidRequest: algorithm, parameters or scope break a rule, or the second dataset does not fit.
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
         AccountantMismatch: the algorithm has no bound in the account's unit.
@@ -36,27 +46,47 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
     """
     with installation.database.read() as session:
         dataset = permitted_dataset(session, principal, wanted.dataset).living()
+        unlabelled = permitted_unlabelled(session, principal, wanted)
+        if unlabelled is not None:
+            unlabelled.living()
         quoted = quote(session, principal, dataset, wanted)
-    event = quoted.plan.event
+    also = quoted.on_unlabelled()
+    warnings = [*quoted.plan.warnings, *quoted.warnings]
+    if also is not None:
+        warnings += [*(each for each in also[0].warnings if each not in warnings), PERSONS_IN_BOTH]
     return PlanOut(
-        dataset=quoted.dataset.id,
-        dataset_name=quoted.dataset.name,
+        **_on_account(quoted, quoted.plan.event),
         algorithm=quoted.plan.algorithm,
         parameters=dict(quoted.plan.parameters),
-        scope={name: list(cells) for name, cells in quoted.scope.items()},
-        price=quoted.price,
-        event=event.to_json(),
-        receipt=quoted.receipt(event),
         profile=quoted.profile,
-        fits=quoted.fits,
-        largest_that_fits=quoted.largest_that_fits,
-        warnings=[*quoted.plan.warnings, *quoted.warnings],
+        warnings=warnings,
+        unlabelled=None if also is None else AccountPlanOut(**_on_account(*also)),
     )
 
 
+def _on_account(part: Asked, event: Event) -> dict[str, Any]:
+    return {
+        "dataset": part.dataset.id,
+        "dataset_name": part.dataset.name,
+        "scope": {name: list(cells) for name, cells in part.scope.items()},
+        "price": part.price,
+        "event": event.to_json(),
+        "receipt": part.receipt(event),
+        "fits": part.fits,
+        "largest_that_fits": part.largest_that_fits,
+    }
+
+
 def quote(session: Session, principal: Principal, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
-    """Works out plan, scope and price from public facts alone."""
+    """Works out plan, scopes and prices from public facts alone.
+
+    Raises:
+        NotFound: no such second dataset or profile, or none that this key may know of.
+        RoleMissing: the key may not train on the second dataset.
+        InvalidRequest: the request breaks a rule.
+    """
     within = asked(session, dataset, wanted)
+    also = asked_of_unlabelled(session, dataset, permitted_unlabelled(session, principal, wanted), wanted)
     found = reuse(session, principal, dataset, wanted.profile)
     size = within.public_size
     if found is not None:
@@ -71,7 +101,8 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
         adjacency=dataset.adjacency,
         max_rows=dataset.max_rows,
         profile=None if found is None else found.numbers,
+        unlabelled=request_of(also),
     )
     planned = plan(request, dataset.schema)
     profile = None if found is None else found.shown(is_used=planned.profile is not None, size=size)
-    return Quote(**vars(within), plan=planned, profile=profile)
+    return Quote(**vars(within), plan=planned, profile=profile, unlabelled=also)

@@ -7,9 +7,9 @@ kind of job makes, and how it is kept: ``app.services.job_kinds``.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
@@ -22,7 +22,7 @@ from app.ledger import service as ledger
 from app.services import job_kinds
 from app.services.installation import Installation
 from app.services.job_kind import Output, OutputInvalid
-from app.services.job_task import JobTask
+from app.services.job_task import JobTask, OtherRows
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Waits between tries of the last commit."""
@@ -105,18 +105,29 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
     """What the child is told: public facts, and the files of exactly the epochs that were in scope at submission."""
     dataset = catalog.find(session, row.dataset_id)
-    files = tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in row.task["epochs"])
+    own = _rows(installation, dataset, row.task)
+    also = row.task.get("unlabelled")
     return JobTask(
         kind=row.kind,
         job_id=row.id,
         folder=installation.job_folder(row.id),
-        schema=dataset.row.schema,
+        schema=own.schema,
         work=row.task["work"],
         n_trees=row.n_trees,
-        row_files=files,
-        partitions=dataset.row.partitions,
-        scope={name: tuple(cells) for name, cells in row.task["scope"].items()},
+        row_files=own.row_files,
+        partitions=own.partitions,
+        scope=own.scope,
         metadata=job_kinds.BY_NAME[row.kind].public_facts(session, row, dataset),
+        unlabelled=None if also is None else _rows(installation, catalog.find(session, also["dataset"]), also),
+    )
+
+
+def _rows(installation: Installation, dataset: catalog.Dataset, part: Mapping[str, Any]) -> OtherRows:
+    return OtherRows(
+        schema=dataset.row.schema,
+        row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part["epochs"]),
+        partitions=dataset.row.partitions,
+        scope={name: tuple(cells) for name, cells in part["scope"].items()},
     )
 
 

@@ -21,8 +21,8 @@ def submit_training(
 
     Raises:
         NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key may not train on it.
-        InvalidRequest: algorithm, parameters or scope break a rule.
+        RoleMissing: the key may not train on it, or not on the second one.
+        InvalidRequest: algorithm, parameters or scope break a rule, or the second dataset does not fit.
         NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
         AccountantMismatch: the algorithm has no bound in the account's unit.
@@ -45,5 +45,13 @@ def submit_training(
 
 def _accept(session: Session, quoted: Quote, *, actor: str, name: str | None, at: datetime) -> Answer:
     plan = quoted.plan
-    new = NewWork("train", {"plan": plan.to_json()}, plan.event, name, plan.algorithm, plan.n_trees)
+    new = NewWork(
+        "train",
+        {"plan": plan.to_json()},
+        plan.event,
+        name=name,
+        algorithm=plan.algorithm,
+        n_trees=plan.n_trees,
+        unlabelled=quoted.on_unlabelled(),
+    )
     return accept(session, quoted, new, actor=actor, at=at)

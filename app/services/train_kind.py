@@ -1,5 +1,6 @@
 """Jobs that train: what a model carries, and how its artifact becomes a model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -7,17 +8,20 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
+from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.forests import codec
 from app.jobs.tables import JobRow
 from app.privacy import events
 from app.privacy.accountants import pure
+from app.privacy.events import Event
 from app.registry import models, profiles
 from app.registry.tables import ModelRow
 from app.services import job_facts
 from app.services.installation import Installation
 from app.services.job_kind import OutputInvalid
 from app.services.job_task import JobTask
+from app.services.unlabelled import PERSONS_IN_BOTH
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,16 @@ class StoredArtifact:
         installation.store.remove(self.digest)
 
 
+def _on_unlabelled(session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event) -> dict[str, Any]:
+    """The same of the second dataset, and what holds for a person who is in both."""
+    other = catalog.find(session, part["dataset"])
+    return {
+        **job_facts.on_account(session, other, price=part["price"], event=event, subject="model"),
+        "ledger": {"dataset": other.id, "reservation_id": part["reservation_id"], "job_id": row.id},
+        "persons_in_both": PERSONS_IN_BOTH,
+    }
+
+
 class TrainKind:
     """Grows a forest; makes a model."""
 
@@ -60,10 +74,16 @@ class TrainKind:
         plan = row.task["work"]["plan"]
         event = events.from_json(plan["event"])
         reused = _price_of_profile(session, plan, dataset)
-        return {
+        facts = {
             **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
             "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
+        also = row.task.get("unlabelled")
+        if also is not None:
+            facts["unlabelled"] = _on_unlabelled(
+                session, row, also, event=events.from_json(plan["unlabelled"]["event"])
+            )
+        return facts
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
         """See ``job_kind.JobKind``."""

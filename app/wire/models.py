@@ -23,6 +23,7 @@ class ModelOut(Answer):
     event: JsonObject
     ledger: JsonObject
     profile_id: str | None
+    unlabelled: JsonObject | None
     read_outs: list[str]
     digest: str
     size_bytes: int

@@ -15,6 +15,12 @@ class SpendIn(Request):
     scope: Annotated[JsonObject, Field(default_factory=dict)]
 
 
+class UnlabelledIn(SpendIn):
+    """A second dataset, of other people with the same features; its account pays for what is learned without labels."""
+
+    dataset: str
+
+
 class PlanIn(SpendIn):
     """A question about a price; it never touches rows."""
 
@@ -22,6 +28,7 @@ class PlanIn(SpendIn):
     algorithm: str
     parameters: Annotated[JsonObject, Field(default_factory=dict)]
     profile: str | None = None
+    unlabelled: UnlabelledIn | None = None
 
 
 JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -59,25 +66,43 @@ class ReusedProfileOut(Answer):
     size: int | None
 
 
-class PlanOut(Answer):
+class AccountPlanOut(Answer):
+    """What a job would do on one account."""
+
     dataset: str
     dataset_name: str
-    algorithm: str
-    parameters: JsonObject
     scope: JsonObject
     price: PriceOut
     event: JsonObject
     receipt: str
-    profile: ReusedProfileOut | None
     fits: bool
     largest_that_fits: DecimalText
+
+
+class PlanOut(AccountPlanOut):
+    """``fits`` is that of the dataset's own account; where there is a second one, ``unlabelled`` has its own."""
+
+    algorithm: str
+    parameters: JsonObject
+    profile: ReusedProfileOut | None
     warnings: list[str]
+    unlabelled: AccountPlanOut | None
+
+
+class UnlabelledOut(Answer):
+    """What a job holds, or was charged, on the account of a second dataset."""
+
+    dataset: str
+    dataset_name: str
+    reservation_id: str
+    price: PriceOut
 
 
 class TrainOut(Answer):
     job_id: str
     reservation_id: str
     price: PriceOut
+    unlabelled: UnlabelledOut | None
 
 
 class JobOut(Answer):
@@ -99,6 +124,7 @@ class JobOut(Answer):
     evaluation_id: str | None
     reservation_id: str
     price: PriceOut
+    unlabelled: UnlabelledOut | None
     submitted_at: str
 
 
@@ -114,6 +140,7 @@ class AlgorithmOut(Answer):
     source: str
     accountants: list[str]
     adjacency: str
+    unlabelled: bool
     read_outs: list[str]
     parameters: list[JsonObject]
 

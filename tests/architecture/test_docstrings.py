@@ -10,6 +10,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _DOCUMENTED = ("privacy", "forests", "ledger")
 _MECHANISMS = _ROOT / "app" / "forests" / "mechanisms"
+_GROWS = ("grow_tree", "grow_forest", "grow_from_both")
 _DRAWN_IN_THE_MODULE = {"to_json", "from_json"}
 """The JSON form of a type stands with the type or its module, once for both directions."""
 
@@ -52,7 +53,7 @@ def _mechanisms() -> list[tuple[str, str]]:
     for path in _MECHANISMS.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             grows = isinstance(node, ast.ClassDef) and any(
-                isinstance(child, ast.FunctionDef) and child.name in ("grow_tree", "grow_forest") for child in node.body
+                isinstance(child, ast.FunctionDef) and child.name in _GROWS for child in node.body
             )
             if (
                 isinstance(node, ast.ClassDef)

@@ -6,12 +6,13 @@ import pytest
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue, planning
-from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, plan
+from app.forests.plan import Plan, UnlabelledPlan
+from app.forests.planning import plan
 from app.forests.schema import Schema
 from app.privacy import accountants, receipts
 from app.privacy.adjacency import Adjacency
 from app.verifier import events as verifier
+from tests.support.plans import request_for
 
 DELTA = Fraction(1, 10**6)
 SCHEMA = Schema.from_json(
@@ -33,8 +34,13 @@ def delta_for(accountant: str) -> Fraction | None:
 
 
 def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency, max_rows: int = 1) -> Plan:
-    request = PlanRequest(slug, {}, epsilon, 20_000, accountant, delta_for(accountant), adjacency, max_rows)
-    return plan(request, SCHEMA)
+    given = {"accountant": accountant, "delta": delta_for(accountant), "adjacency": adjacency, "max_rows": max_rows}
+    return plan(request_for(slug, {}, epsilon, 20_000, **given), SCHEMA)
+
+
+def parts_of(made: Plan) -> list[Plan | UnlabelledPlan]:
+    """What each account pays for."""
+    return [made] if made.unlabelled is None else [made, made.unlabelled]
 
 
 def native(slug: str) -> Adjacency:
@@ -63,9 +69,10 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
     made = planned(slug, accountant, epsilon, adjacency)
     limit = Fraction(unit.price(epsilon, delta_for(accountant)), 10**unit.PLACES)
 
-    loss = unit.loss(made.event, adjacency=adjacency)
-    assert limit * Fraction(99, 100) < loss <= limit
-    assert verifier.total(made.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
+    for part in parts_of(made):
+        loss = unit.loss(part.event, adjacency=adjacency)
+        assert limit * Fraction(99, 100) < loss <= limit
+        assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
     assert planning.read(made.to_json()) == made
     assert any("A changed label is both" in warning for warning in made.warnings) is (adjacency is not native(slug))
     receipt = receipts.in_words(made.event, accountant=accountant, adjacency=made.adjacency)
@@ -103,10 +110,10 @@ def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slu
     named = catalogue.BY_SLUG[slug].accountants
 
     for accountant in named:
-        event = planned(slug, accountant, Fraction(1), native(slug)).event
-        accepting = set(accountants.accepting(event, adjacency=native(slug)))
-        assert {accountant} <= accepting <= set(named)
-        assert accountant != "pure" or accepting == set(named)
+        for part in parts_of(planned(slug, accountant, Fraction(1), native(slug))):
+            accepting = set(accountants.accepting(part.event, adjacency=native(slug)))
+            assert {accountant} <= accepting <= set(named)
+            assert accountant != "pure" or accepting == set(named)
 
 
 @pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])

@@ -20,6 +20,7 @@ from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import QUANTUM, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
+from tests.support.plans import request_for
 
 SCHEMA = Schema.from_json(
     {
@@ -37,8 +38,7 @@ budgets = st.fractions(min_value=Fraction(1, 10), max_value=Fraction(20), max_de
 
 def planned(slug: str, parameters: dict, epsilon: Fraction, size: int | None) -> Plan:
     """On a pure account that protects what the algorithm protects."""
-    adjacency = catalogue.mechanism(slug).adjacency
-    return plan(PlanRequest(slug, parameters, epsilon, size, adjacency=adjacency), SCHEMA)
+    return plan(request_for(slug, parameters, epsilon, size), SCHEMA)
 
 
 def requests(slug: str) -> st.SearchStrategy[dict]:

@@ -10,9 +10,15 @@ from tests.privacy import (
     test_nbrt_law,
     test_paper_forests_exact_loss,
     test_rpf_exact_loss,
+    test_sspe1,
 )
 
-WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {"rpf": test_rpf_exact_loss, "nbrt": test_nbrt_law, "bms-rf": test_bms_rf}
+WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {
+    "rpf": test_rpf_exact_loss,
+    "nbrt": test_nbrt_law,
+    "bms-rf": test_bms_rf,
+    "sspe-1": test_sspe1,
+}
 
 
 def test_every_registered_algorithm_has_its_exact_loss_enumerated() -> None:

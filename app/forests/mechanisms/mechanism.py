@@ -45,6 +45,7 @@ class PublicFacts:
         size: the public order of magnitude of the rows in scope.
         budget: what the job may cost in the unit of its account, under the mechanism's own adjacency.
         profile: released before; its numbers are used in place of draws that would be paid for.
+        unlabelled: the same of a second, unlabelled dataset, where the algorithm learns from two.
     """
 
     schema: Schema
@@ -52,6 +53,13 @@ class PublicFacts:
     size: int
     budget: Budget
     profile: ReusedProfile | None = None
+    unlabelled: PublicFacts | None = None
+
+    @property
+    def of_unlabelled(self) -> PublicFacts:
+        """The facts of the second dataset, in a mechanism that has one."""
+        assert self.unlabelled is not None
+        return self.unlabelled
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,32 @@ class ForestMechanism(Mechanism, Protocol):
         on_tree_done: Callable[[], None],
     ) -> Forest:
         """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
+
+
+@runtime_checkable
+class TwoDatasetMechanism(Mechanism, Protocol):
+    """Learns from two datasets about different people, each with an account that pays for its own part.
+
+    ``event`` is what the labelled dataset pays for; the facts that ``settle`` sees hold those of the other one.
+    """
+
+    def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """What the unlabelled dataset pays for, within its own facts."""
+
+    def check_structure(self, event: Event, parameters: Parameters) -> None:
+        """The same as ``check``, for the event of the unlabelled dataset."""
+
+    def grow_from_both(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        unlabelled: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Grows and releases the forest; one call is one release of each dataset."""
 
 
 def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:

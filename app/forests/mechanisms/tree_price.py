@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 from app.forests.mechanisms import common
 from app.forests.mechanisms.selections import Selection
 from app.privacy.events import Event, ExponentialMechanism, Parallel, Part, PermuteAndFlip, Sequential
 from app.privacy.events import UnknownPrivacyEvent as Unknown
+
+Levels: TypeAlias = tuple[tuple[Selection, ...], ...]
+"""For each level, root first, the selections of one of its nodes in their order."""
 
 _APART = "parts"
 
@@ -25,19 +29,19 @@ class TreePrice:
             two sides counts and not their sum.
     """
 
-    levels: tuple[tuple[Selection, ...], ...]
+    levels: Levels
     leaves: Event
     apart: bool = False
 
     def forest_event(self, n_trees: int, *, sharded: bool) -> Event:
         """So many trees, one after another on the same rows or on disjoint rows."""
-        parts = (Part(n_trees, self._event()),)
-        return Parallel("trees", parts) if sharded else Sequential(parts)
+        return _forest(self._event(), n_trees, sharded=sharded)
 
     def _event(self) -> Event:
-        levels = tuple(Part(1, _level(2**level, own)) for level, own in enumerate(self.levels))
-        leaves = Part(1, self.leaves)
-        return Parallel(_APART, (Part(1, Sequential(levels)), leaves)) if self.apart else Sequential((*levels, leaves))
+        selections, leaves = _selections_of_a_tree(self.levels), Part(1, self.leaves)
+        return (
+            Parallel(_APART, (Part(1, selections), leaves)) if self.apart else Sequential((*selections.parts, leaves))
+        )
 
     @classmethod
     def of(cls, forest: Event) -> TreePrice:
@@ -66,10 +70,43 @@ class TreePrice:
         Raises:
             UnknownPrivacyEvent: the price has another shape.
         """
-        told = [[selection.range_sensitivity for selection in own] for own in self.levels]
-        scales = [selection.inverse_scale for own in self.levels for selection in own]
-        if told != [list(selections)] * depth or self.apart is not apart or not all(scales):
+        require_levels(self.levels, depth, selections)
+        if self.apart is not apart:
             raise Unknown("not the event of these parameters")
+
+
+def structure_event(levels: Levels, n_trees: int, *, sharded: bool) -> Event:
+    """So many trees without leaves, one after another on the same rows or on disjoint rows."""
+    return _forest(_selections_of_a_tree(levels), n_trees, sharded=sharded)
+
+
+def levels_of(forest: Event) -> Levels:
+    """The inverse of :func:`structure_event`.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of trees without leaves.
+    """
+    tree = common.tree_event(forest)
+    if isinstance(tree, Sequential):
+        return _read(tree.parts)
+    raise Unknown("not the event of the structure of trees")
+
+
+def require_levels(levels: Levels, depth: int, selections: Sequence[Fraction]) -> None:
+    """Checks the shape of levels that came from outside; see :meth:`TreePrice.require`."""
+    told = [[selection.range_sensitivity for selection in own] for own in levels]
+    scales = [selection.inverse_scale for own in levels for selection in own]
+    if told != [list(selections)] * depth or not all(scales):
+        raise Unknown("not the event of these parameters")
+
+
+def _forest(tree: Event, n_trees: int, *, sharded: bool) -> Event:
+    parts = (Part(n_trees, tree),)
+    return Parallel("trees", parts) if sharded else Sequential(parts)
+
+
+def _selections_of_a_tree(levels: Levels) -> Sequential:
+    return Sequential(tuple(Part(1, _level(2**level, own)) for level, own in enumerate(levels)))
 
 
 def _level(n_nodes: int, selections: tuple[Selection, ...]) -> Event:
@@ -77,7 +114,7 @@ def _level(n_nodes: int, selections: tuple[Selection, ...]) -> Event:
     return Parallel("nodes", (Part(n_nodes, own),))
 
 
-def _read(levels: Sequence[Part]) -> tuple[tuple[Selection, ...], ...]:
+def _read(levels: Sequence[Part]) -> Levels:
     return tuple(_selections(level.event) for level in levels)
 
 

@@ -53,6 +53,7 @@ PLAN = {
     "fits": True,
     "largest_that_fits": "1.5",
     "warnings": ["small data"],
+    "unlabelled": None,
 }
 JOB = {
     "id": "jb_1",
@@ -71,6 +72,7 @@ JOB = {
     "evaluation_id": None,
     "reservation_id": "rs_1",
     "price": PRICE,
+    "unlabelled": None,
     "submitted_at": "2026-11-20T09:00:00.000000Z",
 }
 ARTIFACT = b"artifact"
@@ -88,6 +90,7 @@ MODEL = {
     "receipt": "8 trees, one after another",
     "event": {},
     "ledger": {},
+    "unlabelled": None,
     "read_outs": ["ta"],
     "digest": ARTIFACT_SHA256,
     "size_bytes": 8,
@@ -166,7 +169,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/populations/patients"): (200, POPULATION),
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
-    ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE}),
+    ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}),
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),

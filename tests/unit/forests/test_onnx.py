@@ -22,11 +22,12 @@ from app.forests.families.family import Reader
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.onnx import model
-from app.forests.planning import PlanRequest, plan
+from app.forests.planning import plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.schema import Feature, Schema
+from tests.support.plans import request_for
 
 DIGEST = "ab" * 32
 MANY = [f"category {number}" for number in range(255)]
@@ -97,12 +98,13 @@ def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -
     accountant, delta = (
         ("pure", None) if "pure" in catalogue.mechanism(slug).accountants else ("gdp", Fraction(1, 10**6))
     )
-    adjacency = catalogue.mechanism(slug).adjacency
-    settled = plan(PlanRequest(slug, shape, Fraction(200), 10**4, accountant, delta, adjacency), own)
+    settled = plan(request_for(slug, shape, Fraction(200), 10**4, accountant=accountant, delta=delta), own)
     columns = sanitised(own, raw_rows(own, 600, seed=1))
     y = np.arange(600, dtype=np.int32) % n_classes
     row_ids = np.random.default_rng(2).integers(0, 256, (600, 16), dtype=np.uint8)
-    forest = grow(settled, own, SanitisedRows(columns, y, row_ids), SystemRandomness(), on_tree_done=lambda: None)
+    rows = SanitisedRows(columns, y, row_ids)
+    unlabelled = None if settled.unlabelled is None else rows
+    forest = grow(settled, own, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=unlabelled)
     facts = {"schema": own.to_json(), "guarantee": {"text": "ε = 200"}, "receipt": "words"}
     return codec.loads(codec.dumps(forest, facts))
 

@@ -15,6 +15,7 @@ from app.forests.mechanisms.parameters import Parameter
 from app.forests.plan import Plan
 from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.schema import Schema
+from tests.support.plans import request_for
 
 
 def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
@@ -35,10 +36,11 @@ def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: i
     own = catalogue.mechanism(slug)
     accountant = own.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    return PlanRequest(slug, parameters, epsilon, size, accountant, delta, own.adjacency)
+    return request_for(slug, parameters, epsilon, size, accountant=accountant, delta=delta)
 
 
 OF_PAPERS = ["rdt-jagannathan", "srt", "maxtree", "spe", "bms-rf"]
+OF_TWO = ["sspe-1"]
 OF_LABELS = ["sspe-2", "pte"]
 
 
@@ -204,9 +206,8 @@ def test_plan_survives_json(slug: str, assignment: str) -> None:
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountant: str) -> None:
     delta = Fraction(1, 10**6)
-    adjacency = catalogue.mechanism(slug).adjacency
-    settled = plan(PlanRequest(slug, {}, Fraction(1), 10_000, accountant, delta, adjacency), wide())
-    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=adjacency)
+    settled = plan(request_for(slug, {}, Fraction(1), 10_000, accountant=accountant, delta=delta), wide())
+    budget = budget_of(Fraction(1), accountant=accountant, delta=delta, adjacency=settled.adjacency)
 
     assert budget.covers(settled.event)
     assert budget.loss(settled.event) > Fraction(99, 100) * budget.limit
@@ -288,17 +289,19 @@ def test_true_is_not_a_number_of_trees() -> None:
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}
 
-    assert list(described) == ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa", *OF_PAPERS, *OF_LABELS]
+    ours = ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
+    assert list(described) == [*ours, *OF_PAPERS, *OF_TWO, *OF_LABELS]
     assert all(each["source"] and each["title"] for each in described.values())
-    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 11]
+    assert [each["regime"] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 12]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
         set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
     )
     assert [slug for slug, each in described.items() if each["adjacency"] == "label"] == OF_LABELS
+    assert [slug for slug, each in described.items() if each["unlabelled"]] == OF_TWO
     assert described["auto"]["read_outs"] == []
     defaults = [each["read_outs"][0] for each in described.values() if each["read_outs"]]
-    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", "log", "log", "log", "log", "ta"]
+    assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", *["log"] * 5, "ta"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {
         "name": "n_estimators",

@@ -1,0 +1,70 @@
+"""The second dataset of a request: permitted, compatible, and asked for its own part of the price."""
+
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from app.access.roles import Principal
+from app.core.errors import InvalidRequest
+from app.datasets import catalog
+from app.forests.planning import UnlabelledRequest
+from app.forests.schema import Feature, Schema
+from app.services.asked import Asked, asked, permitted_dataset
+from app.wire.training import PlanIn
+
+POINTER = "/unlabelled"
+
+PERSONS_IN_BOTH = (
+    "The two datasets are declared to be about different people. A person who is in both is protected at the sum of "
+    "what the two accounts were charged; nothing checks it."
+)
+
+
+def permitted_unlabelled(session: Session, principal: Principal, wanted: PlanIn) -> catalog.Dataset | None:
+    """The second dataset that a request names, if the principal may train on it too.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not train on it.
+    """
+    return None if wanted.unlabelled is None else permitted_dataset(session, principal, wanted.unlabelled.dataset)
+
+
+def asked_of_unlabelled(
+    session: Session, labelled: catalog.Dataset, unlabelled: catalog.Dataset | None, wanted: PlanIn
+) -> Asked | None:
+    """The scope and price of the second dataset's own part.
+
+    Raises:
+        InvalidRequest: it is the labelled dataset itself, has other features, or scope, ε or δ break a rule.
+    """
+    if unlabelled is None or wanted.unlabelled is None:
+        return None
+    if unlabelled.id == labelled.id:
+        # One account, one event per job: parts of one dataset in two roles would need a price of their own.
+        raise InvalidRequest.at(f"{POINTER}/dataset", "same-dataset")
+    if _features(unlabelled.schema) != _features(labelled.schema):
+        raise InvalidRequest.at(f"{POINTER}/dataset", "other-features")
+    try:
+        return asked(session, unlabelled, wanted.unlabelled)
+    except InvalidRequest as invalid:
+        raise invalid.below(POINTER) from None
+
+
+def request_of(part: Asked | None) -> UnlabelledRequest | None:
+    """The same in the terms of a plan."""
+    if part is None:
+        return None
+    return UnlabelledRequest(
+        epsilon=part.epsilon,
+        public_size=part.public_size,
+        accountant=part.balance.accountant,
+        delta=part.delta,
+        adjacency=part.dataset.adjacency,
+        max_rows=part.dataset.max_rows,
+    )
+
+
+def _features(schema: Schema) -> list[Feature]:
+    """Names, types, bounds, categories, order: all but the note on where bounds come from."""
+    return [replace(feature, bounds=None) for feature in schema.features]

@@ -1,0 +1,162 @@
+"""Jobs on two datasets over HTTP: both accounts pay, or neither, and everything says which is which."""
+
+import io
+from typing import Any
+
+import pytest
+
+from app.verifier.replay import verify
+from tests.support.server import SCHEMA, Server, new_idempotency_key, training
+
+PARAMETERS = {"n_estimators": 2, "max_depth": 2}
+
+
+def semi_supervised(labelled: str, second: str, **changes: object) -> dict[str, Any]:
+    """A request; ``changes`` are of its second part."""
+    part = {"dataset": second, "epsilon": "2"} | changes
+    return training(labelled, algorithm="sspe-1", parameters=PARAMETERS) | {"unlabelled": part}
+
+
+def submitted(server: Server, body: dict[str, Any], key: dict[str, str] | None = None) -> Any:
+    return server.admin.http.post("/train", json=body, headers=key or new_idempotency_key())
+
+
+def charged(server: Server, dataset: str) -> tuple[str, str]:
+    balance = server.admin.http.get(f"/ledger/{dataset}").json()
+    return balance["charged"], balance["reserved"]
+
+
+def test_a_job_on_two_datasets_is_quoted_charged_and_told_on_both(server: Server) -> None:
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    body = semi_supervised(labelled["name"], unlabelled["name"])
+    quote = server.admin.http.post("/plans", json=body).json()
+
+    assert (quote["price"]["amount"], quote["unlabelled"]["price"]["amount"]) == ("1", "2")
+    assert quote["unlabelled"]["dataset"] == unlabelled["id"]
+    assert quote["event"] != quote["unlabelled"]["event"]
+    assert "permute-and-flip" in quote["unlabelled"]["receipt"]
+    assert "permute-and-flip" not in quote["receipt"]
+    assert any("protected at the sum" in warning for warning in quote["warnings"])
+
+    accepted = submitted(server, body).json()
+    job = server.ended(accepted["job_id"])
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+
+    assert job["state"] == "succeeded"
+    assert job["unlabelled"] == accepted["unlabelled"]
+    assert job["unlabelled"]["dataset"] == unlabelled["id"]
+    assert charged(server, labelled["id"]) == ("1", "0")
+    assert charged(server, unlabelled["id"]) == ("2", "0")
+    assert card["guarantee"]["add_remove"]["epsilon"] == "1"
+    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "2"
+    assert card["unlabelled"]["ledger"]["reservation_id"] == accepted["unlabelled"]["reservation_id"]
+    assert "protected at the sum" in card["unlabelled"]["persons_in_both"]
+    rows = [{"age": age, "height": 1.5, "sex": "Male"} for age in (10, 90)]
+    assert server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": rows}).status_code == 200
+
+
+def test_each_account_verifies_by_itself_with_the_event_that_it_paid_for(server: Server) -> None:
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    body = semi_supervised(labelled["id"], unlabelled["id"])
+    quote = server.admin.http.post("/plans", json=body).json()
+    server.ended(submitted(server, body).json()["job_id"])
+
+    for dataset, part in ((labelled, quote), (unlabelled, quote["unlabelled"])):
+        summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
+        entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
+        assert summary.kinds == {"open": 1, "reserve": 1, "charge": 1}
+        assert entries[-1]["event"] == part["event"]
+
+
+def test_accounts_of_different_units_pay_each_in_its_own(server: Server) -> None:
+    labelled = server.uploaded()
+    unlabelled = server.uploaded(budget={"accountant": "zcdp", "epsilon": "3", "delta": "1e-6"})
+    body = semi_supervised(labelled["id"], unlabelled["id"], delta="1e-6")
+    quote = server.admin.http.post("/plans", json=body).json()
+    job = server.ended(submitted(server, body).json()["job_id"])
+
+    assert job["state"] == "succeeded"
+    assert "exponential mechanism" in quote["unlabelled"]["receipt"]
+    assert job["unlabelled"]["price"]["unit"] == "rho"
+    assert charged(server, unlabelled["id"])[0] == quote["unlabelled"]["price"]["amount"]
+
+
+@pytest.mark.parametrize("refusing", ["labelled", "unlabelled"])
+def test_a_refusal_names_the_account_and_neither_keeps_anything(server: Server, refusing: str) -> None:
+    datasets = {
+        name: server.uploaded(budget={"accountant": "pure", "epsilon": "5"}) for name in ("labelled", "unlabelled")
+    }
+    body = semi_supervised(datasets["labelled"]["id"], datasets["unlabelled"]["id"])
+    if refusing == "labelled":
+        body["epsilon"] = "6"
+    else:
+        body["unlabelled"]["epsilon"] = "6"
+    key = new_idempotency_key()
+    refused = submitted(server, body, key)
+
+    assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
+    assert refused.json()["dataset"] == datasets[refusing]["id"]
+    assert [charged(server, each["id"]) for each in datasets.values()] == [("0", "0")] * 2
+    body["epsilon"] = body["unlabelled"]["epsilon"] = "5"
+    assert submitted(server, body, key).status_code == 202, "a refusal leaves the key free"
+
+
+def test_a_second_dataset_needs_the_role_on_it(server: Server) -> None:
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    body = semi_supervised(labelled["id"], unlabelled["id"])
+    analyst = server.granted(labelled["id"], "analyst")
+    hidden = analyst.http.post("/plans", json=body)
+    server.admin.http.put(f"/datasets/{unlabelled['id']}/grants/{analyst.id}", json={"role": "predictor"})
+    forbidden = analyst.http.post("/train", json=body, headers=new_idempotency_key())
+    server.admin.http.put(f"/datasets/{unlabelled['id']}/grants/{analyst.id}", json={"role": "analyst"})
+
+    assert (hidden.status_code, forbidden.status_code) == (404, 403)
+    assert analyst.http.post("/plans", json=body).status_code == 200
+
+
+OTHER = {**SCHEMA, "features": [{**SCHEMA["features"][0], "upper": 121}, *SCHEMA["features"][1:]]}
+RENAMED = {**SCHEMA, "label": {"name": "wealth", "classes": ["low", "middle", "high"]}}
+
+
+def test_a_second_dataset_that_does_not_fit_is_refused_with_a_place(server: Server) -> None:
+    labelled, other, empty = server.uploaded(), server.declared(schema=OTHER), server.declared()
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        (semi_supervised(labelled["id"], labelled["id"]), "/unlabelled/dataset", "same-dataset"),
+        (semi_supervised(labelled["id"], other["id"]), "/unlabelled/dataset", "other-features"),
+        (semi_supervised(labelled["id"], empty["id"], scope={"x": [1]}), "/unlabelled/scope",
+         "unknown-partition"),
+        (semi_supervised(labelled["id"], empty["id"], delta="1e-6"), "/unlabelled/delta",
+         "not-for-pure"),
+        (semi_supervised(labelled["id"], empty["id"]) | {"algorithm": "spe"}, "/unlabelled", "not-for-this-algorithm"),
+        (training(labelled["id"], algorithm="sspe-1", parameters=PARAMETERS), "/unlabelled", "required"),
+    ]  # fmt: skip
+    for body, at, problem in cases:
+        for path, headers in (("/plans", {}), ("/train", new_idempotency_key())):
+            refused = server.admin.http.post(path, json=body, headers=headers)
+            assert (refused.status_code, refused.json()["errors"]) == (422, [{"at": at, "problem": problem}])
+    before_rows = submitted(server, semi_supervised(labelled["id"], empty["id"]))
+    assert (before_rows.status_code, before_rows.json()["type"]) == (409, "no-rows-yet")
+    assert charged(server, labelled["id"]) == ("0", "0")
+
+
+def test_labels_of_the_second_dataset_may_be_of_another_kind(server: Server) -> None:
+    labelled, unlabelled = server.uploaded(), server.declared(schema=RENAMED)
+    rows = "age,height,sex,wealth\n" + "".join(f"{age},1.5,Male,\n" for age in range(80))
+    upload = server.admin.http.post(
+        f"/datasets/{unlabelled['id']}/rows", content=rows, headers={"Content-Type": "text/csv"}
+    )
+    job = server.ended(submitted(server, semi_supervised(labelled["id"], unlabelled["id"])).json()["job_id"])
+
+    assert upload.status_code == 201
+    assert job["state"] == "succeeded"
+
+
+def test_erasing_the_second_dataset_voids_a_waiting_job_on_both_accounts(idle_server: Server) -> None:
+    server = idle_server
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    job_id = submitted(server, semi_supervised(labelled["id"], unlabelled["id"])).json()["job_id"]
+    assert charged(server, labelled["id"]) == ("0", "1")
+    assert server.admin.http.delete(f"/datasets/{unlabelled['id']}").status_code == 204
+
+    assert server.admin.http.get(f"/jobs/{job_id}").json()["state"] == "cancelled"
+    assert charged(server, labelled["id"]) == charged(server, unlabelled["id"]) == ("0", "0")
