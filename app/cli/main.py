@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from app.cli import datasets, evidence, installation, jobs, keys, ledger, models, populations, profiles, training
+from app.cli import (
+    datasets,
+    evaluations,
+    evidence,
+    installation,
+    jobs,
+    keys,
+    ledger,
+    models,
+    populations,
+    profiles,
+    training,
+)
 from app.cli.demo import demo
 
 
@@ -44,6 +56,7 @@ app.add_typer(populations.app, name="populations", rich_help_panel="Use")
 for use in (training.algorithms, training.plan, training.train):
     app.command(rich_help_panel="Use")(use)
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Use")
+app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Use")
 app.add_typer(profiles.app, name="profiles", rich_help_panel="Use")
 app.add_typer(models.app, name="models", rich_help_panel="Use")
 app.command(rich_help_panel="Use")(models.predict)

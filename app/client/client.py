@@ -242,6 +242,33 @@ class Client:
         """``POST /models/{id}/predict``: free, and never stored, so it may be asked twice."""
         return self._json("POST", f"/models/{_segment(model_id)}/predict", body=dict(body), repeatable=True)
 
+    # Evaluations
+
+    def quote_evaluation(self, model_id: str, request: Json) -> Json:
+        """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
+        return self._json("POST", f"/models/{_segment(model_id)}/evaluations/quote", body=request, repeatable=True)
+
+    def evaluate(self, model_id: str, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /models/{id}/evaluations``: reserves budget and queues the job, once per key."""
+        path = f"/models/{_segment(model_id)}/evaluations"
+        return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
+
+    def evaluations(self, model_id: str) -> Iterator[Json]:
+        """``GET /models/{id}/evaluations``, all pages."""
+        return self._pages(f"/models/{_segment(model_id)}/evaluations", "evaluations")
+
+    def quote_selection(self, request: Json) -> Json:
+        """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
+        return self._json("POST", "/evaluations/quote", body=request, repeatable=True)
+
+    def select_model(self, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /evaluations``: chooses the best of ``models`` for one charge, once per key."""
+        return self._json("POST", "/evaluations", body=request, key=idempotency_key or new_idempotency_key())
+
+    def evaluation(self, evaluation_id: str) -> Json:
+        """``GET /evaluations/{id}``: the released numbers."""
+        return self._json("GET", f"/evaluations/{_segment(evaluation_id)}")
+
     # Ledger
 
     def balances(self) -> Iterator[Json]:

@@ -50,6 +50,11 @@ MAX_DEPTH = 12
 MAX_TREE_LEAF_CELLS = 2**26
 """Trees × leaves × classes of one model: bounds memory, artifact and prediction by public numbers."""
 
+MAX_CONFUSION_CLASSES = 100
+MAX_SCORE_BINS = 256
+MAX_COMPARED_MODELS = 64
+"""Models among which one evaluation chooses the best."""
+
 MAX_QUEUE_S = 86_400
 LEASE_TTL_S = 30
 CHILD_TIMEOUT_S = 24 * 3_600

@@ -54,3 +54,26 @@ class ProfileRow(Base):
     created_at: Mapped[datetime]
 
     __table_args__ = (Index("ix_profiles_dataset_id_created_at_id", "dataset_id", "created_at", "id"),)
+
+
+class EvaluationRow(Base):
+    """One released evaluation. ``body`` holds the released numbers and all public facts about them, for ever."""
+
+    __tablename__ = "evaluations"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    dataset_id: Mapped[str]
+    dataset_name: Mapped[str]
+    job_id: Mapped[str] = mapped_column(unique=True)
+    body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    created_at: Mapped[datetime]
+
+
+class EvaluatedModelRow(Base):
+    """One of the models that an evaluation speaks of; the model itself may be gone."""
+
+    __tablename__ = "evaluated_models"
+
+    evaluation_id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(primary_key=True, index=True)

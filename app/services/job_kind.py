@@ -5,6 +5,7 @@ Adding one is one file that implements :class:`JobKind`, one line in ``app.servi
 reads the rows in ``app.services.perform``.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
@@ -38,6 +39,9 @@ class Output(Protocol):
 
 class JobKind(Protocol):
     """One kind of job."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """Digests of the artifacts that the child reads; they are laid into the job's folder before the charge."""
 
     def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
         """What the output carries beside what is released: price, guarantee, receipt. All of it is public."""

@@ -11,6 +11,11 @@ OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluatio
 """What the child of each kind of job leaves in the job's folder."""
 
 
+def input_path(folder: Path, digest: str) -> Path:
+    """Where an artifact that a job reads is laid into its folder."""
+    return folder / "inputs" / digest
+
+
 @dataclass(frozen=True)
 class OtherRows:
     """Rows of a second dataset; attributes as those of :class:`JobTask`."""
@@ -64,6 +69,10 @@ class JobTask:
     def output_path(self) -> Path:
         """Where the child leaves what it released: there, whole, or absent."""
         return self.folder / OUTPUT[self.kind]
+
+    def input_path(self, digest: str) -> Path:
+        """Where an artifact that the job reads stands since before its charge."""
+        return input_path(self.folder, digest)
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""

@@ -19,5 +19,9 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
         from app.services.release_profile import release_profile
 
         release_profile(task)
+    elif task.kind == "evaluation":
+        from app.services.release_evaluation import release_evaluation
+
+        release_evaluation(task)
     else:
         raise KeyError("unknown kind of job")

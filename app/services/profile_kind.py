@@ -1,6 +1,7 @@
 """Jobs that release a profile: what it carries, and how it is kept."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,10 @@ class ReleasedProfile:
 
 class ProfileKind:
     """Releases bins, class counts and a size; makes a profile."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See ``job_kind.JobKind``: none."""
+        return ()
 
     def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
         """What is shown with the released numbers."""

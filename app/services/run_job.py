@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import GrovekeeperError, LeaseLost, Unavailable
+from app.core.errors import GrovekeeperError, LeaseLost, NotFound, Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -22,7 +22,7 @@ from app.ledger import service as ledger
 from app.services import job_kinds
 from app.services.installation import Installation
 from app.services.job_kind import Output, OutputInvalid
-from app.services.job_task import JobTask, OtherRows
+from app.services.job_task import JobTask, OtherRows, input_path
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Waits between tries of the last commit."""
@@ -61,6 +61,8 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     Raises:
         LeaseLost: the job is no longer ours; nothing was written after that.
     """
+    if not _lay_out_inputs(installation, claim):
+        return
     task = charge_job(installation, claim)
     try:
         _run_and_settle(installation, claim, task=task, run=run)
@@ -84,6 +86,30 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = installation.database.now(session)
         return _task(installation, session, row)
+
+
+def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
+    """Puts the artifacts that a job reads into its folder, so that nobody can remove them once it was charged.
+
+    Returns:
+        Whether they were all there. If not, the job has failed and its reservation was given back: no row was read.
+    """
+    with installation.database.read() as session:
+        row = queue.job(session, claim.job_id)
+    folder = installation.job_folder(claim.job_id)
+    try:
+        for digest in job_kinds.BY_NAME[row.kind].inputs(row):
+            path = input_path(folder, digest)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_bytes(installation.store.get(digest))
+    except NotFound:
+        with installation.database.write() as session:
+            row = queue.held(session, claim)
+            ledger.void_jobs(session, [row.id], actor=WORKER)
+            queue.finish(row, state="failed", reason="failed", at=installation.database.now(session))
+        shutil.rmtree(folder, ignore_errors=True)
+        return False
+    return True
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:

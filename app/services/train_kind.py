@@ -1,6 +1,6 @@
 """Jobs that train: what a model carries, and how its artifact becomes a model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -68,6 +68,10 @@ def _on_unlabelled(session: Session, row: JobRow, part: Mapping[str, Any], *, ev
 
 class TrainKind:
     """Grows a forest; makes a model."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See ``job_kind.JobKind``: none."""
+        return ()
 
     def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
         """What the model card will show, bound into the artifact's own bytes."""

@@ -1,0 +1,84 @@
+"""``/models/{id}/evaluations`` and ``/evaluations``."""
+
+from fastapi import APIRouter, Response
+
+from app.api import problems
+from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.exact_json import ExactRoute
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    IdempotencyInFlight,
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    MalformedRequest,
+    NoRowsYet,
+    NotFound,
+    RoleMissing,
+    TooLarge,
+    UnsupportedMediaType,
+)
+from app.services import evaluations
+from app.services.submit_evaluation import show_evaluation_quote, submit_evaluation
+from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
+from app.wire.training import TrainOut
+
+router = APIRouter(tags=["evaluations"], route_class=ExactRoute)
+
+_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType)
+_SUBMITTED = problems.documented(
+    NotFound, RoleMissing, DatasetDeleted, NoRowsYet, BudgetExceeded, IdempotencyKeyMissing, IdempotencyKeyReused,
+    IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
+)  # fmt: skip
+
+
+@router.post("/models/{model_id}/evaluations/quote", operation_id="quote_evaluation", responses=_QUOTED)
+def quote_evaluation(here: Here, caller: Caller, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
+    """What an evaluation would release and cost, and whether the scope covers rows that the model was trained on."""
+    return show_evaluation_quote(here, caller, [model_id], body)
+
+
+@router.post(
+    "/models/{model_id}/evaluations",
+    operation_id="evaluate_model",
+    status_code=202,
+    response_model=TrainOut,
+    responses=_SUBMITTED,
+)
+def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency) -> Response:
+    """Reserves the price in the scope's cells and queues a job that counts the model's answers there, with noise."""
+    return sent(submit_evaluation(here, caller, [model_id], body, request=request))
+
+
+@router.get(
+    "/models/{model_id}/evaluations",
+    operation_id="list_evaluations",
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def list_evaluations(here: Here, caller: Caller, model_id: str, page: Page) -> EvaluationList:
+    """The evaluations of a model, newest first."""
+    return evaluations.list_evaluations(here, caller, model_id, page)
+
+
+@router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
+def quote_selection(here: Here, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
+    """What choosing the best of several models would release and cost."""
+    return show_evaluation_quote(here, caller, body.models, body)
+
+
+@router.post(
+    "/evaluations", operation_id="select_model", status_code=202, response_model=TrainOut, responses=_SUBMITTED
+)
+def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempotency) -> Response:
+    """Queues a job that privately chooses the model with the most correct answers: one charge, however many models."""
+    return sent(submit_evaluation(here, caller, body.models, body, request=request))
+
+
+@router.get(
+    "/evaluations/{evaluation_id}",
+    operation_id="show_evaluation",
+    responses=problems.documented(NotFound, RoleMissing),
+)
+def show_evaluation(here: Here, caller: Caller, evaluation_id: str) -> EvaluationOut:
+    """The released numbers: accuracy with an interval, confusion matrix, AUROC, or the best model."""
+    return evaluations.show_evaluation(here, caller, evaluation_id)

@@ -1,0 +1,160 @@
+"""``grovekeeper evaluations``: what models are worth on rows that were held out, and which of several is the best."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.arguments import ModelArgument, ScopeOption, read_scope
+from app.cli.command import Remote, command, one_attempt
+from app.cli.output import Output, amount
+from app.cli.training import show_accepted, show_quote
+
+app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
+
+ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.", show_default=False)]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Wait for the job.")]
+KeyOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
+
+
+@dataclass(frozen=True)
+class SpendOptions:
+    """On which rows, for how much."""
+
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
+    delta: Annotated[
+        str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
+    ] = None
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="Whose rows; by default the model's own.", show_default=False)
+    ] = None
+    scope: ScopeOption = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The body. ε and δ go out as they were typed: no float ever touches them."""
+        return {
+            "epsilon": self.epsilon,
+            **({} if self.delta is None else {"delta": self.delta}),
+            **({} if self.dataset is None else {"dataset": self.dataset}),
+            "scope": read_scope(self.scope),
+        }
+
+
+MetricOption = Annotated[
+    list[str] | None, typer.Option("--metric", "-m", help="accuracy, confusion or auroc; may be repeated.")
+]
+
+
+@app.command("quote")
+@command
+def quote(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
+    """Ask for the price of an evaluation. It never touches rows and costs nothing."""
+    with call.client() as client:
+        answer = client.quote_evaluation(model_id, spend.to_json() | {"metrics": metric or ["accuracy"]})
+    if call.as_json:
+        call.output.json(answer)
+        return
+    show_quote(call.output, answer, what="an evaluation")
+
+
+@app.command("run")
+@command
+def run(
+    call: Remote,
+    model_id: ModelArgument,
+    spend: SpendOptions,
+    metric: MetricOption = None,
+    wait: WaitOption = False,
+    idempotency_key: KeyOption = None,
+) -> None:
+    """Reserve budget and evaluate a model; choose a scope that was held out of its training."""
+    with call.client() as client:
+        with one_attempt(call.output, idempotency_key) as key:
+            body = spend.to_json() | {"metrics": metric or ["accuracy"]}
+            accepted = client.evaluate(model_id, body, idempotency_key=key)
+        show_accepted(client, accepted, call.output, wait=wait)
+
+
+@app.command("best")
+@command
+def best(
+    call: Remote,
+    models: ModelsArgument,
+    spend: SpendOptions,
+    winner_accuracy: Annotated[
+        bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
+    ] = False,
+    wait: WaitOption = False,
+    idempotency_key: KeyOption = None,
+) -> None:
+    """Reserve budget and choose the best of several models: one price, however many there are."""
+    with call.client() as client:
+        with one_attempt(call.output, idempotency_key) as key:
+            body = spend.to_json() | {"models": models, "winner_accuracy": winner_accuracy}
+            accepted = client.select_model(body, idempotency_key=key)
+        show_accepted(client, accepted, call.output, wait=wait)
+
+
+@app.command("list")
+@command
+def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
+    """List the evaluations of a model, the newest first."""
+    with call.client() as client:
+        found = list(client.evaluations(model_id))
+    if call.as_json:
+        call.output.json({"evaluations": found})
+        return
+    rows = [
+        [item["id"], item["dataset_name"], ", ".join(item["releases"]), _percent(item["accuracy"]), item["created_at"]]
+        for item in found
+    ]
+    call.output.table(["id", "on", "released", "accuracy", "at"], rows, empty="no evaluations")
+
+
+@app.command("show")
+@command
+def show(
+    call: Remote,
+    evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.", show_default=False)],
+) -> None:
+    """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, or the best model."""
+    with call.client() as client:
+        found = client.evaluation(evaluation_id)
+    if call.as_json:
+        call.output.json(found)
+        return
+    _show(call.output, found)
+
+
+def _show(output: Output, found: dict[str, Any]) -> None:
+    auroc = found["auroc"] or {"estimate": None}
+    output.facts(
+        {
+            "evaluation": found["id"],
+            "models": ", ".join(found["models"]),
+            "best": found["best"],
+            "dataset": found["dataset_name"],
+            "price": amount(found["price"]),
+            "accuracy": _percent(found["accuracy"]),
+            "AUROC": None if auroc["estimate"] is None else f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})",
+        }
+    )
+    if found["confusion"]:
+        classes = found["confusion"]["classes"]
+        rows = [
+            [label, *(f"{count:.1f}" for count in counts)]
+            for label, counts in zip(classes, found["confusion"]["counts"], strict=True)
+        ]
+        output.table(["true class", *(f"answered {label}" for label in classes)], rows, empty="no classes")
+    output.say(found["guarantee"]["text"])
+    output.say()
+    output.say(found["receipt"])
+    for warning in found["warnings"]:
+        output.say(f"note: {warning}")
+
+
+def _percent(accuracy: dict[str, Any] | None) -> str | None:
+    if accuracy is None or accuracy["estimate"] is None:
+        return None
+    interval = accuracy["interval"]
+    return f"{accuracy['estimate']:.1%} ({interval['low']:.1%} to {interval['high']:.1%})"

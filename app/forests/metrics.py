@@ -1,0 +1,106 @@
+"""What released counts say of a model: post-processing, at no cost (lemma L7, docs/proofs/lemmas.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests import noisy_counts
+from app.forests.evaluation import ACCURACY, AUROC, CONFUSION, Evaluation
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of correct answers.
+
+    Attributes:
+        estimate: correct / (correct + incorrect), both clamped at 0; ``None`` where nothing is left of either.
+        low: with ``high``, holds the share among the evaluated rows themselves with probability 0.95: noise alone.
+        high: see ``low``.
+        population_low: with ``population_high``, the same for rows like those that were evaluated: what noise and what
+            chance may do, each with probability 0.95.
+        population_high: see ``population_low``.
+    """
+
+    estimate: float | None
+    low: float
+    high: float
+    population_low: float
+    population_high: float
+
+
+@dataclass(frozen=True)
+class Auroc:
+    """The chance that a row of the second class gets a higher score than one of the first.
+
+    Attributes:
+        estimate: from the noisy histogram, clamped at 0; rows of one bin are ties. ``None`` where a class is empty.
+        noise_sd: standard deviation that the noise gives it, to first order; ``None`` with the estimate.
+    """
+
+    estimate: float | None
+    noise_sd: float | None
+
+
+def accuracy(found: Evaluation) -> Accuracy | None:
+    """The accuracy, from its own table or from the confusion matrix."""
+    if ACCURACY in found.tables:
+        table, correct = found.in_rows(ACCURACY), np.array([True, False])
+        event = found.plan.event_of(ACCURACY)
+    elif CONFUSION in found.tables:
+        table, event = found.in_rows(CONFUSION), found.plan.event_of(CONFUSION)
+        correct = np.eye(found.plan.n_classes, dtype=np.bool_).ravel()
+    else:
+        return None
+    right, wrong = float(table[correct].sum()), float(table[~correct].sum())
+    # Either sum is within its bound with probability (1 + LEVEL) / 2, so both are with LEVEL. Scaled by the root of the
+    # number of cells: sums of discrete Laplace noise have lighter tails, in deviations, than one cell.
+    single = noisy_counts.noise_bound(event, level=(1.0 + LEVEL) / 2.0)
+    right_off, wrong_off = single * math.sqrt(correct.sum()), single * math.sqrt((~correct).sum())
+    low = _share(right - right_off, wrong + wrong_off, otherwise=0.0)
+    high = _share(right + right_off, wrong - wrong_off, otherwise=1.0)
+    n_rows = max(right + wrong - right_off - wrong_off, 1.0)
+    z = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
+    estimate = None if right <= 0 and wrong <= 0 else _share(right, wrong, otherwise=0.0)
+    return Accuracy(
+        estimate,
+        low,
+        high,
+        max(low - z * math.sqrt(_widest(low, high) / n_rows), 0.0),
+        min(high + z * math.sqrt(_widest(low, high) / n_rows), 1.0),
+    )
+
+
+def auroc(found: Evaluation) -> Auroc | None:
+    """The area under the ROC curve of the noisy histogram."""
+    if AUROC not in found.tables:
+        return None
+    first, second = np.maximum(found.in_rows(AUROC).reshape(2, -1), 0.0)
+    n_first, n_second = float(first.sum()), float(second.sum())
+    if n_first == 0.0 or n_second == 0.0:
+        return Auroc(None, None)
+    below = first.cumsum() - first / 2.0
+    above = second[::-1].cumsum()[::-1] - second / 2.0
+    area = float((second * below).sum()) / (n_first * n_second)
+    by_second = below / (n_first * n_second) - area / n_second
+    by_first = above / (n_first * n_second) - area / n_first
+    slope: NDArray[np.float64] = np.concatenate((by_first, by_second))
+    noise = noisy_counts.noise_sd(found.plan.event_of(AUROC))
+    return Auroc(area, noise * float(np.sqrt(np.square(slope).sum())))
+
+
+def _share(right: float, wrong: float, *, otherwise: float) -> float:
+    right, wrong = max(right, 0.0), max(wrong, 0.0)
+    return right / (right + wrong) if right + wrong > 0 else otherwise
+
+
+def _widest(low: float, high: float) -> float:
+    """The largest variance of one answer for a share between the two."""
+    share = min(max(0.5, low), high)
+    return share * (1.0 - share)

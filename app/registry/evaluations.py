@@ -1,0 +1,52 @@
+"""Rows of evaluations: add, find, list by model. An evaluation is never removed: it was paid for."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from app.core.errors import NotFound
+from app.registry.tables import EvaluatedModelRow, EvaluationRow
+
+
+def add(session: Session, row: EvaluationRow, model_ids: Sequence[str]) -> None:
+    """Registers a released evaluation of some models."""
+    session.add(row)
+    session.add_all(EvaluatedModelRow(evaluation_id=row.id, model_id=model_id) for model_id in model_ids)
+    session.flush()
+
+
+def find(session: Session, evaluation_id: str) -> EvaluationRow:
+    """One evaluation.
+
+    Raises:
+        NotFound: no such evaluation.
+    """
+    row = session.get(EvaluationRow, evaluation_id)
+    if row is None:
+        raise NotFound("evaluation")
+    return row
+
+
+def page(
+    session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
+) -> list[EvaluationRow]:
+    """A page of the evaluations of one model on the given datasets (``None`` = all), newest first."""
+    query = (
+        select(EvaluationRow)
+        .join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
+        .where(EvaluatedModelRow.model_id == model_id)
+        .order_by(EvaluationRow.created_at.desc(), EvaluationRow.id.desc())
+        .limit(limit)
+    )
+    if dataset_ids is not None:
+        query = query.where(EvaluationRow.dataset_id.in_(dataset_ids))
+    if before is not None:
+        last = find(session, before)
+        query = query.where(tuple_(EvaluationRow.created_at, EvaluationRow.id) < (last.created_at, last.id))
+    return list(session.execute(query).scalars())
+
+
+def of_job(session: Session, job_id: str) -> EvaluationRow | None:
+    """The evaluation that a job released, if it has."""
+    return session.execute(select(EvaluationRow).where(EvaluationRow.job_id == job_id)).scalar_one_or_none()

@@ -1,0 +1,194 @@
+"""``POST /models/{id}/evaluations`` and ``POST /evaluations``: what models are worth, and the best."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.roles import SEE_MODEL, Principal
+from app.core.errors import InvalidRequest
+from app.datasets import catalog
+from app.forests import evaluation
+from app.forests.codec import Artifact
+from app.forests.evaluation import EvaluationPlan
+from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.planning import PlanRequest, public_facts
+from app.jobs import queue
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.registry import models
+from app.registry.tables import ModelRow
+from app.services import scopes
+from app.services.accept_job import NewWork, accept
+from app.services.asked import Asked, asked, permitted_dataset
+from app.services.installation import Installation
+from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
+
+_TRAINED_ON = (
+    "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
+    "Restrict the scope to cells that were held out of training."
+)
+
+
+@dataclass(frozen=True)
+class EvaluationQuote(Asked):
+    """A request to evaluate with everything public worked out."""
+
+    plan: EvaluationPlan
+    rows: Sequence[ModelRow]
+    artifacts: Sequence[Artifact]
+    overlaps: bool
+
+    @property
+    def all_warnings(self) -> list[str]:
+        """About the numbers, and about rows that were trained on."""
+        return [*self.warnings, *([_TRAINED_ON] if self.overlaps else [])]
+
+
+def show_evaluation_quote(
+    installation: Installation, principal: Principal, model_ids: Sequence[str], wanted: EvaluationIn | SelectionIn
+) -> EvaluationQuoteOut:
+    """Answers a question about the price of an evaluation. Touches no rows and costs nothing.
+
+    Raises:
+        NotFound: no such model or dataset, or none that this key may know of.
+        RoleMissing: the key may not train on the dataset whose rows would be read.
+        InvalidRequest: metrics, models or scope break a rule.
+        DatasetDeleted: only the tombstone is left.
+    """
+    with installation.database.read() as session:
+        rows, dataset = _permitted(session, principal, model_ids, wanted)
+        quoted = _quote(installation, session, rows, dataset.living(), wanted)
+    return EvaluationQuoteOut(
+        models=[row.id for row in quoted.rows],
+        dataset=quoted.dataset.id,
+        dataset_name=quoted.dataset.name,
+        scope={name: list(cells) for name, cells in quoted.scope.items()},
+        releases=list(quoted.plan.releases),
+        price=quoted.price,
+        event=quoted.plan.event.to_json(),
+        receipt=quoted.receipt(quoted.plan.event),
+        fits=quoted.fits,
+        largest_that_fits=quoted.largest_that_fits,
+        warnings=quoted.all_warnings,
+    )
+
+
+def submit_evaluation(
+    installation: Installation,
+    principal: Principal,
+    model_ids: Sequence[str],
+    wanted: EvaluationIn | SelectionIn,
+    *,
+    request: IdempotentRequest,
+) -> Answer:
+    """Accepts a job that evaluates a model or chooses among several, or refuses it.
+
+    Raises:
+        NotFound: no such model or dataset, or none that this key may know of.
+        RoleMissing: the key may not train on the dataset whose rows would be read.
+        InvalidRequest: metrics, models or scope break a rule.
+        DatasetDeleted: only the tombstone is left.
+        NoRowsYet: nothing was uploaded so far.
+        BudgetExceeded: the ledger refuses.
+    """
+    with installation.database.read() as session:
+        rows, dataset = _permitted(session, principal, model_ids, wanted)
+        earlier = stored(session, request)
+        if earlier is not None:
+            return earlier
+        quoted = _quote(installation, session, rows, dataset, wanted)
+    new = NewWork("evaluation", _work(quoted), quoted.plan.event, wanted.name)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        accepted: Callable[[], Answer] = partial(accept, session, quoted, new, actor=principal.key_id, at=at)
+        return once(session, request, at=at, work=accepted)
+
+
+def _permitted(
+    session: Session, principal: Principal, model_ids: Sequence[str], wanted: EvaluationIn | SelectionIn
+) -> tuple[list[ModelRow], catalog.Dataset]:
+    """The models, and the dataset whose rows are to be read: by default that of the first model."""
+    rows = []
+    for model_id in model_ids:
+        row = models.find(session, model_id)
+        grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
+        rows.append(row)
+    if len(set(model_ids)) < len(model_ids):
+        raise InvalidRequest.at("/models", "not-distinct")
+    return rows, permitted_dataset(session, principal, wanted.dataset or rows[0].dataset_id)
+
+
+def _quote(
+    installation: Installation,
+    session: Session,
+    rows: Sequence[ModelRow],
+    dataset: catalog.Dataset,
+    wanted: EvaluationIn | SelectionIn,
+) -> EvaluationQuote:
+    """Works out plan, scope and price from public facts alone."""
+    within = asked(session, dataset, wanted)
+    artifacts = [installation.cache.get(row.digest) for row in rows]
+    schema = dataset.schema
+    if any(
+        (own.schema.features, own.schema.label.classes) != (schema.features, schema.label.classes) for own in artifacts
+    ):
+        raise InvalidRequest.at("/dataset", "other-declaration")
+    request = PlanRequest(
+        algorithm="evaluation",
+        parameters={},
+        epsilon=wanted.epsilon,
+        public_size=within.public_size,
+        accountant=within.balance.accountant,
+        delta=wanted.delta,
+        adjacency=dataset.adjacency,
+        max_rows=dataset.max_rows,
+    )
+    plan = _plan(wanted, public_facts(request, schema, Adjacency.ADD_REMOVE_ONE))
+    overlaps = any(_was_trained_on(session, row, within) for row in rows)
+    return EvaluationQuote(**vars(within), plan=plan, rows=rows, artifacts=artifacts, overlaps=overlaps)
+
+
+def _plan(wanted: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
+    if isinstance(wanted, SelectionIn):
+        return evaluation.plan_best(len(wanted.models), facts, winner_accuracy=wanted.winner_accuracy)
+    return evaluation.plan_tables(wanted.metrics, facts, score_bins=wanted.score_bins)
+
+
+def _was_trained_on(session: Session, row: ModelRow, within: Asked) -> bool:
+    """Whether the scope shares a cell and an upload with the rows that a model read; both scopes are public."""
+    if row.dataset_id != within.dataset.id:
+        return False
+    task = queue.job(session, row.job_id).task
+    epochs = scopes.epochs_of(session, within.dataset, within.scope)
+    shares_cells = all(
+        not set(cells).isdisjoint(task["scope"].get(name, cells)) for name, cells in within.scope.items()
+    )
+    return shares_cells and not set(epochs).isdisjoint(task["epochs"])
+
+
+def _work(quoted: EvaluationQuote) -> dict[str, Any]:
+    return {
+        "plan": quoted.plan.to_json(),
+        "models": [{"id": row.id, "digest": row.digest} for row in quoted.rows],
+        "models_epsilon": str(_epsilon_of_models(quoted)),
+        "classes": list(quoted.dataset.schema.label.classes),
+        "warnings": quoted.all_warnings,
+    }
+
+
+def _epsilon_of_models(quoted: EvaluationQuote) -> Fraction:
+    """What the models cost the dataset on a pure account: an evaluation is a function of their releases too."""
+    if quoted.balance.accountant != pure.NAME:
+        return Fraction(0)
+    total = Fraction(0)
+    for row, artifact in zip(quoted.rows, quoted.artifacts, strict=True):
+        guarantee: Any = artifact.metadata["guarantee"]
+        if row.dataset_id == quoted.dataset.id:
+            total += Fraction(guarantee[quoted.dataset.adjacency.value]["epsilon"])
+    return total

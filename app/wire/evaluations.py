@@ -1,0 +1,105 @@
+"""``/evaluations``: what models are worth on rows that they were not trained on."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.core import limits
+from app.wire.base import Answer, DecimalText, JsonObject
+from app.wire.training import JobName, PriceOut, SpendIn
+
+
+class EvaluationIn(SpendIn):
+    """A request to evaluate one model; as a question about its price it never touches rows."""
+
+    dataset: str | None = None
+    metrics: Annotated[
+        list[Literal["accuracy", "confusion", "auroc"]], Field(min_length=1, max_length=3, default=["accuracy"])
+    ]
+    score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
+    name: JobName | None = None
+
+
+class SelectionIn(SpendIn):
+    """A request to choose the best of several models, for one charge."""
+
+    models: Annotated[list[str], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS)]
+    dataset: str | None = None
+    winner_accuracy: bool = False
+    name: JobName | None = None
+
+
+class EvaluationQuoteOut(Answer):
+    """What an evaluation would release and cost."""
+
+    models: list[str]
+    dataset: str
+    dataset_name: str
+    scope: JsonObject
+    releases: list[str]
+    price: PriceOut
+    event: JsonObject
+    receipt: str
+    fits: bool
+    largest_that_fits: DecimalText
+    warnings: list[str]
+
+
+class IntervalOut(Answer):
+    low: float
+    high: float
+
+
+class AccuracyOut(Answer):
+    """``interval`` holds that on the evaluated rows with probability 0.95; ``population_interval`` adds chance."""
+
+    estimate: float | None
+    interval: IntervalOut
+    population_interval: IntervalOut
+
+
+class ConfusionOut(Answer):
+    """Noisy rows by true class (outer) and answered class (inner); they may be negative."""
+
+    classes: list[str]
+    counts: list[list[float]]
+    noise_sd: float
+
+
+class AurocOut(Answer):
+    """From a noisy histogram of scores by class; ``histogram`` has the first class, then the second."""
+
+    estimate: float | None
+    noise_sd: float | None
+    histogram: list[list[float]]
+    histogram_noise_sd: float
+
+
+class EvaluationOut(Answer):
+    """A released evaluation. Everything in it is public; exact scores never leave the service."""
+
+    id: str
+    name: str | None
+    models: list[str]
+    best: str | None
+    dataset: str
+    dataset_name: str
+    job_id: str
+    scope: JsonObject
+    epochs: list[str]
+    releases: list[str]
+    accuracy: AccuracyOut | None
+    confusion: ConfusionOut | None
+    auroc: AurocOut | None
+    guarantee: JsonObject
+    receipt: str
+    event: JsonObject
+    ledger: JsonObject
+    price: PriceOut
+    warnings: list[str]
+    created_at: str
+
+
+class EvaluationList(Answer):
+    evaluations: list[EvaluationOut]
+    next: str | None
