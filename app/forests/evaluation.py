@@ -308,5 +308,5 @@ def _is_whole(read: Evaluation) -> bool:
         is_priced = all(noisy_counts.per_row(plan.event_of(each)) > 0 for each in named)
     except UnknownPrivacyEvent:
         return False
-    has_best = isinstance(read.best, int) and 0 <= read.best < plan.n_models
-    return is_priced and has_best is chosen and all(len(read.tables[each]) == plan.n_cells(each) for each in named)
+    has_best = read.best is None if not chosen else type(read.best) is int and 0 <= read.best < plan.n_models
+    return is_priced and has_best and all(len(read.tables[each]) == plan.n_cells(each) for each in named)

@@ -19,8 +19,8 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(cancel|change|charge|check|create|declare|delete|download|export|join|list|put|quote|release|revoke|show|train|upload|void"
-    "|watch)"
+    "(cancel|change|charge|check|create|declare|delete|download|evaluate|export|join|list|put|quote|release|revoke|select|show"
+    "|train|upload|void|watch)"
     "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}
@@ -99,7 +99,8 @@ def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() ->
         if parameter["name"] == "Idempotency-Key"
     }
     assert takes_key == {
-        "train_model": True, "release_profile": True, "declare_dataset": False, "upload_rows": False,
+        "train_model": True, "release_profile": True,
+        "evaluate_model": True, "select_model": True, "declare_dataset": False, "upload_rows": False,
         "change_cap": False, "create_population": False, "create_reservation": True,
     }  # fmt: skip
     replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}

@@ -51,6 +51,12 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "release_profile": (404, 403, 202, 403, 202, 403, 404, 202),
     "list_profiles": (404, 403, 200, 403, 200, 403, 404, 200),
     "show_profile": (404, 403, 200, 403, 200, 403, 404, 200),
+    "quote_evaluation": (404, 403, 200, 403, 200, 403, 404, 200),
+    "evaluate_model": (404, 403, 202, 403, 202, 403, 404, 202),
+    "list_evaluations": (404, 200, 200, 403, 200, 403, 404, 200),
+    "show_evaluation": (404, 403, 200, 403, 200, 403, 404, 200),
+    "quote_selection": (404, 403, 200, 403, 200, 403, 404, 200),
+    "select_model": (404, 403, 202, 403, 202, 403, 404, 202),
     "list_jobs": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_job": (404, 403, 200, 403, 200, 403, 404, 200),
     "cancel_job": (404, 403, 200, 403, 200, 403, 404, 200),
@@ -92,6 +98,8 @@ class Targets:
     key: str
     population: str
     reservation: str
+    rival: str
+    evaluation: str
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,11 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
         job = idle_server.trained(dataset)
         wanted = {"json": {"epsilon": "1"}, "headers": new_idempotency_key()}
         accepted = idle_server.admin.http.post(f"/datasets/{dataset}/profiles", **wanted).json()
+        rival = idle_server.trained(dataset)["model_id"]
+        judged = idle_server.admin.http.post(
+            f"/models/{job['model_id']}/evaluations", json={"epsilon": "1"}, headers=new_idempotency_key()
+        )
+        evaluation = idle_server.ended(judged.json()["job_id"])["evaluation_id"]
         profile = idle_server.ended(accepted["job_id"])["profile_id"]
     callers = {
         "stranger": idle_server.caller("analyst", "predictor"),  # held globally, these two give nothing
@@ -126,7 +139,8 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
         f"/ledger/{dataset}/reservations", json=ELSEWHERE, headers=new_idempotency_key()
     )
     reservation = elsewhere.json()["reservation_id"]
-    targets = Targets(dataset, job["id"], job["model_id"], profile, idle_server.caller().id, population, reservation)
+    made = (job["id"], job["model_id"], profile, idle_server.caller().id, population, reservation, rival, evaluation)
+    targets = Targets(dataset, *made)
     return Estate(idle_server, targets, callers, revoked)
 
 
@@ -170,6 +184,19 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     ),
     "list_profiles": lambda it: ("GET", f"/datasets/{it.dataset}/profiles", {}),
     "show_profile": lambda it: ("GET", f"/profiles/{it.profile}", {}),
+    "quote_evaluation": lambda it: ("POST", f"/models/{it.model}/evaluations/quote", {"json": {"epsilon": "0.1"}}),
+    "evaluate_model": lambda it: (
+        "POST", f"/models/{it.model}/evaluations", {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
+    ),
+    "list_evaluations": lambda it: ("GET", f"/models/{it.model}/evaluations", {}),
+    "show_evaluation": lambda it: ("GET", f"/evaluations/{it.evaluation}", {}),
+    "quote_selection": lambda it: (
+        "POST", "/evaluations/quote", {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}},
+    ),
+    "select_model": lambda it: (
+        "POST", "/evaluations",
+        {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}, "headers": new_idempotency_key()},
+    ),
     "list_jobs": lambda it: ("GET", "/jobs", {}),
     "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
     "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),

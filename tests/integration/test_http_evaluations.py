@@ -1,0 +1,149 @@
+"""Evaluations over HTTP: quoted, charged to the held-out cells alone, shown with intervals; the best of several."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.support.server import Server, new_idempotency_key
+
+DELTA = "0.000001"
+BUDGETS = {
+    "pure": {"accountant": "pure", "epsilon": "1000"},
+    "zcdp": {"accountant": "zcdp", "epsilon": "100", "delta": DELTA},
+    "gdp": {"accountant": "gdp", "epsilon": "100", "delta": DELTA},
+}
+SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
+HELD_OUT: dict[str, Any] = {"shard": [1]}
+
+
+def _trained(server: Server, accountant: str, n_models: int = 1, **changes: Any) -> tuple[dict[str, Any], list[str]]:
+    """A dataset and models that were trained on its first cell."""
+    dataset = server.uploaded(600, budget=BUDGETS[accountant], partitions=SHARDS)
+    delta = {} if accountant == "pure" else {"delta": DELTA}
+    wanted = {"algorithm": "rdt-ta", "epsilon": "20", "scope": {"shard": [0]}, **delta, **changes}
+    parameters = {"n_estimators": 2, "max_depth": 2}
+    jobs = [server.trained(dataset["id"], **wanted, parameters=parameters) for _ in range(n_models)]
+    return dataset, [job["model_id"] for job in jobs]
+
+
+def _evaluated(server: Server, path: str, **body: object) -> dict[str, Any]:
+    accepted = server.admin.http.post(path, json={"scope": HELD_OUT, **body}, headers=new_idempotency_key())
+    assert accepted.status_code == 202, accepted.text
+    job = server.ended(accepted.json()["job_id"])
+    assert (job["state"], job["kind"], job["model_id"]) == ("succeeded", "evaluation", None), job
+    return dict(server.admin.http.get(f"/evaluations/{job['evaluation_id']}").json())
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, accountant: str) -> None:
+    dataset, (model,) = _trained(server, accountant)
+    path = f"/models/{model}/evaluations"
+    delta = {} if accountant == "pure" else {"delta": DELTA}
+    asked = {"epsilon": "20", **delta, "metrics": ["accuracy", "confusion", "auroc"], "score_bins": 16}
+    before = server.footprint()
+    quote = server.admin.http.post(f"{path}/quote", json={**asked, "scope": HELD_OUT}).json()
+    assert server.footprint() == before, "a quote changes nothing"
+    assert (quote["releases"], quote["warnings"]) == (["confusion", "auroc"], []), "a matrix tells the accuracy"
+    found = _evaluated(server, path, **asked)
+    assert (found["event"], found["receipt"], found["price"]) == (quote["event"], quote["receipt"], quote["price"])
+    accuracy = found["accuracy"]
+    assert 0 <= accuracy["interval"]["low"] <= accuracy["estimate"] <= accuracy["interval"]["high"] <= 1
+    assert accuracy["population_interval"]["low"] <= accuracy["interval"]["low"]
+    assert accuracy["population_interval"]["high"] >= accuracy["interval"]["high"]
+    total = sum(itertools.chain(*found["confusion"]["counts"]))
+    assert 150 < total < 450, "about half of six hundred rows"
+    assert 0 <= found["auroc"]["estimate"] <= 1
+    assert [len(side) for side in found["auroc"]["histogram"]] == [16, 16]
+    assert "this evaluation" in found["guarantee"]["text"]
+    charged = [
+        server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": f'{{"shard": [{cell}]}}'}).json()["charged"]
+        for cell in (0, 1)
+    ]
+    assert charged == [quote["price"]["amount"]] * 2, "the model's own cell paid for the model alone"
+    listed = server.admin.http.get(path).json()
+    assert [item["id"] for item in listed["evaluations"]] == [found["id"]]
+
+
+def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
+    _, (model,) = _trained(server, "pure")
+    path = f"/models/{model}/evaluations"
+    for scope, n_warnings in (({}, 1), ({"shard": [0, 1]}, 1), (HELD_OUT, 0)):
+        quote = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "scope": scope}).json()
+        assert len(quote["warnings"]) == n_warnings
+    fresh = server.uploaded(200)
+    elsewhere = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "dataset": fresh["id"]}).json()
+    assert (elsewhere["dataset"], elsewhere["warnings"]) == (fresh["id"], [])
+    found = _evaluated(server, path, epsilon="5", scope={})
+    assert len(found["warnings"]) == 1
+    assert found["guarantee"]["add_remove"]["epsilon"] == "25", "what it says is a function of the model's release too"
+
+
+@pytest.mark.parametrize("accountant", ["pure", "gdp"])
+def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> None:
+    dataset, good = _trained(server, accountant, 1, epsilon="60")
+    delta = {} if accountant == "pure" else {"delta": DELTA}
+    bad = [
+        server.trained(
+            dataset["id"], algorithm="rdt-ta", epsilon="0.001", **delta, scope={"shard": [0]},
+            parameters={"n_estimators": 1, "max_depth": 1},
+        )["model_id"]
+        for _ in range(2)
+    ]  # fmt: skip
+    models = [*bad, *good]
+    found = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta, winner_accuracy=True)
+    assert found["models"] == models
+    assert found["best"] in models
+    assert found["releases"] == ["best", "accuracy"]
+    assert found["accuracy"]["estimate"] is not None
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": '{"shard": [1]}'}).json()
+    assert balance["charged"] == found["price"]["amount"], "however many models"
+    alone = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta)
+    assert (alone["releases"], alone["accuracy"]) == (["best"], None)
+
+
+def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
+    _, (model,) = _trained(server, "pure")
+    twin = server.declared(
+        schema={
+            "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 100}],
+            "label": {"name": "income", "classes": ["<=50K", ">50K"]},
+        }
+    )
+    before = server.footprint()
+    one, several = f"/models/{model}/evaluations", "/evaluations"
+    for path, body, problem in (
+        (one, {"metrics": []}, ("/metrics", "too-short")),
+        (one, {"metrics": ["f1"]}, None),
+        (one, {"score_bins": 1}, None),
+        (one, {"dataset": twin["id"]}, ("/dataset", "other-declaration")),
+        (one, {"scope": {"region": ["EU"]}}, ("/scope", "unknown-partition")),
+        (several, {"models": [model]}, None),
+        (several, {"models": [model, model]}, ("/models", "not-distinct")),
+    ):  # fmt: skip
+        answer = server.admin.http.post(path, json={"epsilon": "1", **body}, headers=new_idempotency_key())
+        assert (answer.status_code, answer.json()["type"]) == (422, "invalid-request"), answer.text
+        if problem is not None and problem[1] != "too-short":
+            assert (answer.json()["errors"][0]["at"], answer.json()["errors"][0]["problem"]) == problem
+    over = server.admin.http.post(one, json={"epsilon": "9999", "scope": HELD_OUT}, headers=new_idempotency_key())
+    assert (over.status_code, over.json()["type"]) == (409, "budget-exceeded")
+    unknown = server.admin.http.post(
+        several, json={"epsilon": "1", "models": [model, "md_none"]}, headers=new_idempotency_key()
+    )
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
+    assert server.footprint() == before
+
+
+def test_who_may_read_rows_may_evaluate(server: Server) -> None:
+    dataset, (model,) = _trained(server, "pure")
+    found = _evaluated(server, f"/models/{model}/evaluations", epsilon="1")
+    for role, status in (("predictor", 403), ("auditor", 403), ("analyst", 200)):
+        caller = server.granted(dataset["id"], role)
+        assert caller.http.get(f"/evaluations/{found['id']}").status_code == status
+        assert caller.http.post(f"/models/{model}/evaluations/quote", json={"epsilon": "1"}).status_code == status
+    other = server.uploaded(100)
+    analyst_elsewhere = server.granted(other["id"], "analyst")
+    hidden = analyst_elsewhere.http.post(
+        f"/models/{model}/evaluations/quote", json={"epsilon": "1", "dataset": other["id"]}
+    )
+    assert hidden.status_code == 404, "a model that the key may not see"

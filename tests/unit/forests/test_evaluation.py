@@ -1,0 +1,179 @@
+"""Evaluations: prices on every account, what released counts say, what can be read back."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.core.errors import InvalidRequest
+from app.forests import catalogue, evaluation, metrics, noisy_counts
+from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
+from app.forests.grow import grow
+from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.planning import PlanRequest, plan, public_facts
+from app.forests.predict import probabilities
+from app.forests.randomness import SystemRandomness
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1, "missing": True}],
+        "label": {"name": "y", "classes": ["a", "b"]},
+    }
+)
+THREE = Schema.from_json({**SCHEMA.to_json(), "label": {"name": "y", "classes": ["a", "b", "c"]}})
+DELTA = Fraction(1, 10**6)
+ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
+
+
+def facts(accountant: str, delta: Fraction | None, epsilon: str = "20", schema: Schema = SCHEMA) -> PublicFacts:
+    request = PlanRequest("evaluation", {}, Fraction(epsilon), None, accountant, delta)
+    return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
+
+
+def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
+    generator = np.random.default_rng(11)
+    x = generator.uniform(0, 1, n_rows)
+    y = (x > 0.5) ^ (generator.uniform(0, 1, n_rows) < wrong)
+    return SanitisedRows(SanitisedColumns((x,), n_rows), y.astype(np.int32), np.zeros((n_rows, 16), dtype=np.uint8))
+
+
+@pytest.fixture(scope="module")
+def model() -> evaluation.Model:
+    wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    return grow(wanted, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+@pytest.mark.parametrize("wanted", [["accuracy"], ["confusion", "auroc"]])
+def test_tables_use_the_price_up(accountant: str, delta: Fraction | None, wanted: list[str]) -> None:
+    public = facts(accountant, delta, "1")
+    spent = public.budget.loss(evaluation.plan_tables(wanted, public, score_bins=32).event)
+    assert 0.999 * public.budget.limit < spent <= public.budget.limit
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+@pytest.mark.parametrize("winner_accuracy", [False, True])
+def test_a_choice_uses_the_price_up_however_many_models_there_are(
+    accountant: str, delta: Fraction | None, winner_accuracy: bool
+) -> None:
+    public = facts(accountant, delta, "1")
+    for n_models in (2, 50):
+        event = evaluation.plan_best(n_models, public, winner_accuracy=winner_accuracy).event
+        assert 0.999 * public.budget.limit < public.budget.loss(event) <= public.budget.limit
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_released_numbers_are_near_the_exact_ones(
+    accountant: str, delta: Fraction | None, model: evaluation.Model
+) -> None:
+    rows = rows_of(4_000)
+    planned = evaluation.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
+    found = evaluation.release(planned, [model], rows, SystemRandomness())
+    shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
+    exact = float((shares.argmax(axis=1) == rows.y).mean())
+    told = metrics.accuracy(found)
+    assert told is not None
+    assert told.estimate == pytest.approx(exact, abs=0.02)
+    assert told.low <= exact <= told.high
+    assert told.high - told.low < 0.05
+    assert told.population_low < told.low
+    area = metrics.auroc(found)
+    assert area is not None
+    assert area.estimate == pytest.approx(_area(shares[:, 1], rows.y), abs=0.02)
+    assert area.noise_sd is not None
+    assert 0 < area.noise_sd < 0.02
+
+
+def _area(scores: np.ndarray, y: np.ndarray) -> float:
+    first, second = scores[y == 0], scores[y == 1]
+    wins = (second[:, np.newaxis] > first).mean() + (second[:, np.newaxis] == first).mean() / 2
+    return float(wins)
+
+
+def test_the_interval_holds_as_often_as_it_says() -> None:
+    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "0.1"), score_bins=2)
+    event = planned.event_of("accuracy")
+    exact, held = np.array([80, 20], dtype=np.int64), 0
+    for _ in range(400):
+        table = noisy_counts.release(exact, event, SystemRandomness())
+        told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
+        assert told is not None
+        held += told.low <= 0.8 <= told.high
+    assert held >= 370, "95 of a hundred, and a little more since each bound is one of whole numbers"
+
+
+def test_empty_tables_say_nothing() -> None:
+    planned = evaluation.plan_tables(["accuracy", "auroc"], facts("pure", None), score_bins=4)
+    empty = Evaluation(planned, None, {"accuracy": np.array([-3, -1]), "auroc": np.array([0, -1, 0, 0, 5, 0, 0, 0])})
+    told, area = metrics.accuracy(empty), metrics.auroc(empty)
+    assert told is not None
+    assert (told.estimate, told.population_low, told.population_high) == (None, 0.0, 1.0)
+    assert area is not None
+    assert area.estimate is None
+
+
+def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation.Model) -> None:
+    flipped = rows_of(5_000, wrong=0.9)
+    wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    bad = grow(wanted, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
+    for accountant, delta in ACCOUNTS:
+        planned = evaluation.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
+        found = evaluation.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
+        assert found.best == 1
+
+
+def test_scores_of_more_than_two_classes_have_no_curve() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        evaluation.plan_tables(["auroc"], facts("pure", None, schema=THREE), score_bins=4)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/metrics", "needs-two-classes")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"best": 0}, {"best": "0"}, {"tables": {}}, {"tables": {"accuracy": ["1"]}}, {"tables": {"auroc": ["1", "2"]}},
+     {"plan": {}}, {"more": 1}],
+)  # fmt: skip
+def test_foreign_evaluations_are_refused(changes: dict[str, Any]) -> None:
+    planned = evaluation.plan_tables(["accuracy"], facts("pure", None), score_bins=4)
+    value = Evaluation(planned, None, {"accuracy": np.array([3, 4])}).to_json()
+    assert Evaluation.from_json(value).to_json() == value
+    with pytest.raises(EvaluationInvalid):
+        Evaluation.from_json({**value, **changes})
+
+
+def test_a_plan_survives_its_json() -> None:
+    planned = evaluation.plan_best(4, facts("gdp", DELTA), winner_accuracy=True)
+    assert EvaluationPlan.from_json(planned.to_json()) == planned
+
+
+_OF_ROWS_ALONE = sorted(
+    slug
+    for slug, mechanism in catalogue.BY_SLUG.items()
+    if mechanism.adjacency is Adjacency.ADD_REMOVE_ONE and not slug.startswith("sspe")
+)
+"""The others are trained with more than these rows."""
+
+
+@pytest.mark.parametrize("slug", _OF_ROWS_ALONE)
+def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
+    """The precondition of the proof: drop, permute and shift rows; every other row's answer keeps its bits."""
+    mechanism = catalogue.mechanism(slug)
+    accountant, delta = ("pure", None) if "pure" in mechanism.accountants else ("gdp", DELTA)
+    asked = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)
+    forest = grow(plan(asked, SCHEMA), SCHEMA, rows_of(500), SystemRandomness(), on_tree_done=lambda: None)
+    x = np.random.default_rng(2).uniform(0, 1, 101)
+    x[7] = np.nan
+
+    def answers(values: np.ndarray) -> np.ndarray:
+        columns = SanitisedColumns((np.ascontiguousarray(values),), len(values))
+        return probabilities(forest, SCHEMA, columns, read_out=None)
+
+    whole = answers(x)
+    for first in (1, 2, 3, 5, 64):
+        assert answers(x[first:]).tobytes() == whole[first:].tobytes()
+    order = np.random.default_rng(3).permutation(len(x))
+    assert answers(x[order]).tobytes() == whole[order].tobytes()
