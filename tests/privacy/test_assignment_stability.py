@@ -1,10 +1,12 @@
-"""T3: no row's shard depends on another row."""
+"""T3: no row's tree, part or layer depends on another row."""
+
+from fractions import Fraction
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.assignment import KEY_BYTES, fresh_key, shards
+from app.forests.assignment import KEY_BYTES, fresh_key, shards, structure_rows
 
 keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 row_ids = st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=40)
@@ -60,3 +62,25 @@ def test_a_key_is_32_uniform_bytes() -> None:
             return self.drawn
 
     assert fresh_key(Counting()) == bytes(range(1, KEY_BYTES + 1))
+
+
+@given(ids=st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=30, unique=True), data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_removing_a_row_moves_no_other_between_layers_trees_and_parts(ids: list[bytes], data: st.DataObject) -> None:
+    """Through growth: rows apart by layer, then by tree, then by part of a tree; the keys are held."""
+    removed = data.draw(st.integers(0, len(ids) - 1))
+    rest = ids[:removed] + ids[removed + 1 :]
+
+    assert places(rest) == {row_id: place for row_id, place in places(ids).items() if row_id != ids[removed]}
+
+
+def places(ids: list[bytes]) -> dict[bytes, tuple[int, int, bool]]:
+    """Layer, tree and part of every row, as growth asks for them."""
+    one, other, third = (bytes([byte]) * KEY_BYTES for byte in (1, 2, 3))
+    layer, tree = shards(one, as_array(ids), n_shards=2), shards(other, as_array(ids), n_shards=3)
+    found = {}
+    for row, row_id in enumerate(ids):
+        mine = np.flatnonzero((layer == layer[row]) & (tree == tree[row]))
+        part = structure_rows(third, as_array(ids)[mine], tree=int(tree[row]), share=Fraction(1, 2))
+        found[row_id] = (int(layer[row]), int(tree[row]), bool(part[np.flatnonzero(mine == row)[0]]))
+    return found

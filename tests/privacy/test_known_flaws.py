@@ -3,7 +3,9 @@
 The mutants live here and nowhere else. Every one was published, or shipped, as private (docs/proofs/mrf.md).
 """
 
+import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
@@ -19,11 +21,12 @@ from app.forests.mechanisms.rdt import RandomDecisionTrees
 from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
     RECORDS,
     THREE_SPLITS,
     TWO_SPLITS,
+    Dataset,
     Laws,
     add_remove_pairs,
     datasets,
@@ -187,3 +190,29 @@ def test_replacing_a_row_is_not_charged_as_adding_one() -> None:
     laws = Laws(planned("rdt-ta", THREE_SPLITS), THREE_SPLITS)
 
     assert laws.worst(replace_one_pairs(multisets(2))) == pytest.approx(2.0)
+
+
+def test_a_random_partition_of_equal_sizes_costs_more_than_its_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A6: sizes are fixed by the number of rows, so one row more makes another one change its tree.
+
+    All balanced partitions are equally likely; the law of the release is the mean of its laws given each.
+    """
+    plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
+    classes = (RECORDS[0], RECORDS[1])
+    pairs = list(add_remove_pairs(datasets(3, classes)))
+    assert Laws(plan, TWO_SPLITS, key=b"\0" * 32).worst(pairs) <= 1.0 + TOLERANCE
+
+    def law_of(dataset: Dataset) -> dict[Hashable, float]:
+        n_first = (len(dataset) + 1) // 2
+        firsts = list(itertools.combinations(range(len(dataset)), n_first))
+        law: dict[Hashable, float] = defaultdict(float)
+        for first in firsts:
+            tree = np.array([0 if row in first else 1 for row in range(len(dataset))], dtype=np.int64)
+            monkeypatch.setattr(assignment, "shards", lambda key, row_ids, n_shards, tree=tree: tree)
+            for outcome, probability in Laws(plan, TWO_SPLITS, key=b"\0" * 32).of(dataset).items():
+                law[outcome] += probability / len(firsts)
+        return law
+
+    worst = max(loss(law_of(one), law_of(other)) for one, other in pairs)
+
+    assert 1.5 < worst <= 3.0 + TOLERANCE

@@ -1,0 +1,28 @@
+"""The table of flaws names every flaw once, and only tests that exist."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+TABLE = re.compile(r"^\| (A\d+) \|.*\| (.*) \|$", re.MULTILINE)
+
+
+def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
+    rows = TABLE.findall((TESTS / "privacy" / "README.md").read_text(encoding="utf-8"))
+    defined = {
+        name
+        for path in [*(TESTS / "privacy").glob("*.py"), *(TESTS / "unit").rglob("*.py")]
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+    assert [flaw for flaw, _ in rows] == [f"A{number}" for number in range(1, 32)]
+    for flaw, seen_by in rows:
+        named = re.findall(r"`(test_\w+)`", seen_by)
+        assert named or seen_by.startswith("no flaw of privacy"), flaw
+        assert set(named) <= defined, flaw
+
+
+def test_every_file_that_the_readme_names_exists() -> None:
+    text = (TESTS / "privacy" / "README.md").read_text(encoding="utf-8")
+
+    assert [name for name in re.findall(r"`(\w+\.py)`", text) if not (TESTS / "privacy" / name).is_file()] == []
