@@ -84,7 +84,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
     by_state_or_caller = {
         "idempotency-key-missing", "idempotency-key-reused", "idempotency-in-flight", "unauthenticated", "role-missing",
         "budget-exceeded", "dataset-deleted", "job-finished", "accountant-mismatch", "population-mismatch",
-        "adjacency-mismatch", "too-many-requests", "unavailable",
+        "too-many-requests", "unavailable",
     }  # fmt: skip
     assert met == set(STATUS_OF) - by_state_or_caller
 
