@@ -43,6 +43,12 @@ def datasets_with(session: Session, principal: Principal, wanted: Collection[Rol
     return [row.dataset_id for row in rows if not principal.acts_as(Role(row.role)).isdisjoint(wanted)]
 
 
+def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
+    """Ids of the datasets on which a key was granted exactly a role; what an admin may do everywhere is no grant."""
+    rows = select(GrantRow.dataset_id).where(GrantRow.key_id == principal.key_id, GrantRow.role == role.value)
+    return list(session.execute(rows.order_by(GrantRow.dataset_id)).scalars())
+
+
 def put(session: Session, *, dataset_id: str, key_id: str, role: Role) -> None:
     """Grants a role, in place of the one the key had there."""
     new = insert(session, GrantRow).values(key_id=key_id, dataset_id=dataset_id, role=role.value)

@@ -137,6 +137,29 @@ def delete(
     call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger")
 
 
+@app.command("overlaps")
+@command
+def overlaps(call: Remote, dataset: DatasetArgument) -> None:
+    """Show which rows a dataset shares with your other ones. For its owner only; it changes nothing."""
+    with call.client() as client:
+        found = client.overlaps(dataset)
+    output = call.output
+    if output.as_json:
+        output.json(found)
+        return
+    rows = []
+    for epoch in found["epochs"]:
+        known = epoch["rows"] is not None
+        counts = [str(epoch["rows"]), str(epoch["distinct"])] if known else ["?", "?"]
+        for shared in epoch["shared"] or [{"dataset_name": "", "population": "", "rows": 0 if known else "?"}]:
+            rows.append(
+                [epoch["epoch"], *counts, str(shared["rows"]), shared["dataset_name"], shared["population"] or ""]
+            )
+    output.table(["epoch", "rows", "distinct", "shared", "with", "population"], rows, empty="no uploads yet")
+    if any(epoch["shared"] for epoch in found["epochs"]) and found["population"] is None:
+        output.hint(f"grovekeeper populations join {dataset} POPULATION    (if they are about the same people)")
+
+
 @app.command("grant")
 @command
 def grant(

@@ -122,6 +122,10 @@ class Client:
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
         return self._json("DELETE", f"/datasets/{_segment(dataset)}")
 
+    def overlaps(self, dataset: str) -> Json:
+        """``GET /datasets/{id}/overlaps``: rows that it shares with other datasets of the same owner."""
+        return self._json("GET", f"/datasets/{_segment(dataset)}/overlaps")
+
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
         """``PUT /datasets/{id}/grants/{key_id}``."""
         return self._json("PUT", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}", body={"role": role})

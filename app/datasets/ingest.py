@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedRandom
 from pathlib import Path
 from typing import BinaryIO
@@ -28,6 +29,7 @@ from app.datasets.admission import AdmissionBook, unit_row_ids
 from app.datasets.cells import ROW_ID_BYTES, hash_cells, hash_keys
 from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColumn, new_column
 from app.datasets.csv_source import CsvSource
+from app.datasets.fingerprints import Fingerprints
 from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
 from app.forests.schema import Schema
 from app.privacy.composition import HashPartition, Partitions
@@ -86,9 +88,15 @@ class IngestReport:
 
 
 def ingest_csv(
-    source: BinaryIO, destination: Path, *, rules: RowRules, book: AdmissionBook | None, gzip: bool
+    source: BinaryIO,
+    destination: Path,
+    *,
+    rules: RowRules,
+    book: AdmissionBook | None,
+    prints: Fingerprints,
+    gzip: bool,
 ) -> IngestReport:
-    """Reads a CSV upload and stores its sanitised rows, each with its id and its cells.
+    """Reads a CSV upload and stores its sanitised rows, each with its id, its cells and its fingerprint.
 
     The id is random, or, where the unit is a column, a keyed digest of the unit; there a row without a unit, or whose
     unit has all its rows, is dropped. Whether a row is dropped depends on the rows of its own unit alone.
@@ -100,10 +108,11 @@ def ingest_csv(
         destination: the epoch's file (:func:`app.datasets.row_files.epoch_file`); must not exist.
         rules: of the declaration.
         book: of the dataset, with a page begun for this upload, where the unit is a column; else ``None``.
+        prints: of this upload; its file must not exist.
         gzip: the body is gzip.
 
     Returns:
-        The owner's report. The file is on the disk, under its name, when this returns.
+        The owner's report. Both files are on the disk, under their names, when this returns.
 
     Raises:
         RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with every other error.
@@ -114,8 +123,8 @@ def ingest_csv(
     text = CsvSource(source, is_gzip=gzip, max_bytes=limits.MAX_UPLOAD_CSV_BYTES, max_line_bytes=line_bytes)
     try:
         _order_columns(text, rules)
-        with row_files.new_row_file(destination) as file:
-            upload = _Upload(rules, book)
+        with row_files.new_row_file(destination) as file, row_files.new_row_file(prints.destination) as printed:
+            upload = _Upload(rules, book, on_stored=partial(prints.write, printed))
             upload.store(text, file)
             file.flush()
             file.seek(0)
@@ -153,13 +162,16 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
 class _Upload:
     """The state of one ingestion."""
 
-    def __init__(self, rules: RowRules, book: AdmissionBook | None) -> None:
+    def __init__(
+        self, rules: RowRules, book: AdmissionBook | None, *, on_stored: Callable[[Sequence[pa.Array]], None]
+    ) -> None:
         self.columns: list[Column] = [*map(new_column, rules.schema.features), LabelColumn(rules.schema.label)]
         self._n_own = len(own_column_partitions(rules.partitions))
         self.columns += [new_column(as_feature(partition)) for partition in own_column_partitions(rules.partitions)]
         self.n_rows = 0
         self._unit = None if rules.unit_column is None else UnitColumn(rules.unit_column)
         self._book = book
+        self._on_stored = on_stored
         self._n_without_unit = 0
         self._n_over_bound = 0
         self._n_ragged_rows = 0
@@ -188,7 +200,7 @@ class _Upload:
                 if self._problems():
                     group.clear()
                     continue
-                group.append(self._admitted(arrays, units, n_rows=block.num_rows))
+                group.append(self._admitted(block, arrays, units))
                 if sum(batch.num_rows for batch in group) >= group_rows:
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
@@ -222,23 +234,25 @@ class _Upload:
             found.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
         return found
 
-    def _admitted(self, arrays: list[pa.Array], units: pa.Array | None, *, n_rows: int) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids.
+    def _admitted(self, block: pa.RecordBatch, arrays: list[pa.Array], units: pa.Array | None) -> pa.RecordBatch:
+        """The rows of a block that are stored, with their ids; their text is told to whoever wants it.
 
         Raises:
             TooLarge: more rows than a dataset may have.
         """
+        first_own = len(arrays) - self._n_own
+        told = [block.column(index) for index in range(first_own)]
         if units is None:
-            row_ids = os.urandom(ROW_ID_BYTES * n_rows)
+            row_ids = os.urandom(ROW_ID_BYTES * block.num_rows)
         else:
             kept, row_ids = self._admit(units)
-            arrays = [array.filter(kept) for array in arrays]
+            arrays, told = [array.filter(kept) for array in arrays], [cells.filter(kept) for cells in told]
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
         if self.n_rows > limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
         ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
-        first_own = len(arrays) - self._n_own
+        self._on_stored(told)
         stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 

@@ -3,6 +3,7 @@
 ::
 
     <home>/rows/<dataset id>/<epoch id>.parquet
+    <home>/prints/<dataset id>/<epoch id>.prints      keyed fingerprints of the same rows, in the same order
 
 The columns are named by position (``f0``, ``f1`` …), so that no declared name meets the rules of a file format:
 
@@ -47,7 +48,8 @@ ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
 """Metadata of every row file. A new layout is a new number; the reader refuses numbers that it does not know."""
 
-_ROWS_FOLDER = "rows"
+ROWS_FOLDER = "rows"
+PRINTS_FOLDER = "prints"
 _UNFINISHED = ".part"
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
@@ -82,6 +84,17 @@ def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
     return _dataset_folder(home, dataset_id) / f"{epoch_id}.parquet"
 
 
+def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
+    """Where the fingerprints of one upload are kept, beside the folder of all rows.
+
+    Raises:
+        ValueError: an id that is not one of ours.
+    """
+    if not _ID.fullmatch(epoch_id):
+        raise ValueError("not an epoch id")
+    return _dataset_folder(home, dataset_id, kind=PRINTS_FOLDER) / f"{epoch_id}.prints"
+
+
 def admission_file(home: Path, dataset_id: str) -> Path:
     """Where a dataset counts the admitted rows of each unit, if its privacy unit is a column."""
     return _dataset_folder(home, dataset_id) / "units.sqlite3"
@@ -95,10 +108,10 @@ def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str]) -> int:
 
 def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
     """Erases the rows of one upload, durably: for an upload whose transaction failed. Erasing twice is legal."""
-    file = epoch_file(home, dataset_id, epoch_id)
-    with suppress(FileNotFoundError):
-        file.unlink()
-        _sync_folder(file.parent)
+    for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):
+        with suppress(FileNotFoundError):
+            file.unlink()
+            _sync_folder(file.parent)
 
 
 def erase_dataset(home: Path, dataset_id: str) -> None:
@@ -106,10 +119,11 @@ def erase_dataset(home: Path, dataset_id: str) -> None:
 
     The file system forgets the files; blocks on the medium are not overwritten.
     """
-    folder = _dataset_folder(home, dataset_id)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder)
-        _sync_folder(folder.parent)
+    for kind in (PRINTS_FOLDER, ROWS_FOLDER):
+        folder = _dataset_folder(home, dataset_id, kind=kind)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+            _sync_folder(folder.parent)
 
 
 def erase_unfinished(home: Path, *, before: datetime) -> int:
@@ -123,7 +137,8 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
         The number of files erased.
     """
     erased = 0
-    for file in (home / _ROWS_FOLDER).glob(f"*/.*{_UNFINISHED}"):
+    unfinished = f"*/.*{_UNFINISHED}"
+    for file in [*(home / ROWS_FOLDER).glob(unfinished), *(home / PRINTS_FOLDER).glob(unfinished)]:
         with suppress(FileNotFoundError):
             if file.stat().st_mtime < before.timestamp():
                 file.unlink()
@@ -175,10 +190,10 @@ def make_folder(folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-def _dataset_folder(home: Path, dataset_id: str) -> Path:
+def _dataset_folder(home: Path, dataset_id: str, *, kind: str = ROWS_FOLDER) -> Path:
     if not _ID.fullmatch(dataset_id):
         raise ValueError("not a dataset id")
-    return home / _ROWS_FOLDER / dataset_id
+    return home / kind / dataset_id
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,9 +1,9 @@
 """Populations: one cap over the accounts of all datasets about the same people.
 
 A reservation is admitted only if it fits its own account *and* the sum over the population's members of the largest
-``charged + reserved`` stays within the population's cap (docs/proofs/accounting.md A8). The sum is taken from the
-members' boxes when it is needed and kept nowhere, so it cannot drift from the entries. Erased datasets stay members:
-their spend was spent.
+``charged + reserved`` stays within the population's cap (docs/proofs/accounting.md A8,
+docs/adr/0012-populations-add-largest-cells.md). The sum is taken from the members' boxes when it is needed and kept
+nowhere, so it cannot drift from the entries. Erased datasets stay members: their spend was spent.
 
 Whoever reserves locks the account first and then the population; nobody else raises a load. A reservation that comes
 to an end only lowers one, and needs no lock of the population.

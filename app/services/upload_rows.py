@@ -12,8 +12,9 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
 from app.core.errors import DatasetDeleted, TooLarge, Unavailable
-from app.datasets import admission, catalog, ingest, row_files
+from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
+from app.datasets.fingerprints import Fingerprints
 from app.services.answers import answer
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
@@ -117,9 +118,15 @@ class _Upload:
     def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
         dataset = self._dataset
         rules = ingest.RowRules(dataset.schema, dataset.partitions, dataset.row.hash_key, dataset.unit_column)
-        destination = row_files.epoch_file(self._installation.home, dataset.id, self._epoch_id)
+        home = self._installation.home
+        destination = row_files.epoch_file(home, dataset.id, self._epoch_id)
+        prints = Fingerprints(
+            row_files.prints_file(home, dataset.id, self._epoch_id), fingerprints.installation_key(home)
+        )
         with body.path.open("rb") as source:
-            return ingest.ingest_csv(source, destination, rules=rules, book=self._book, gzip=body.is_gzip)
+            return ingest.ingest_csv(
+                source, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip
+            )
 
     def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
         dataset_id = self._dataset.id

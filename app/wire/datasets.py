@@ -165,6 +165,34 @@ class UploadOut(Answer):
     dropped: DroppedRows | None
 
 
+class SharedRows(Answer):
+    """Rows of an upload that occur in a dataset of the same owner too; in its other uploads, if it is the same one."""
+
+    dataset: str
+    dataset_name: str
+    population: str | None
+    rows: int
+
+
+class EpochOverlap(Answer):
+    """One upload. The counts are null where it was stored by a version that made no fingerprints."""
+
+    epoch: str
+    uploaded_at: str
+    rows: int | None
+    distinct: int | None
+    shared: list[SharedRows]
+
+
+class OverlapOut(Answer):
+    """What an owner's datasets have in common. Exact counts: for that owner only."""
+
+    dataset: str
+    dataset_name: str
+    population: str | None
+    epochs: list[EpochOverlap]
+
+
 class GrantIn(Request):
     role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
 

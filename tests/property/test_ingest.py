@@ -137,7 +137,7 @@ def run(schema, body, *, line_bytes, is_gzip, then):
         except RowsInvalid as refusal:
             assert ingestion.files() == []
             return {(problem.name, problem.problem): problem.count for problem in refusal.columns}
-        assert ingestion.files() == ["ep_a.parquet"]
+        assert ingestion.files() == ["ep_a.parquet", "ep_a.prints"]
         then(ingestion, report)
         return {}
 

@@ -27,13 +27,13 @@ from app.core.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from app.services import grants, populations, show_datasets
+from app.services import grants, overlaps, populations, show_datasets
 from app.services.delete_dataset import delete_dataset as erase
 from app.services.installation import Installation
 from app.services.register_dataset import register_dataset
 from app.services.upload_rows import SpooledBody, may_upload
 from app.services.upload_rows import upload_rows as upload
-from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, GrantIn, GrantOut, UploadOut
+from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, GrantIn, GrantOut, OverlapOut, UploadOut
 from app.wire.populations import JoinIn
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=ExactRoute)
@@ -105,6 +105,12 @@ def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: Grant
 def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
     """Takes a key's role on this dataset back."""
     grants.remove_grant(here, caller, dataset, key_id)
+
+
+@router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))
+def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
+    """Rows that this dataset shares with others of the same owner. For that owner only, and it changes nothing."""
+    return overlaps.show_overlaps(here, caller, dataset)
 
 
 @router.put(

@@ -142,6 +142,14 @@ ALGORITHM = {
     ],
 }
 
+OVERLAPS = {
+    "dataset": "ds_1", "dataset_name": "census", "population": None,
+    "epochs": [
+        {"epoch": "ep_0", "uploaded_at": "then", "rows": None, "distinct": None, "shared": []},
+        {"epoch": "ep_1", "uploaded_at": "then", "rows": 9, "distinct": 8,
+         "shared": [{"dataset": "ds_2", "dataset_name": "survey", "population": "patients", "rows": 7}]},
+    ],
+}  # fmt: skip
 POPULATION = {
     "id": "pp_1", "name": "patients", "accountant": "pure", "unit": "epsilon", "delta": None, "cap": "3",
     "charged": "1", "reserved": "0.5", "remaining": "1.5", "adjacency": "add_remove", "unit_column": None,
@@ -163,6 +171,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},
     ),
     ("DELETE", "/datasets/census/grants/key_2"): (204, None),
+    ("GET", "/datasets/census/overlaps"): (200, OVERLAPS),
     ("PUT", "/datasets/census/population"): (200, {**DATASET, "population": "patients"}),
     ("POST", "/populations"): (201, POPULATION),
     ("GET", "/populations"): (200, {"populations": [POPULATION], "next": None}),

@@ -64,6 +64,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "signer"], ["-----BEGIN"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
     (
         ["populations", "create", "patients", "--epsilon", "3"],
         ["opened patients (pp_1) with a lifetime budget of 3 ε", "next: grovekeeper populations join DATASET patients"],

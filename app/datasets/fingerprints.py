@@ -1,0 +1,137 @@
+"""Keyed fingerprints of what rows say, so that an owner can see that two of their uploads hold the same rows.
+
+Every stored row has one, made of the cells of its features and its label as they stood in the upload, in the order of
+the declaration, spaces around them aside. It is keyed: who holds the files and not the key can test no guess. The unit
+column is left out, so a copy with other names for people is seen too. Fingerprints lie in a folder of their own and go
+with the rows.
+
+They decide nothing. No balance, cap, population, upload or job depends on them; they are compared when an owner asks,
+with datasets of that same owner, and with nobody else's (docs/adr/0011-overlap-is-shown-not-held.md).
+"""
+
+import hmac
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from app.core.errors import InstallationError
+
+KEY_BYTES = 32
+FINGERPRINT_BYTES = 8
+"""Two different rows share a fingerprint once in 2⁶⁴ pairs: enough for a hint to people."""
+
+_KEY_FILE = "fingerprint.key"
+_DOMAIN = b"grovekeeper/fingerprint/1\0"
+_SEPARATOR = "\x1f"
+_STORED = np.dtype("<u8")
+_PASS_BYTES = 64 * 1024 * 1024
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Where the fingerprints of one upload go, and the key that makes them."""
+
+    destination: Path
+    key: bytes = field(repr=False)
+
+    def write(self, file: BinaryIO, columns: Sequence[pa.Array]) -> None:
+        """Appends the fingerprints of one block.
+
+        Args:
+            file: what becomes ``destination``.
+            columns: PRIVATE; text of the features and the label of the rows that are stored.
+        """
+        cells = [pc.ascii_trim_whitespace(column) for column in columns]
+        rows = pc.binary_join_element_wise(*cells, _SEPARATOR).to_pylist()
+        digest, key = hmac.digest, self.key
+        file.write(b"".join(digest(key, _DOMAIN + row.encode(), "sha256")[:FINGERPRINT_BYTES] for row in rows))
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """One upload beside others. The counts are exact and PRIVATE: for the owner's answer alone, and in no log.
+
+    Attributes:
+        rows: of the upload.
+        distinct: different ones among them.
+        shared: for each name of a set of other uploads, the rows of this one that occur in them too.
+    """
+
+    rows: int = field(repr=False)
+    distinct: int = field(repr=False)
+    shared: Mapping[str, int] = field(repr=False)
+
+
+def installation_key(home: Path) -> bytes:
+    """The key of all fingerprints of an installation; made when it is first needed. It never leaves the home.
+
+    Raises:
+        InstallationError: the file is not such a key.
+    """
+    file = home / _KEY_FILE
+    if not file.exists():
+        partial = home / f".{_KEY_FILE}.{secrets.token_hex(8)}"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(secrets.token_bytes(KEY_BYTES))
+            stream.flush()
+            os.fsync(descriptor)
+        with suppress(FileExistsError):  # another process was first, and its key is the one
+            os.link(partial, file)
+        partial.unlink()
+    key = file.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise InstallationError(f"{_KEY_FILE} in the home is damaged; restore it, or remove it to begin anew")
+    return key
+
+
+def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]]) -> dict[str, Overlap]:
+    """Looks for the rows of some uploads in others. Memory is bounded: large sets are compared a part at a time.
+
+    Args:
+        uploads: fingerprint files by upload.
+        others: sets of uploads by name, each with its files by upload. An upload that stands in a set is not compared
+            with itself.
+
+    Returns:
+        One overlap per upload, every set's name in ``shared``.
+    """
+    files = {*uploads.values(), *(file for named in others.values() for file in named.values())}
+    n_parts = sum(file.stat().st_size for file in files) // _PASS_BYTES + 1
+    rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
+    shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
+    for part in range(n_parts):
+        own = {upload: _part(file, part, n_parts) for upload, file in uploads.items()}
+        for upload, found in own.items():
+            rows[upload] += len(found)
+            distinct[upload] += len(np.unique(found))
+        for name, named in others.items():
+            theirs = {upload: _part(file, part, n_parts) for upload, file in named.items()}
+            for upload, found in own.items():
+                rest = [prints for other, prints in theirs.items() if other != upload]
+                shared[upload][name] += int(np.isin(found, np.concatenate([_NOTHING, *rest])).sum())
+    return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
+
+
+_NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
+
+
+def _part(file: Path, part: int, n_parts: int) -> NDArray[np.uint64]:
+    """The fingerprints of a file that fall into one part: keyed hashes spread evenly."""
+    return np.concatenate([_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))])
+
+
+def _chunks(file: Path) -> Iterator[NDArray[np.uint64]]:
+    with file.open("rb") as stream:
+        while len(chunk := np.fromfile(stream, dtype=_STORED, count=_CHUNK)):
+            yield chunk

@@ -1,0 +1,103 @@
+"""Fingerprints: keyed, of what a row says and nothing else; and what two sets of them have in common."""
+
+import stat
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.core.errors import InstallationError
+from app.datasets import fingerprints, row_files
+from tests.support.uploads import GOOD_ROW, HEADER, KEY, Ingestion
+
+
+def printed(ingest: Ingestion) -> list[int]:
+    file = row_files.prints_file(ingest.home, "ds_a", "ep_a")
+    return np.fromfile(file, dtype="<u8").tolist()
+
+
+def stored(folder: Path, name: str, values: list[int]) -> Path:
+    file = folder / name
+    np.array(values, dtype="<u8").tofile(file)
+    return file
+
+
+def test_every_stored_row_has_one_in_order_and_equal_rows_have_equal_ones(ingest: Ingestion) -> None:
+    other = '40,1.75,Male,"Bern, BE",>50K\n'
+    ingest(HEADER + GOOD_ROW + other + GOOD_ROW)
+    first, second, third = printed(ingest)
+    assert first == third != second
+
+
+def test_order_of_columns_in_the_file_and_space_around_cells_do_not_matter(tmp_path: Path) -> None:
+    plain, turned = Ingestion(tmp_path / "a"), Ingestion(tmp_path / "b")
+    plain(HEADER + GOOD_ROW)
+    turned('income,"city, canton",sex,height,age\n>50K,"Bern, BE",Male, 1.75 ,39\n')
+    assert printed(plain) == printed(turned)
+
+
+def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
+    columns = Ingestion(tmp_path)
+    columns(HEADER + GOOD_ROW)
+    other = fingerprints.Fingerprints(tmp_path / "x", bytes(32))
+    import pyarrow as pa
+
+    with other.destination.open("wb") as file:
+        cells = ("39", "1.75", "Male", "Bern, BE", ">50K")
+        other.write(file, [pa.array([cell]) for cell in cells])
+        fingerprints.Fingerprints(tmp_path / "x", KEY).write(file, [pa.array([cell]) for cell in cells])
+    without, with_key = np.fromfile(other.destination, dtype="<u8").tolist()
+    assert [with_key] == printed(columns) != [without]
+
+
+def test_a_refused_upload_leaves_none(ingest: Ingestion) -> None:
+    with pytest.raises(Exception, match="does not match"):
+        ingest(HEADER + 'x,1.75,Male,"Bern, BE",>50K\n')
+    assert ingest.files() == []
+
+
+def test_erasing_takes_them_along(ingest: Ingestion) -> None:
+    ingest(HEADER + GOOD_ROW)
+    row_files.erase_epoch(ingest.home, "ds_a", "ep_a")
+    assert ingest.files() == []
+    ingest(HEADER + GOOD_ROW)
+    row_files.erase_dataset(ingest.home, "ds_a")
+    assert list(ingest.home.glob("*/*")) == []
+
+
+@pytest.mark.parametrize("pass_bytes", [64 * 1024 * 1024, 64, 8], ids=["one-part", "some-parts", "many-parts"])
+def test_overlaps_are_counted_whatever_the_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int
+) -> None:
+    monkeypatch.setattr(fingerprints, "_PASS_BYTES", pass_bytes)
+    monkeypatch.setattr(fingerprints, "_CHUNK", 3)
+    one = {"ep_1": stored(tmp_path, "1", [1, 2, 2, 3, 9, 10]), "ep_2": stored(tmp_path, "2", [3, 4, 5])}
+    other = {"ep_3": stored(tmp_path, "3", [2, 5]), "ep_4": stored(tmp_path, "4", [9])}
+    nothing = {"ep_5": stored(tmp_path, "5", [])}
+
+    found = fingerprints.compare(one, {"own": one, "other": other, "nothing": nothing, "none": {}})
+    assert found["ep_1"] == fingerprints.Overlap(6, 5, {"own": 1, "other": 3, "nothing": 0, "none": 0})
+    assert found["ep_2"] == fingerprints.Overlap(3, 3, {"own": 1, "other": 1, "nothing": 0, "none": 0})
+
+
+def test_counts_are_not_shown_by_accident() -> None:
+    overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
+    assert "12345" not in repr(overlap)
+    assert "12345" not in repr(fingerprints.Fingerprints(Path("x"), b"12345"))
+
+
+def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
+    found: list[bytes] = []
+    racers = [threading.Thread(target=lambda: found.append(fingerprints.installation_key(tmp_path))) for _ in range(8)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    (file,) = tmp_path.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_bytes(b"short")
+    with pytest.raises(InstallationError):
+        fingerprints.installation_key(tmp_path)
