@@ -1,5 +1,7 @@
 """``/evaluations``: what was released about models. Everything shown is post-processing of released counts."""
 
+from sqlalchemy.orm import Session
+
 from app.access import grants
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core import clock
@@ -7,6 +9,7 @@ from app.forests import metrics, noisy_counts
 from app.forests.evaluation import AUROC, CONFUSION, Evaluation
 from app.registry import evaluations, models
 from app.registry.tables import EvaluationRow
+from app.services import guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.evaluations import AccuracyOut, AurocOut, ConfusionOut, EvaluationList, EvaluationOut, IntervalOut
@@ -23,7 +26,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
     with installation.database.read() as session:
         row = evaluations.find(session, evaluation_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
-        return _evaluation_out(row)
+        return _evaluation_out(session, row)
 
 
 def list_evaluations(
@@ -46,10 +49,10 @@ def list_evaluations(
             ),
             lambda row: row.id,
         )
-        return EvaluationList(evaluations=[_evaluation_out(row) for row in shown], next=following)
+        return EvaluationList(evaluations=[_evaluation_out(session, row) for row in shown], next=following)
 
 
-def _evaluation_out(row: EvaluationRow) -> EvaluationOut:
+def _evaluation_out(session: Session, row: EvaluationRow) -> EvaluationOut:
     found, facts = Evaluation.from_json(row.body["evaluation"]), row.body
     return EvaluationOut(
         id=row.id,
@@ -65,7 +68,7 @@ def _evaluation_out(row: EvaluationRow) -> EvaluationOut:
         accuracy=_accuracy(found),
         confusion=_confusion(found, facts["classes"]),
         auroc=_auroc(found),
-        guarantee=facts["guarantee"],
+        guarantee=guarantee.today(session, row.dataset_id, facts, subject="evaluation"),
         receipt=facts["receipt"],
         event=found.plan.event.to_json(),
         ledger=facts["ledger"],

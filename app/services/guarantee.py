@@ -9,6 +9,7 @@ from app.datasets.catalog import Dataset
 from app.ledger import caps
 from app.ledger.service import Limit
 from app.privacy import guarantees
+from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import Subject
 
@@ -32,6 +33,23 @@ def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[st
     if dataset.row.population is not None:
         found["text"] = f"{found['text']} {_ONE_OF_SEVERAL.format(name=dataset.row.population)}"
     return found
+
+
+def today(session: Session, dataset_id: str, facts: dict[str, Any], *, subject: Subject) -> dict[str, Any]:
+    """The guarantee of something that was released before: its own where losses just add up, else the account's of now.
+
+    A cap that was changed since changes what may be printed (docs/proofs/accounting.md A3).
+
+    Args:
+        session: any transaction.
+        dataset_id: whose account paid.
+        facts: those that the output carries, with ``price`` and ``guarantee``.
+        subject: what the guarantee speaks of.
+    """
+    if facts["price"]["accountant"] == pure.NAME:
+        own: dict[str, Any] = facts["guarantee"]
+        return own
+    return account_guarantee(session, dataset_id, subject=subject)
 
 
 def account_guarantee(session: Session, dataset_id: str, *, subject: Subject = "ledger") -> dict[str, Any]:

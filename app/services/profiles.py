@@ -1,5 +1,7 @@
 """``/profiles``: what was released of a dataset for later jobs. It outlives the dataset's rows."""
 
+from sqlalchemy.orm import Session
+
 from app.access import grants
 from app.access.roles import TRAIN, Principal
 from app.core import clock
@@ -8,6 +10,7 @@ from app.forests.profile import Profile
 from app.forests.schema import Schema
 from app.registry import profiles
 from app.registry.tables import ProfileRow
+from app.services import guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
@@ -24,7 +27,7 @@ def show_profile(installation: Installation, principal: Principal, profile_id: s
     with installation.database.read() as session:
         row = profiles.find(session, profile_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
-        return _profile_out(row)
+        return _profile_out(session, row)
 
 
 def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
@@ -63,7 +66,7 @@ def _summary(row: ProfileRow) -> ProfileSummary:
     )
 
 
-def _profile_out(row: ProfileRow) -> ProfileOut:
+def _profile_out(session: Session, row: ProfileRow) -> ProfileOut:
     profile, facts = released(row), row.body
     counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
     return ProfileOut(
@@ -75,7 +78,7 @@ def _profile_out(row: ProfileRow) -> ProfileOut:
             ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd) for label, count in counts
         ],
         size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
-        guarantee=facts["guarantee"],
+        guarantee=guarantee.today(session, row.dataset_id, facts, subject="profile"),
         receipt=facts["receipt"],
         event=profile.plan.event.to_json(),
         ledger=facts["ledger"],

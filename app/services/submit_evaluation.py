@@ -21,7 +21,7 @@ from app.forests.planning import PlanRequest, public_facts
 from app.jobs import queue
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.registry import models
+from app.registry import models, profiles
 from app.registry.tables import ModelRow
 from app.services import scopes
 from app.services.accept_job import NewWork, accept
@@ -37,12 +37,19 @@ _TRAINED_ON = (
 
 @dataclass(frozen=True)
 class EvaluationQuote(Asked):
-    """A request to evaluate with everything public worked out."""
+    """A request to evaluate with everything public worked out.
+
+    Attributes:
+        plan: what would be released.
+        rows: the models.
+        overlaps: whether one of them was trained on rows in the scope.
+        models_epsilon: what they cost the dataset, where losses just add up.
+    """
 
     plan: EvaluationPlan
     rows: Sequence[ModelRow]
-    artifacts: Sequence[Artifact]
     overlaps: bool
+    models_epsilon: Fraction
 
     @property
     def all_warnings(self) -> list[str]:
@@ -151,7 +158,9 @@ def _quote(
     )
     plan = _plan(wanted, public_facts(request, schema, Adjacency.ADD_REMOVE_ONE))
     overlaps = any(_was_trained_on(session, row, within) for row in rows)
-    return EvaluationQuote(**vars(within), plan=plan, rows=rows, artifacts=artifacts, overlaps=overlaps)
+    is_pure = within.balance.accountant == pure.NAME
+    epsilon = _epsilon_of_models(session, artifacts, dataset) if is_pure else Fraction(0)
+    return EvaluationQuote(**vars(within), plan=plan, rows=rows, overlaps=overlaps, models_epsilon=epsilon)
 
 
 def _plan(wanted: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -161,34 +170,40 @@ def _plan(wanted: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationP
 
 
 def _was_trained_on(session: Session, row: ModelRow, within: Asked) -> bool:
-    """Whether the scope shares a cell and an upload with the rows that a model read; both scopes are public."""
-    if row.dataset_id != within.dataset.id:
-        return False
+    """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
     task = queue.job(session, row.job_id).task
-    epochs = scopes.epochs_of(session, within.dataset, within.scope)
-    shares_cells = all(
-        not set(cells).isdisjoint(task["scope"].get(name, cells)) for name, cells in within.scope.items()
+    other = task.get("unlabelled")
+    read = [(row.dataset_id, task), *([] if other is None else [(other["dataset"], other)])]
+    epochs = set(scopes.epochs_of(session, within.dataset, within.scope))
+    return any(
+        dataset_id == within.dataset.id
+        and not epochs.isdisjoint(part["epochs"])
+        and all(not set(cells).isdisjoint(part["scope"].get(name, cells)) for name, cells in within.scope.items())
+        for dataset_id, part in read
     )
-    return shares_cells and not set(epochs).isdisjoint(task["epochs"])
 
 
 def _work(quoted: EvaluationQuote) -> dict[str, Any]:
     return {
         "plan": quoted.plan.to_json(),
         "models": [{"id": row.id, "digest": row.digest} for row in quoted.rows],
-        "models_epsilon": str(_epsilon_of_models(quoted)),
+        "models_epsilon": str(quoted.models_epsilon),
         "classes": list(quoted.dataset.schema.label.classes),
         "warnings": quoted.all_warnings,
     }
 
 
-def _epsilon_of_models(quoted: EvaluationQuote) -> Fraction:
-    """What the models cost the dataset on a pure account: an evaluation is a function of their releases too."""
-    if quoted.balance.accountant != pure.NAME:
-        return Fraction(0)
+def _epsilon_of_models(session: Session, artifacts: Sequence[Artifact], dataset: catalog.Dataset) -> Fraction:
+    """What the models cost a dataset on a pure account: an evaluation is a function of their releases too.
+
+    A model may have read the dataset as its own, or as a second one, or have used a profile of it.
+    """
     total = Fraction(0)
-    for row, artifact in zip(quoted.rows, quoted.artifacts, strict=True):
-        guarantee: Any = artifact.metadata["guarantee"]
-        if row.dataset_id == quoted.dataset.id:
-            total += Fraction(guarantee[quoted.dataset.adjacency.value]["epsilon"])
+    for artifact in artifacts:
+        read: list[Any] = [artifact.metadata, artifact.metadata.get("unlabelled")]
+        own = [part["guarantee"] for part in read if part and part["ledger"]["dataset"] == dataset.id]
+        total += sum(Fraction(guarantee[dataset.adjacency.value]["epsilon"]) for guarantee in own)
+        if not own and artifact.plan.profile is not None:
+            profile = profiles.find(session, artifact.plan.profile.id)
+            total += Fraction(profile.body["price"]["amount"]) if profile.dataset_id == dataset.id else 0
     return total
