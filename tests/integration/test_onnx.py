@@ -45,7 +45,7 @@ def metadata(session: onnxruntime.InferenceSession) -> Mapping[str, str]:
     return facts
 
 
-@pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf"])
+@pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf", "bms-rf"])
 def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> None:
     dataset = server.uploaded(400)
     job = server.trained(dataset["id"], algorithm=algorithm, epsilon="20", parameters={"n_estimators": 5})

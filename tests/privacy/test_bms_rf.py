@@ -28,8 +28,10 @@ from app.forests.schema import Schema
 from app.forests.stacking import family, features, grow, layers
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import ExponentialMechanism, Parallel, Part, Sequential
+from app.privacy.events import ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
+from tests.privacy.test_delta_accounts import planned as planned_on
+from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
@@ -125,14 +127,22 @@ def test_every_output_can_come_from_every_dataset() -> None:
         assert laws.of(dataset).keys() == support
 
 
-def test_selections_are_exponential_where_mu_is_counted() -> None:
-    shape = {**LABELS, "max_depth": 1}
-    settled = plan(PlanRequest("bms-rf", shape, Fraction(1), None, "gdp", Fraction(1, 10**6)), TWO_SPLITS)
-    first = settled.event.parts[0].event.parts[0].event.parts[0].event.parts[0].event
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize(
+    ("parameters", "n_rows"), [(LABELS, 2), ({**STACK, "max_depth": 0}, 3)], ids=["labels", "counts"]
+)
+def test_stack_stays_below_the_curve_of_its_charge(accountant: str, parameters: dict, n_rows: int) -> None:
+    """Where ρ or μ² is counted: exponential selections, normal noise on counts, layers that add up."""
+    settled = planned_on("bms-rf", accountant, "3", **parameters)
+    first = settled.event.parts[0].event.parts[0].event.parts[0].event
     laws = Laws(settled, TWO_SPLITS)
+    share = share_of_charge(laws, list(add_remove_pairs(multisets(n_rows))))
 
-    assert isinstance(first, ExponentialMechanism)
-    assert 0.1 * claim(laws) < laws.worst(add_remove_pairs(multisets(2))) <= claim(laws) + TOLERANCE
+    if parameters is LABELS:
+        assert isinstance(first.parts[0].event, ExponentialMechanism)
+    else:
+        assert isinstance(first, RoundedGaussian)
+    assert 0.3 < share <= 1.0 + TOLERANCE
 
 
 class LayersThatShareOnePrice(StackedForest):

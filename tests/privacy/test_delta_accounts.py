@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from app.forests import noisy_counts
+from app.forests.assignment import is_structure_row
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.in_memory import LocalHistograms
@@ -110,6 +111,25 @@ def test_sharded_forest_stays_below_the_curve_of_one_tree(accountant: str, key: 
     laws = Laws(planned("rdt-ta", accountant, "3", **shape), TWO_SPLITS, key=key)
 
     assert 0.5 < share_of_charge(laws, list(add_remove_pairs(datasets(2, RECORDS[:2])))) <= 1.0 + TOLERANCE
+
+
+def key_with_parts(wanted: list[bool]) -> bytes:
+    """The first of simple keys that gives the first ids the wanted parts of tree 0."""
+
+    def parts(key: bytes) -> list[bool]:
+        ids = [bytes(15) + bytes([row_id]) for row_id in range(len(wanted))]
+        return [is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+
+    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key) == wanted)
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize("wanted", [[True, True], [False, False], [True, False]], ids=["structure", "leaves", "both"])
+def test_parted_rows_stay_below_the_curve_of_the_larger_part(accountant: str, wanted: list[bool]) -> None:
+    """Both parts have the whole of ρ or μ², and a row is in one of them."""
+    laws = Laws(planned("mrf", accountant, "3", se="hash"), TWO_SPLITS, key=key_with_parts(wanted))
+
+    assert 0.05 < share_of_charge(laws, list(add_remove_pairs(datasets(2)))) <= 1.0 + TOLERANCE
 
 
 # --- selections: bounded range
