@@ -97,7 +97,7 @@ def measure(name: str, database: Database, *, n_cells: int, n_threads: int) -> N
 
 
 @contextmanager
-def _databases() -> Iterator[list[tuple[str, str]]]:
+def databases() -> Iterator[list[tuple[str, str]]]:
     """Name and address of a migrated database of each kind."""
     from tests.support.postgres import fresh_database, running_server  # of a checkout, with its test dependencies
 
@@ -111,7 +111,7 @@ def _databases() -> Iterator[list[tuple[str, str]]]:
 def main() -> None:
     """Measures both databases with one and with eight threads."""
     print(f"{'database':<11} {'threads':>7} {'cells':>6} {'reservations/s':>14} {'updates/s':>14} {'ratio':>8}")
-    with _databases() as found:
+    with databases() as found:
         for name, url in found:
             database = Database.open(url, pool_size=8)
             with database.write() as session:

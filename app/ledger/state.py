@@ -7,13 +7,14 @@ boxes, not with the number of entries.
 
 import hashlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import rfc8785
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.ledger.tables import AccountRow, BoxRow
-from app.privacy.composition import BoxAmount, JointCell, Loads, Partitions, Scope, Tightest
+from app.privacy.composition import BoxAmount, JointCell, Loads, Partitions, Scope, Tightest, covers
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,24 @@ def move(
 
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
     """The joint cell of a box with the largest ``charged + reserved``; ties in canonical order."""
-    load, spent = _loads(session, account, scope)
-    return _split(load.largest(), load, spent, cap=account.highest_cap)
+    rows = _rows(session, account)
+    load = Loads(partitions_of(account), [row.load for row in rows], inside=scope)
+    found = load.largest()
+    charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
+    return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
 
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:
     """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
-    load, spent = _loads(session, account, scope)
+    rows, partitions = _rows(session, account), partitions_of(account)
+    load = Loads(partitions, [row.load for row in rows], inside=scope)
+    spent = Loads(partitions, [BoxAmount(row.scope, row.charged) for row in rows], inside=scope)
     return {
-        partition.name: [_split(found, load, spent, cap=account.highest_cap) for found in load.by_cell(partition.name)]
-        for partition in partitions_of(account).declared
+        partition.name: [
+            _split(found, load.at(found.cell), spent.at(found.cell), cap=account.highest_cap)
+            for found in load.by_cell(partition.name)
+        ]
+        for partition in partitions.declared
     }
 
 
@@ -64,25 +73,29 @@ def partitions_of(account: AccountRow) -> Partitions:
     return Partitions.from_json(account.partitions)
 
 
-def _loads(session: Session, account: AccountRow, inside: Scope) -> tuple[Loads, Loads]:
-    """``charged + reserved``, and ``charged`` alone."""
+class _Row(NamedTuple):
+    scope: Scope
+    charged: int
+    reserved: int
+
+    @property
+    def load(self) -> BoxAmount:
+        return BoxAmount(self.scope, self.charged + self.reserved)
+
+
+def _rows(session: Session, account: AccountRow) -> list[_Row]:
     query = select(BoxRow.scope, BoxRow.charged, BoxRow.reserved).where(BoxRow.account_id == account.id)
-    rows = [
-        ({name: tuple(cells) for name, cells in scope.items()}, charged, reserved)
+    return [
+        _Row({name: tuple(cells) for name, cells in scope.items()}, charged, reserved)
         for scope, charged, reserved in session.execute(query)
     ]
-    partitions = partitions_of(account)
-    load = [BoxAmount(scope, charged + reserved) for scope, charged, reserved in rows]
-    spent = [BoxAmount(scope, charged) for scope, charged, _ in rows]
-    return Loads(partitions, load, inside=inside), Loads(partitions, spent, inside=inside)
 
 
-def _split(found: Tightest, load: Loads, spent: Loads, *, cap: int) -> CellBalance:
+def _split(found: Tightest, carried: int, charged: int, *, cap: int) -> CellBalance:
     """Says of a load how much of it is charged.
 
     A bound over what the named cell truly carries counts as charged, but not beyond the highest cap: every admission
     was below it, so no joint cell carries more.
     """
-    charged, carried = spent.at(found.cell), load.at(found.cell)
     over = min(found.load, max(cap, carried)) - carried
     return CellBalance(found.cell, charged + over, carried - charged, found.is_exact)

@@ -214,6 +214,18 @@ def test_a_scope_in_normal_form_reads_as_itself(partitions: Partitions, data: st
     assert inside * everywhere == everything * len(_joint_cells(partitions, scope))
 
 
+def test_declared_sizes_are_the_shares_of_cells() -> None:
+    region = ColumnPartition("region", "region", False, ("EU", "US"), has_missing=False, sizes=(70, 30, 0))
+    partitions = Partitions((region, HashPartition("shard", 4), EpochPartition("batch", "one per month")))
+    scope: Scope = {"batch": ("ep_1",), "region": ("EU", "OTHER"), "shard": (0, 3)}
+    assert partitions.share(scope, n_epochs=5) == (1 * 70 * 2, 5 * 100 * 4)
+    assert partitions.share({"region": ("OTHER",)}, n_epochs=5) == (1, 100), "never nothing: plans divide by it"
+    assert Partitions.from_json(partitions.to_json()) == partitions
+    for sizes in ((70, 30), (0, 0, 0)):
+        with pytest.raises(ValueError, match="every cell has a size"):
+            ColumnPartition("region", "region", False, ("EU", "US"), has_missing=False, sizes=sizes)
+
+
 @given(declarations(), st.integers(1, 1024))
 def test_a_declaration_survives_its_own_form(partitions: Partitions, n_cells: int) -> None:
     assert Partitions.from_json(partitions.to_json()) == partitions

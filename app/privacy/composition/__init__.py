@@ -6,7 +6,7 @@ so the charges of disjoint cells never add up for one record. With several parti
 and the maximum runs over all combinations: it is not the maximum over the partitions taken one by one.
 """
 
-from app.privacy.composition.loads import BoxAmount, JointCell, Loads, Tightest
+from app.privacy.composition.loads import BoxAmount, JointCell, Loads, Tightest, covers
 from app.privacy.composition.partitions import (
     MISSING_CELL,
     OTHER_CELL,
@@ -37,4 +37,5 @@ __all__ = [
     "Scope",
     "Tightest",
     "UnknownPartition",
+    "covers",
 ]

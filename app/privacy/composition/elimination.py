@@ -130,11 +130,17 @@ def _joined(
     table += _spread(unary[variable], (variable,), axes)
     for mine, factor in factors:
         table += _spread(factor, mine, axes)
+    all_values = {axis: np.arange(len(unary[axis])) for axis in axes}
     for block in blocks:
         covered = dict(zip(block.variables, block.values, strict=True))
-        everywhere = (covered.get(axis, np.arange(len(unary[axis]))) for axis in axes)
-        table[np.ix_(*everywhere)] += block.amount
+        table[_product([covered.get(axis, all_values[axis]) for axis in axes])] += block.amount
     return scope, table
+
+
+def _product(sides: Sequence[NDArray[np.intp]]) -> tuple[NDArray[np.intp], ...]:
+    """An index of all combinations, as ``np.ix_`` makes one, without its checks."""
+    n_sides = len(sides)
+    return tuple(side.reshape([-1 if at == axis else 1 for at in range(n_sides)]) for axis, side in enumerate(sides))
 
 
 def _spread(factor: Table, mine: Sequence[int], axes: Sequence[int]) -> Table:

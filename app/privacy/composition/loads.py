@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,6 +48,11 @@ class Tightest:
     load: int
     cell: JointCell
     is_exact: bool
+
+
+def covers(scope: Scope, cell: JointCell) -> bool:
+    """Whether a joint cell lies in a box."""
+    return all(cell.get(name) in cells for name, cells in scope.items())
 
 
 class Loads:
@@ -195,11 +200,13 @@ class _Group:
         self.names = names
         self._boxes = boxes
         self._alone = alone
-        self._wide = _widened(alone, boxes, sizes)
-        self._class_of, self._best = {}, {}
+        self._sizes = sizes
+        self._class_of, self._best, covered = {}, {}, {}
         for name in names:
-            self._class_of[name], self._best[name] = _classes(name, alone[name], boxes)
-        self._blocks = [self._block(box) for box in boxes]
+            covers_cell = _cover(name, len(alone[name]), boxes)
+            self._class_of[name], self._best[name] = _classes(alone[name], covers_cell)
+            covered[name] = covers_cell[:, self._best[name]]
+        self._blocks = [self._block(row, box, covered) for row, box in enumerate(boxes)]
 
     def largest(self) -> _Found:
         """The largest load, exact or bounded."""
@@ -229,6 +236,10 @@ class _Group:
             load = found.load - int(alone[best[group]]) + int(alone[at])
             result.append(_Found(load, {**found.positions, name: at}, is_exact=True))
         return result
+
+    @cached_property
+    def _wide(self) -> dict[str, Table]:
+        return _widened(self._alone, self._boxes, self._sizes)
 
     def _affordable(self, *, last: int | None) -> Order | None:
         """The cheapest order, unless even that one is over the limit of work. Never cheaper with more boxes."""
@@ -262,9 +273,10 @@ class _Group:
         positions = {name: int(np.argmax(self._wide[name])) for name in self.names}
         return _Found(sum(int(self._wide[name][at]) for name, at in positions.items()), positions, is_exact=False)
 
-    def _block(self, box: _Coupled) -> Block:
+    def _block(self, row: int, box: _Coupled, covered: Mapping[str, NDArray[np.bool_]]) -> Block:
+        """The box over classes: it covers a class wholly or not at all."""
         names = sorted(box.covered)
-        values = tuple(np.unique(self._class_of[name][box.covered[name]]) for name in names)
+        values = tuple(covered[name][row].nonzero()[0] for name in names)
         return Block(tuple(map(self.names.index, names)), values, box.amount)
 
 
@@ -273,17 +285,22 @@ def _mentioned(name: str, boxes: Iterable[BoxAmount]) -> tuple[Cell, ...]:
     return tuple(sorted({cell for box in boxes for cell in box.scope.get(name, ())}))
 
 
-def _classes(name: str, alone: Table, boxes: Sequence[_Coupled]) -> tuple[_Positions, _Positions]:
+def _cover(name: str, n_cells: int, boxes: Sequence[_Coupled]) -> NDArray[np.bool_]:
+    """Which box covers which cell of a partition, ``(n_boxes, n_cells)``."""
+    covers_cell = np.zeros((len(boxes), n_cells), dtype=np.bool_)
+    for row, box in enumerate(boxes):
+        covers_cell[row, box.covered.get(name, slice(None))] = True
+    return covers_cell
+
+
+def _classes(alone: Table, covers_cell: NDArray[np.bool_]) -> tuple[_Positions, _Positions]:
     """Groups the cells of a partition that exactly the same boxes cover.
 
     Returns:
         The class of every cell, and for every class its fullest cell (the first of equals), classes in the order of
         these cells.
     """
-    covers = np.zeros((len(boxes), len(alone)), dtype=np.bool_)
-    for row, box in enumerate(boxes):
-        covers[row, box.covered.get(name, slice(None))] = True
-    signatures = [column.tobytes() for column in np.ascontiguousarray(np.packbits(covers, axis=0).T)]
+    signatures = [column.tobytes() for column in np.ascontiguousarray(np.packbits(covers_cell, axis=0).T)]
     fullest: dict[bytes, int] = {}
     for at, signature in enumerate(signatures):
         if signature not in fullest or alone[at] > alone[fullest[signature]]:

@@ -183,7 +183,8 @@ class Partitions:
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
         """The public share of rows that a box is expected to hold, as a fraction.
 
-        Cells of a partition count alike, unless their sizes were declared.
+        Cells of a partition count alike, unless their sizes were declared. No share is 0: a box of cells that are said
+        to be empty counts as one row.
 
         Args:
             scope: in normal form.
@@ -224,7 +225,7 @@ def _share(partition: Partition, cells: tuple[Cell, ...], *, n_epochs: int) -> t
         return len(cells), max(n_epochs, len(cells))
     if isinstance(partition, ColumnPartition) and partition.sizes is not None:
         sizes = dict(zip(partition.listed_cells, partition.sizes, strict=True))
-        return sum(sizes[str(cell)] for cell in cells), sum(partition.sizes)
+        return max(sum(sizes[str(cell)] for cell in cells), 1), sum(partition.sizes)
     return len(cells), len(partition.known_cells)
 
 
