@@ -41,6 +41,9 @@ def show(
     show_accounts(output, accounts)
     if dataset is not None:
         show_cells(output, answer)
+        if answer.get("delta_set_aside") is not None:
+            left = answer["delta_set_aside"]
+            output.say(f"δ set aside: {left['charged']} of {left['set_aside']} charged, {left['remaining']} left")
         output.say(answer["guarantee"]["text"])
         output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
 

@@ -37,7 +37,7 @@ No message and no attribute ever carries a private value, an exact private count
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
+_SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 
 
 class GrovekeeperError(Exception):

@@ -2,35 +2,77 @@
 
 The service does not gate what such a mechanism reads, so nothing can show that it did not run: there is no time between
 reservation and charge, no void and no expiry. Both entries carry who attests the charge.
+
+A mechanism that is (ε, δ) pays with an amount of the account's unit and with δ: out of the part that a ``zcdp`` account
+sets aside, and of no other. In every joint cell the charged δ stays within that part (docs/proofs/external.md).
 """
+
+from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
-from app.core import ids
-from app.core.errors import NotFound
-from app.ledger import repository, service
+from app.core import amounts, ids
+from app.core.errors import BudgetExceeded, NotFound
+from app.ledger import repository, service, state
 from app.ledger.service import NewReservation
-from app.ledger.tables import ReservationRow
+from app.ledger.state import CellDelta
+from app.ledger.tables import AccountRow, ReservationRow
+from app.privacy.accountants import zcdp
+from app.privacy.accountants.accountant import steps_down
+from app.privacy.composition import Scope
+
+DELTA_PLACES = 18
+"""δ is counted in steps of 10⁻¹⁸."""
 
 
-def charge(session: Session, new: NewReservation, *, actor: str) -> str:
+@dataclass(frozen=True)
+class DeltaBalance:
+    """The part of δ that is set aside, at the joint cell of a box that has spent most of it; in steps of 10⁻¹⁸."""
+
+    set_aside: int
+    charged: int
+
+    @property
+    def remaining(self) -> int:
+        """What may still be charged there."""
+        return self.set_aside - self.charged
+
+
+def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str) -> str:
     """Reserves and charges in one step: all or nothing.
 
     Args:
         session: of the caller's transaction.
         new: without a job; its details say who attests it.
+        delta: steps of 10⁻¹⁸ out of what is set aside.
         actor: the key that attests it.
 
     Returns:
         The reservation's id.
 
     Raises:
-        BudgetExceeded: the account refuses; nothing was changed.
+        BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
     """
     assert new.job_id is None, "the reservation of a job is charged when a worker starts it"
+    row = repository.locked_account(session, new.account_id)
+    if delta:
+        spent = state.tightest_delta(session, row, new.scope)
+        if spent.charged + delta > _set_aside(row):
+            raise _refusal(row, spent, delta)
     reservation_id = service.reserve(session, new, actor=actor)
     service.charge(session, reservation_id, actor=actor)
+    if delta:
+        state.move(session, row.id, new.scope, delta_charged=delta)
     return reservation_id
+
+
+def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
+    """What is set aside of δ and how much of it is spent in a box; ``None`` where nothing is set aside."""
+    row = repository.account(session, account_id)
+    if row.delta_set_aside is None:
+        return None
+    return DeltaBalance(_set_aside(row), state.tightest_delta(session, row, scope).charged)
 
 
 def find(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
@@ -50,3 +92,36 @@ def find(session: Session, account_id: str, reservation_id: str) -> ReservationR
 def page(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
     """A page of them, in order of id."""
     return repository.standing_alone(session, account_id, after=after, limit=limit)
+
+
+def delta_text(steps: int) -> str:
+    """Steps of 10⁻¹⁸ as exact decimal text."""
+    return amounts.from_steps(steps, DELTA_PLACES)
+
+
+def delta_steps(text: str | None) -> int:
+    """Inverse of :func:`delta_text`; nothing is no step."""
+    return steps_down(Fraction(text or 0), DELTA_PLACES)
+
+
+def _set_aside(row: AccountRow) -> int:
+    return delta_steps(row.delta_set_aside)
+
+
+def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
+    """Tells of δ alone: however small ε is, nothing fits at this δ."""
+    set_aside = _set_aside(row)
+    return BudgetExceeded(
+        dataset=row.id,
+        dataset_name=row.name,
+        accountant=zcdp.NAME,
+        unit="delta",
+        cap=delta_text(set_aside),
+        charged=delta_text(spent.charged),
+        reserved="0",
+        remaining=delta_text(set_aside - spent.charged),
+        requested=delta_text(delta),
+        tightest_cell=dict(spent.cell),
+        largest_that_fits="0",
+        population=None,
+    )

@@ -225,6 +225,7 @@ def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -
 def _differences(row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
     """What keeps an account from being added up with the members. The first member decides what the unit is."""
     found = [name for name in ("accountant", "delta") if getattr(row, name) != getattr(account, name)]
+    found += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has none to share
     if row.adjacency is not None:
         found += ["adjacency"] if row.adjacency != account.adjacency else []
         found += ["privacy_unit"] if row.unit_column != account.privacy_unit["column"] else []

@@ -20,12 +20,14 @@ from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
+from app.privacy.guarantees import SplitDelta
 
 
 @dataclass(frozen=True)
 class NewAccount:
     """What an account is opened with. ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text and
-    only where the accountant takes one; the JSON values appear in exports as they are."""
+    only where the accountant takes one; the JSON values appear in exports as they are. ``cap`` was converted at δ less
+    what is set aside of it."""
 
     id: str
     name: str
@@ -35,6 +37,7 @@ class NewAccount:
     delta: str | None
     privacy_unit: dict[str, Any]
     partitions: Partitions
+    delta_set_aside: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Balance:
 
     Amounts are whole steps of the account's unit; :meth:`text` says them. Where not ``is_exact``, the sum is a bound.
     ``room`` is the largest reservation that would be admitted now: what remains, or less where the population is nearly
-    used up.
+    used up. ``delta`` is the one that the cap was converted at.
     """
 
     account_id: str
@@ -96,7 +99,7 @@ class Balance:
     def largest_that_fits(self) -> str:
         """The largest ε, at the account's own δ, that a request of this box could carry now."""
         unit = accountants.by_name(self.accountant)
-        return amounts.to_text(unit.largest_that_fits(max(self.remaining, 0), self.delta))
+        return amounts.to_text(unit.largest_that_fits(self.room, self.delta))
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
@@ -105,11 +108,18 @@ class Balance:
 
 @dataclass(frozen=True)
 class Limit:
-    """A cap that a guarantee can be made of: ``amount`` whole steps of the accountant's unit, at ``delta``."""
+    """A cap that a guarantee can be made of: ``amount`` whole steps of the accountant's unit, at ``delta``, of which a
+    part may be set aside for mechanisms that are (ε, δ)."""
 
     accountant: str
     amount: int
     delta: Fraction | None
+    delta_set_aside: Fraction = Fraction(0)
+
+    @property
+    def split(self) -> SplitDelta:
+        """δ and what is set aside of it."""
+        return SplitDelta(self.delta, self.delta_set_aside)
 
 
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
@@ -122,6 +132,7 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
         cap=new.cap,
         highest_cap=new.cap,
         delta=new.delta,
+        delta_set_aside=new.delta_set_aside,
         privacy_unit=new.privacy_unit,
         partitions=new.partitions.to_json(),
         last_sequence=0,
@@ -251,7 +262,7 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         reserved=tightest.reserved,
         tightest_cell=dict(tightest.cell),
         is_exact=tightest.is_exact,
-        delta=None if row.delta is None else Fraction(row.delta),
+        delta=_limit(row).split.converted_at,
         room=_room(row, tightest, populations.of_account(session, account_id)),
     )
 
@@ -267,8 +278,7 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     Outputs that were released under a cap are covered by that cap, whatever it was lowered to afterwards
     (docs/proofs/caps.md).
     """
-    row = repository.account(session, account_id)
-    return Limit(row.accountant, row.highest_cap, None if row.delta is None else Fraction(row.delta))
+    return _limit(repository.account(session, account_id))
 
 
 def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:
@@ -321,9 +331,17 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
 
 
+def _limit(row: AccountRow) -> Limit:
+    delta = None if row.delta is None else Fraction(row.delta)
+    return Limit(row.accountant, row.highest_cap, delta, Fraction(row.delta_set_aside or 0))
+
+
 def _facts(row: AccountRow) -> dict[str, Any]:
-    """What an account is, fixed when it was opened: said in its first entry, and again at the head of an export."""
-    return {
+    """What an account is, fixed when it was opened: said in its first entry, and again at the head of an export.
+
+    Accounts that set no δ aside have no such member, like those that were opened before there was one.
+    """
+    facts = {
         "dataset": row.id,
         "accountant": row.accountant,
         "delta": row.delta,
@@ -331,6 +349,7 @@ def _facts(row: AccountRow) -> dict[str, Any]:
         "privacy_unit": row.privacy_unit,
         "partitions": state.partitions_of(row).to_json(),
     }
+    return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
 
 
 def _scope(reservation: ReservationRow) -> Scope:
@@ -349,7 +368,7 @@ def _refusal(
     """Tells of the cap that leaves less: the account's own, or the population's."""
     accountant = accountants.by_name(row.accountant)
     room = _room(row, tightest, population)
-    delta = new.delta if new.delta is not None or row.delta is None else Fraction(row.delta)
+    delta = new.delta if new.delta is not None else _limit(row).split.converted_at
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
     named = population if population is not None and room < max(cap - charged - reserved, 0) else None
     if named is not None:

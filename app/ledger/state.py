@@ -27,6 +27,14 @@ class CellBalance:
     is_exact: bool
 
 
+@dataclass(frozen=True)
+class CellDelta:
+    """One joint cell, and the δ that was charged there, in steps of 10⁻¹⁸; or a bound that no joint cell passes."""
+
+    cell: JointCell
+    charged: int
+
+
 def move(
     session: Session, account_id: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta_charged: int = 0
 ) -> None:
@@ -52,6 +60,17 @@ def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance
     found = load.largest()
     charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
     return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
+
+
+def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellDelta:
+    """The joint cell of a box with the largest charged δ."""
+    query = select(BoxRow.scope, BoxRow.delta_charged).where(BoxRow.account_id == account.id, BoxRow.delta_charged > 0)
+    charged = [
+        BoxAmount({name: tuple(cells) for name, cells in listed.items()}, steps)
+        for listed, steps in session.execute(query)
+    ]
+    found = Loads(partitions_of(account), charged, inside=scope).largest()
+    return CellDelta(found.cell, found.load)
 
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:

@@ -15,7 +15,8 @@ class AccountRow(Base):
     """The holder of a lifetime cap: the lock under which everything of the account happens.
 
     ``id`` is the id of what holds the budget: a dataset. ``highest_cap`` is what guarantees are made of
-    (:func:`app.ledger.caps.change`). ``last_…`` are the head of the account's chain.
+    (:func:`app.ledger.caps.change`). ``delta_set_aside`` is the part of ``delta`` that (ε, δ) mechanisms may spend; the
+    cap is converted at the rest. ``last_…`` are the head of the account's chain.
     """
 
     __tablename__ = "accounts"
@@ -27,6 +28,7 @@ class AccountRow(Base):
     cap: Mapped[int]
     highest_cap: Mapped[int]
     delta: Mapped[str | None]
+    delta_set_aside: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
     last_sequence: Mapped[int]

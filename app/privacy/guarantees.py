@@ -1,11 +1,13 @@
 """The sentences and numbers that the service may print as a guarantee. Nothing else may be claimed."""
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
+from app.privacy.accountants.intervals import Interval
 from app.privacy.adjacency import Adjacency
 
 Subject: TypeAlias = Literal["model", "profile", "evaluation", "ledger"]
@@ -20,13 +22,27 @@ _ASSUMES = (
     "It assumes the declared public schema and size, that the exact number of rows is not published, and that running "
     "times are not observed."
 )
+_E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
+
+
+@dataclass(frozen=True)
+class SplitDelta:
+    """A δ of which a part is set aside for mechanisms that are (ε, δ); amounts are converted at the rest."""
+
+    total: Fraction | None
+    set_aside: Fraction = Fraction(0)
+
+    @property
+    def converted_at(self) -> Fraction | None:
+        """What is not set aside."""
+        return None if self.total is None else self.total - self.set_aside
 
 
 def guarantee(
     *,
     accountant: str,
     amount: int,
-    delta: Fraction | None,
+    delta: Fraction | SplitDelta | None,
     subject: Subject,
     unit_column: str | None = None,
     max_rows: int = 1,
@@ -42,7 +58,7 @@ def guarantee(
         accountant: its name.
         amount: whole steps of its unit. ``pure``: what was charged, or the cap; else the highest cap. The loss of one
             whole unit, not of one of its rows.
-        delta: of the account; ``None`` on a pure one.
+        delta: of the account, and what is set aside of it; ``None`` on a pure one.
         subject: what the number covers.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
@@ -54,18 +70,23 @@ def guarantee(
     assert amount >= 0
     assert max_rows >= 1
     unit = accountants.by_name(accountant)
-    single = amounts.to_text(unit.epsilon_of(amount, delta))
-    replaced = amounts.to_text(unit.epsilon_of(unit.replace_one(amount), delta))
-    shown_delta = amounts.to_text(delta or 0)
-    claim = _pure_claim if delta is None else _approximate_claim
+    split = _split(delta)
+    single = amounts.to_text(unit.epsilon_of(amount, split.converted_at))
+    replaced = amounts.to_text(unit.epsilon_of(unit.replace_one(amount), split.converted_at))
+    shown_delta = amounts.to_text(split.total or 0)
+    replaced_delta = amounts.to_text(_replaced_delta(amount, split))
+    if split.total is None:
+        claim = _pure_claim(subject, single, replaced)
+    else:
+        claim = _approximate_claim(subject, (single, shown_delta), (replaced, replaced_delta))
+    several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_ROWS[accountant]
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
-        f"carry the same declaration, {claim(subject, single, replaced, shown_delta)} {_ASSUMES}"
-        f"{_SEVERAL_ROWS[accountant] if unit_column is None else ''}"
+        f"carry the same declaration, {claim} {_ASSUMES}{several if unit_column is None else ''}"
     )
     return {
         Adjacency.ADD_REMOVE_ONE.value: {"epsilon": single, "delta": shown_delta},
-        Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": shown_delta},
+        Adjacency.REPLACE_ONE.value: {"epsilon": replaced, "delta": replaced_delta},
         "text": text,
     }
 
@@ -74,7 +95,7 @@ def guarantee_of_labels(
     *,
     accountant: str,
     amount: int,
-    delta: Fraction | None,
+    delta: Fraction | SplitDelta | None,
     subject: Subject,
     unit_column: str | None = None,
     max_rows: int = 1,
@@ -97,14 +118,16 @@ def guarantee_of_labels(
     """
     assert amount >= 0
     assert max_rows >= 1
-    epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, delta))
-    shown_delta = amounts.to_text(delta or 0)
-    claim = (_pure_bound if delta is None else _approximate_bound)(subject, epsilon, shown_delta)
+    split = _split(delta)
+    epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, split.converted_at))
+    several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_LABELS[accountant]
+    shown_delta = amounts.to_text(split.total or 0)
+    claim = (_pure_bound if split.total is None else _approximate_bound)(subject, epsilon, shown_delta)
     text = (
         f"Labels only; features and membership are not protected. For any two datasets with the same rows and the same "
         f"features that differ in {_labels(unit_column, max_rows)} and carry the same declaration, {claim} It assumes "
         f"the declared public schema, and that running times are not observed."
-        f"{_SEVERAL_LABELS[accountant] if unit_column is None else ''}"
+        f"{several if unit_column is None else ''}"
     )
     return {
         Adjacency.LABEL.value: {"epsilon": epsilon, "delta": shown_delta},
@@ -147,17 +170,45 @@ def guarantee_of_population(
     return {"epsilon": epsilon, "delta": shown_delta, "text": text}
 
 
-def _pure_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
-    return f"{_pure_bound(subject, single, delta)} Where one is replaced by another, at most {replaced}."
+def _split(delta: Fraction | SplitDelta | None) -> SplitDelta:
+    return delta if isinstance(delta, SplitDelta) else SplitDelta(delta)
+
+
+def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
+    """δ where one unit is replaced by another: δ plus e^ε times what is set aside, rounded up, for the largest ε of a
+    mechanism that the cap can hold (docs/proofs/external.md)."""
+    total = delta.total or Fraction(0)
+    if not delta.set_aside:
+        return total
+    largest = zcdp.largest_pure(amount)
+    if largest > _E_TO_THIS_IS_BEYOND_EVERY_DELTA:
+        return Fraction(1)
+    return min(total + _rounded_up(Interval.of(largest).exp().ceiling * delta.set_aside), Fraction(1))
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    """To six significant digits."""
+    unit = Fraction(1)
+    while value / unit < 10**5:
+        unit /= 10
+    while value / unit >= 10**6:
+        unit *= 10
+    return -(-value // unit) * unit
+
+
+def _pure_claim(subject: Subject, single: str, replaced: str) -> str:
+    return f"{_pure_bound(subject, single, '0')} Where one is replaced by another, at most {replaced}."
 
 
 def _pure_bound(subject: Subject, epsilon: str, delta: str) -> str:
     return f"{_SUBJECTS[subject]} a privacy loss of at most ε = {epsilon}, with δ = {delta}."
 
 
-def _approximate_claim(subject: Subject, single: str, replaced: str, delta: str) -> str:
-    replacing = f" Where one is replaced by another, with ε = {replaced} at the same δ."
-    return _approximate_bound(subject, single, delta, then=replacing)
+def _approximate_claim(subject: Subject, single: tuple[str, str], replaced: tuple[str, str]) -> str:
+    (epsilon, delta), (replaced_epsilon, replaced_delta) = single, replaced
+    at = "at the same δ" if replaced_delta == delta else f"and δ = {replaced_delta}"
+    replacing = f" Where one is replaced by another, with ε = {replaced_epsilon} {at}."
+    return _approximate_bound(subject, epsilon, delta, then=replacing)
 
 
 def _approximate_bound(subject: Subject, epsilon: str, delta: str, *, then: str = "") -> str:
@@ -175,6 +226,8 @@ _SEVERAL_ROWS = {
     gdp.NAME: " For a person with k rows the account's bound is k² times its μ², converted at the same δ.",
 }
 
+
+_SEVERAL_WITH_DELTA = " It says nothing about a person with several rows: a part of δ is set aside."
 
 _SEVERAL_LABELS = {
     pure.NAME: " A person with several rows is protected at the sum over the labels of those rows.",

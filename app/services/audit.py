@@ -13,6 +13,7 @@ from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import RoleMissing
 from app.datasets import catalog
+from app.ledger import external
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
@@ -26,6 +27,7 @@ from app.wire.ledger import (
     BalanceOut,
     CellOut,
     DatasetBalance,
+    DeltaOut,
     DetailedEntryOut,
     EntryList,
     EntryOut,
@@ -75,6 +77,7 @@ def show_balance(
         balance = ledger.balance(session, dataset.id, box)
         cells = ledger.cells(session, dataset.id, box)
         guarantee = account_guarantee(session, dataset.id)
+        delta = external.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
             name=partition.name,
@@ -92,6 +95,7 @@ def show_balance(
             "largest_that_fits": balance.largest_that_fits,
             "partitions": partitions,
             "guarantee": guarantee,
+            "delta_set_aside": None if delta is None else _delta_out(delta),
         }
     )
 
@@ -174,6 +178,14 @@ def balance_members(balance: ledger.Balance) -> dict[str, object]:
         "reserved": balance.text(balance.reserved),
         "remaining": balance.text(balance.remaining),
     }
+
+
+def _delta_out(delta: external.DeltaBalance) -> DeltaOut:
+    return DeltaOut(
+        set_aside=external.delta_text(delta.set_aside),
+        charged=external.delta_text(delta.charged),
+        remaining=external.delta_text(delta.remaining),
+    )
 
 
 def _cell(name: Cell, cell: CellBalance, balance: ledger.Balance) -> CellOut:

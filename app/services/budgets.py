@@ -20,7 +20,7 @@ def cap_of(budget: BudgetIn) -> int:
     """
     if budget.epsilon > largest_epsilon(budget.accountant):
         raise InvalidRequest.at("/budget/epsilon", "too-large")
-    cap = accountants.by_name(budget.accountant).cap(budget.epsilon, budget.delta)
+    cap = accountants.by_name(budget.accountant).cap(budget.epsilon, budget.conversion_delta)
     if cap == 0:
         raise InvalidRequest.at("/budget/epsilon", "too-small")
     return cap

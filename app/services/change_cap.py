@@ -45,7 +45,7 @@ def change_cap(
         dataset = catalog.find(session, reference)
         grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
         # Converted before anything is locked: it takes a while in ρ and μ².
-        cap = _steps(ledger.balance(session, dataset.id), ledger.highest_cap(session, dataset.id).delta, wanted.cap)
+        cap = _steps(ledger.highest_cap(session, dataset.id), wanted.cap)
     # By id: under its name and under its id a dataset is the same, and another one of that name is not.
     identity = None if request is None else replace(request, route=f"POST /ledger/{dataset.id}/cap")
     with installation.database.write() as session:
@@ -58,10 +58,10 @@ def change_cap(
         return once(session, identity, at=installation.database.now(session), work=work)
 
 
-def _steps(balance: ledger.Balance, delta: Fraction | None, epsilon: Fraction) -> int:
-    if epsilon > largest_epsilon(balance.accountant):
+def _steps(limit: ledger.Limit, epsilon: Fraction) -> int:
+    if epsilon > largest_epsilon(limit.accountant):
         raise InvalidRequest.at("/cap", "too-large")
-    cap = accountants.by_name(balance.accountant).cap(epsilon, delta)
+    cap = accountants.by_name(limit.accountant).cap(epsilon, limit.split.converted_at)
     if cap == 0:
         raise InvalidRequest.at("/cap", "too-small")
     return cap

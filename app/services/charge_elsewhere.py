@@ -42,9 +42,10 @@ def quote_elsewhere(
         scope={name: list(cells) for name, cells in found.scope.items()},
         price=found.price,
         receipt=found.receipt,
-        fits=found.amount <= found.balance.remaining,
+        fits=found.fits,
         remaining=found.balance.text(found.balance.remaining),
-        largest_that_fits=found.largest_that_fits,
+        delta_remaining=external.delta_text(found.delta_room) if found.delta else None,
+        largest_that_fits=found.balance.largest_that_fits,
     )
 
 
@@ -83,7 +84,7 @@ def charge_elsewhere(
                 job_id=None,
                 details=_details(found, wanted, attested_by=principal.key_id),
             )
-            reservation_id = external.charge(session, new, actor=principal.key_id)
+            reservation_id = external.charge(session, new, delta=found.delta, actor=principal.key_id)
             body = reservation_out(session, living, external.find(session, living.id, reservation_id))
             return answer(201, body, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 
@@ -99,8 +100,6 @@ def _permitted(session: Session, principal: Principal, reference: str) -> catalo
 def _worked_out(session: Session, dataset: catalog.Dataset, wanted: ElsewhereIn) -> Elsewhere:
     if wanted.two_phase:
         raise NotSupported("two_phase: no rows are served to mechanisms that run elsewhere")
-    if wanted.declared is not None and wanted.declared.delta is not None:
-        raise NotSupported("declared delta")
     return worked_out(session, dataset, wanted)
 
 
@@ -109,4 +108,6 @@ def _details(found: Elsewhere, wanted: ElsewhereIn, *, attested_by: str) -> dict
     details: dict[str, Any] = {"attested_by": attested_by, "description": wanted.description, "per": found.per}
     if isinstance(found.stated, DeclaredLoss):
         details["declared"] = found.stated.to_json()
+    if found.delta:
+        details["delta"] = external.delta_text(found.delta)
     return details

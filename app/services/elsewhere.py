@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets.catalog import Dataset
+from app.ledger import external
 from app.ledger import service as ledger
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
@@ -22,31 +22,34 @@ from app.wire.elsewhere import DeclaredLossIn, ElsewhereIn, ElsewherePrice
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What a request states, typed; and the cells and the amount that it comes to on one account."""
+    """What a request states, typed; and the cells and the amount that it comes to on one account.
+
+    ``delta`` is in steps of 10⁻¹⁸, out of ``delta_room``, which is left of what is set aside in these cells.
+    """
 
     dataset: Dataset
     balance: ledger.Balance
     scope: Scope
     amount: int
+    delta: int
+    delta_room: int
     stated: Event | DeclaredLoss
     per: str
-    delta: Fraction | None
 
     @property
     def price(self) -> ElsewherePrice:
-        """In the account's unit."""
-        return price_of(self.balance.accountant, self.amount)
+        """In the account's unit, and in δ."""
+        return price_of(self.balance.accountant, self.amount, self.delta)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the account admits it now."""
+        return self.amount <= self.balance.room and self.delta <= self.delta_room
 
     @property
     def receipt(self) -> str:
         """What is charged for, in words."""
         return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
-
-    @property
-    def largest_that_fits(self) -> str:
-        """An ε at the account's own ``delta``: a yardstick beside what remains."""
-        unit = accountants.by_name(self.balance.accountant)
-        return amounts.to_text(unit.largest_that_fits(self.balance.remaining, self.delta))
 
 
 def worked_out(session: Session, dataset: Dataset, wanted: ElsewhereIn) -> Elsewhere:
@@ -62,15 +65,27 @@ def worked_out(session: Session, dataset: Dataset, wanted: ElsewhereIn) -> Elsew
     scope = _coverable(dataset, read_scope(session, dataset, wanted.scope))
     balance = ledger.balance(session, dataset.id, scope)
     amount = _amount(dataset, balance.accountant, stated, per=wanted.per)
-    delta = ledger.highest_cap(session, dataset.id).delta
-    return Elsewhere(dataset, balance, scope, amount, stated, wanted.per, delta)
+    spent = external.delta_balance(session, dataset.id, scope)
+    return Elsewhere(
+        dataset=dataset,
+        balance=balance,
+        scope=scope,
+        amount=amount,
+        delta=_delta(dataset, stated, per=wanted.per),
+        delta_room=0 if spent is None else spent.remaining,
+        stated=stated,
+        per=wanted.per,
+    )
 
 
-def price_of(accountant: str, amount: int) -> ElsewherePrice:
-    """An amount of an account as answers show it."""
+def price_of(accountant: str, amount: int, delta: int) -> ElsewherePrice:
+    """An amount of an account, and of its δ, as answers show it."""
     unit = accountants.by_name(accountant)
     return ElsewherePrice(
-        accountant=accountant, unit=unit.UNIT, amount=ledger.amount_text(accountant, amount), delta=None
+        accountant=accountant,
+        unit=unit.UNIT,
+        amount=ledger.amount_text(accountant, amount),
+        delta=external.delta_text(delta) if delta else None,
     )
 
 
@@ -122,6 +137,15 @@ def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, 
     if loss == 0:
         raise InvalidRequest.at("/event", "costs-nothing")
     return steps_up(unit.group(rows) * loss, unit.PLACES)
+
+
+def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:
+    """The δ of a whole unit in steps of 10⁻¹⁸, rounded up. That of several rows is no multiple of one row's."""
+    if not isinstance(stated, DeclaredLoss) or stated.delta is None:
+        return 0
+    if per == "row" and dataset.max_rows > 1:
+        raise InvalidRequest.at("/per", "delta-needs-unit")
+    return steps_up(stated.delta, external.DELTA_PLACES)
 
 
 def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fraction:

@@ -25,7 +25,7 @@ def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[st
     found = printed(
         accountant=limit.accountant,
         amount=limit.amount,
-        delta=limit.delta,
+        delta=limit.split,
         subject=subject,
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,

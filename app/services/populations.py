@@ -10,7 +10,7 @@ from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import amounts, clock, ids
-from app.core.errors import NameTaken
+from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.ledger import populations
 from app.ledger import service as ledger
@@ -35,8 +35,11 @@ def open_population(
     Raises:
         RoleMissing: the key may not declare datasets.
         InvalidRequest: a budget that no account can have.
+        NotSupported: a budget that sets δ aside.
         NameTaken: there is a population of that name.
     """
+    if wanted.budget.delta_set_aside is not None:
+        raise NotSupported("delta_set_aside of a population")
     cap = cap_of(wanted.budget)
     principal.require(Role.OWNER)
     with installation.database.write() as session:

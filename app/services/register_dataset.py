@@ -123,6 +123,7 @@ def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, 
             delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=unit,
             partitions=dataset.partitions,
+            delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
         ),
         actor=actor,
     )

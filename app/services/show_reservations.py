@@ -89,7 +89,7 @@ def reservation_out(session: Session, dataset: catalog.Dataset, row: Reservation
         dataset_name=dataset.name,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
-        price=price_of(accountant, row.amount),
+        price=price_of(accountant, row.amount, external.delta_steps(details.get("delta"))),
         description=details["description"],
         per=per,
         event=row.event,

@@ -12,6 +12,9 @@ SYMBOLS = {"pure": "ε", "zcdp": "ρ", "gdp": "μ²"}
 
 _SHORTEST = re.compile(r"(0|[1-9][0-9]{0,17})(?:\.([0-9]{0,119}[1-9]))?", re.ASCII)
 
+DELTA_PLACES = 18
+"""δ that is charged is counted in steps of 10⁻¹⁸."""
+
 
 class NotAnAmount(ValueError):
     """``str()`` says what is wrong with it."""

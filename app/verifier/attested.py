@@ -1,8 +1,8 @@
 """Charges for mechanisms that ran elsewhere: what their entries add, and what they cost at least.
 
 Nobody can recompute what ran on another machine. The entry says who attests it, and either describes its draws by an
-event, which is priced like any other, or declares one of ε, ρ and μ. What is recomputed here is the price of that word.
-Proofs of the conversions: docs/proofs/accounting.md, A1 and A4.
+event, which is priced like any other, or declares one of ε, ρ and μ, or ε with a δ. What is recomputed here is the
+price of that word. Proofs of the conversions: docs/proofs/accounting.md, A1 and A4; docs/proofs/external.md.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from fractions import Fraction
 from app.verifier import amounts, bounds
 from app.verifier.canonical import Json
 
-_MEMBERS = {"attested_by", "description", "per", "declared"}
+_MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
 _MAX_PLACES = 120
 _MEASURES = ("epsilon", "rho", "mu")
 
@@ -29,11 +29,15 @@ class Attested:
         by: the key whose holder attests it.
         per_unit: the loss is stated for a whole privacy unit, not for one of its rows.
         declared: a measure and its value, and the adjacency it is stated under; None where there is an event.
+        delta: declared beside ε; None where there is none.
+        delta_charged: out of what the account sets aside, in steps of 10⁻¹⁸.
     """
 
     by: str
     per_unit: bool
     declared: tuple[str, Fraction, str] | None
+    delta: Fraction | None
+    delta_charged: int
 
 
 def read(details: Json, *, has_event: bool) -> Attested | None:
@@ -57,7 +61,11 @@ def read(details: Json, *, has_event: bool) -> Attested | None:
         raise NotAttested("per is neither row nor unit")
     if has_event is ("declared" in details):
         raise NotAttested("there is not exactly one of an event and a declared loss")
-    return Attested(by, per == "unit", _declared(details["declared"]) if "declared" in details else None)
+    declared, delta = _declared(details["declared"]) if "declared" in details else (None, None)
+    charged = _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES) if "delta" in details else 0
+    if delta is None and "delta" in details:
+        raise NotAttested("a delta is charged and none is declared")
+    return Attested(by, per == "unit", declared, delta, charged)
 
 
 def loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
@@ -75,14 +83,24 @@ def loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
     raise NotAttested(f"a declared {measure} has no bound on this account")
 
 
-def _declared(value: Json) -> tuple[str, Fraction, str]:
+def _declared(value: Json) -> tuple[tuple[str, Fraction, str], Fraction | None]:
     if not isinstance(value, Mapping) or not isinstance(value.get("adjacency"), str):
         raise NotAttested("the declared loss does not say under which adjacency")
-    named = [name for name in value if name != "adjacency"]
+    named = [name for name in value if name not in ("adjacency", "delta")]
     if len(named) != 1 or named[0] not in _MEASURES:
         raise NotAttested("the declared loss is not exactly one of epsilon, rho and mu")
+    if "delta" in value and named[0] != "epsilon":
+        raise NotAttested("a delta is declared beside something else than epsilon")
+    measure = named[0], _number(value[named[0]], f"the declared {named[0]}"), str(value["adjacency"])
+    return measure, _number(value["delta"], "the declared delta") if "delta" in value else None
+
+
+def _number(value: Json, what: str) -> Fraction:
+    return Fraction(_steps(value, what, _MAX_PLACES), 10**_MAX_PLACES)
+
+
+def _steps(value: Json, what: str, places: int) -> int:
     try:
-        amounts.to_steps(value[named[0]], _MAX_PLACES)
+        return amounts.to_steps(value, places)
     except amounts.NotAnAmount as error:
-        raise NotAttested(f"the declared {named[0]} {error}") from error
-    return named[0], Fraction(str(value[named[0]])), str(value["adjacency"])
+        raise NotAttested(f"{what} {error}") from error

@@ -27,8 +27,11 @@ _ENTRY_FIELDS = {
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
 }  # fmt: skip
 _KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
+SET_ASIDE = "delta_set_aside"
+"""A member of the header only where a part of δ is set aside for mechanisms elsewhere that are (ε, δ)."""
+
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
-"""Facts of the header that the first entry repeats, so that the chain holds them."""
+"""Facts of the header that the first entry repeats, so that the chain holds them; :data:`SET_ASIDE` too, if there."""
 
 MAX_HASH_CELLS = 2**20
 _PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
@@ -76,6 +79,7 @@ class Header:
         accountant: ``pure``, ``zcdp`` or ``gdp``: the unit of every amount.
         cap: that the export says is in force at its end, in steps of the unit.
         delta: the δ at which a ``zcdp`` or ``gdp`` account is read; ``None`` on a pure one.
+        delta_set_aside: the part of it for mechanisms that are (ε, δ), in steps of 10⁻¹⁸.
         adjacency: ``add_remove`` or ``label``.
         max_rows: rows that one privacy unit may have.
         unit_column: that tells units apart; None where every row is one.
@@ -86,6 +90,7 @@ class Header:
     accountant: str
     cap: int
     delta: str | None
+    delta_set_aside: int
     adjacency: str
     max_rows: int
     unit_column: str | None
@@ -124,7 +129,8 @@ def read_header(value: Json) -> Header:
     Raises:
         Malformed: not the header of an export in format 1 of an account that this verifier can check.
     """
-    fields = _object(value, _HEADER_FIELDS, "the header")
+    sets_aside = isinstance(value, dict) and SET_ASIDE in value
+    fields = _object(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
     if fields["kind"] != "export" or fields["format"] is True or fields["format"] != 1:
         raise Malformed("this is not the header of an export in format 1")
     accountant = fields["accountant"]
@@ -142,6 +148,7 @@ def read_header(value: Json) -> Header:
         accountant=accountant,
         cap=_amount(fields["cap"], "cap", amounts.PLACES[accountant]),
         delta=_delta(fields["delta"], accountant),
+        delta_set_aside=_set_aside(fields) if sets_aside else 0,
         adjacency=str(fields["adjacency"]),
         max_rows=max_rows,
         unit_column=unit_column,
@@ -161,6 +168,17 @@ def _delta(value: Json, accountant: str) -> str | None:
     if not 0 < Fraction(str(value)) < 1:
         raise Malformed("delta is not strictly between 0 and 1")
     return str(value)
+
+
+def _set_aside(fields: Mapping[str, Json]) -> int:
+    try:
+        amounts.to_steps(fields[SET_ASIDE], _MAX_DELTA_PLACES)
+    except amounts.NotAnAmount as error:
+        raise Malformed(f"{SET_ASIDE} {error}") from error
+    set_aside = Fraction(str(fields[SET_ASIDE]))
+    if fields["accountant"] != "zcdp" or not 0 < set_aside < Fraction(str(fields["delta"])):
+        raise Malformed(f"{SET_ASIDE} is not a part of the delta of a zcdp account")
+    return int(set_aside * 10**amounts.DELTA_PLACES)
 
 
 def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int) -> Entry:

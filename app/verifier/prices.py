@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from app.verifier import attested, events
+from app.verifier import amounts, attested, events
 from app.verifier.attested import Attested
 from app.verifier.export import Entry, Header
 
@@ -30,6 +30,8 @@ def check(entry: Entry, header: Header) -> Attested | None:
         raise NoPrice(f"the {what}, recomputed, costs more than the amount")
     if witness is not None and witness.per_unit:
         _check_unit(entry, header)
+    if witness is not None and witness.delta is not None:
+        _check_delta(witness, header)
     return witness
 
 
@@ -53,3 +55,15 @@ def _check_unit(entry: Entry, header: Header) -> None:
         raise NoPrice("a loss is stated for a unit on an account whose unit is a row")
     if any(kinds[name] != "hash" for name, _ in entry.scope):
         raise NoPrice("a loss that is stated for a whole unit is charged to cells that one unit can have several of")
+
+
+def _check_delta(witness: Attested, header: Header) -> None:
+    """(ε, δ) is charged under the account's own adjacency and for a whole unit: several steps cost no multiple of δ."""
+    assert witness.delta is not None, "the caller has seen one"
+    assert witness.declared is not None, "a delta is declared beside an epsilon"
+    if header.accountant != "zcdp":
+        raise NoPrice("a delta is charged on an account that sets none aside")
+    if witness.declared[2] != header.adjacency or (header.max_rows > 1 and not witness.per_unit):
+        raise NoPrice("a delta is declared for less than one unit of the account")
+    if witness.delta_charged < witness.delta * 10**amounts.DELTA_PLACES:
+        raise NoPrice("the declared delta is more than the charged one")

@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from app.verifier import canonical, prices
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.composition import Balance, JointCells, TooComplex
-from app.verifier.export import BOUND_FIELDS, GENESIS, Entry, Header, Malformed, read_entry, read_header
+from app.verifier.export import (
+    BOUND_FIELDS,
+    GENESIS,
+    SET_ASIDE,
+    Entry,
+    Header,
+    Malformed,
+    Scope,
+    read_entry,
+    read_header,
+)
 from app.verifier.tree import GrowingTree, leaf
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -140,6 +150,7 @@ class _Replay:
     def __post_init__(self) -> None:
         self.partitions = {partition.name: partition for partition in self.header.partitions}
         self.cells = JointCells(self.header.partitions)
+        self.deltas = JointCells(self.header.partitions)
         for checkpoint in self.checkpoints:
             if checkpoint.origin != f"{ORIGIN}{self.header.dataset}":
                 raise _Broken("a checkpoint is of another log, not of this dataset's account")
@@ -204,10 +215,10 @@ class _Replay:
             return
         assert isinstance(entry.details, dict), "details are read as an object"
         assert isinstance(self.first_line, dict), "read_header takes objects only"
-        for name in BOUND_FIELDS:
+        for name in (*BOUND_FIELDS, *({SET_ASIDE} & (entry.details.keys() | self.first_line.keys()))):
             if name not in entry.details:
                 raise _Broken(f"the first entry's details do not say {name}")
-            if canonical.dumps(entry.details[name]) != canonical.dumps(self.first_line[name]):
+            if canonical.dumps(entry.details[name]) != canonical.dumps(self.first_line.get(name)):
                 raise _Broken(f"the header's {name} is not what the first entry says")
         self.header_bound = True
 
@@ -218,6 +229,7 @@ class _Replay:
         witness = prices.check(entry, self.header)
         if witness is not None:
             self.attested[witness.by] += 1
+            self._charge_delta(entry.scope, witness.delta_charged)
         self.cells.reserve(entry.scope, entry.amount)
         if self.cells.exceeds(entry.scope, self.cap):
             tightest = self.cells.tightest(entry.scope)
@@ -226,6 +238,14 @@ class _Replay:
             raise _Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
         self.reserved[job_id] = entry
         self.n_living += 1
+
+    def _charge_delta(self, scope: Scope, delta: int) -> None:
+        """What ran elsewhere is charged when it is reserved, so its δ is never held."""
+        if delta == 0:
+            return
+        self.deltas.reserve(scope, delta)
+        if self.deltas.exceeds(scope, self.header.delta_set_aside):
+            raise _Broken("the delta that was charged comes to more than what is set aside")
 
     def _settle(self, entry: Entry) -> None:
         job_id = str(entry.job_id)

@@ -39,11 +39,15 @@ class SchemaIn(Request):
 
 
 class BudgetIn(Request):
-    """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ."""
+    """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ.
+
+    ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for mechanisms that run elsewhere and are (ε, δ).
+    """
 
     accountant: Literal["pure", "zcdp", "gdp"]
     epsilon: PositiveAmount
     delta: PositiveAmount | None = None
+    delta_set_aside: PositiveAmount | None = None
 
     @model_validator(mode="after")
     def _delta_where_it_belongs(self) -> "BudgetIn":
@@ -51,7 +55,16 @@ class BudgetIn(Request):
             raise problem("delta-not-for-pure" if self.accountant == "pure" else "delta-required")
         if self.delta is not None and self.delta >= Fraction(1):
             raise problem("delta-not-below-one")
+        if self.delta_set_aside is not None and self.accountant != "zcdp":
+            raise problem("set-aside-for-zcdp-only")
+        if self.delta is not None and self.delta_set_aside is not None and self.delta_set_aside >= self.delta:
+            raise problem("set-aside-not-below-delta")
         return self
+
+    @property
+    def conversion_delta(self) -> Fraction | None:
+        """The δ that the cap is converted at: what is not set aside."""
+        return None if self.delta is None else self.delta - (self.delta_set_aside or 0)
 
 
 class PrivacyUnitIn(Request):

@@ -64,6 +64,7 @@ class ElsewhereQuote(Answer):
     receipt: str
     fits: bool
     remaining: DecimalText
+    delta_remaining: DecimalText | None
     largest_that_fits: DecimalText
 
 

@@ -38,6 +38,14 @@ class PartitionBalance(Answer):
     cells: list[CellOut]
 
 
+class DeltaOut(Answer):
+    """The part of δ for mechanisms that are (ε, δ), at the joint cell of the box that has spent most of it."""
+
+    set_aside: DecimalText
+    charged: DecimalText
+    remaining: DecimalText
+
+
 class DatasetBalance(BalanceOut):
     """The same for one dataset: the tightest cell of the box that was asked, every cell in it, and what may be
     claimed of all outputs together.
@@ -51,6 +59,7 @@ class DatasetBalance(BalanceOut):
     largest_that_fits: DecimalText
     partitions: list[PartitionBalance]
     guarantee: JsonObject
+    delta_set_aside: DeltaOut | None
 
 
 class EntryOut(Answer):

@@ -20,7 +20,7 @@ from typing import Any
 
 from app.core.errors import BudgetExceeded, JobFinished, LeaseLost, ReservationSettled
 from app.jobs.queue import Claim
-from app.ledger import caps
+from app.ledger import caps, external
 from app.ledger import service as ledger
 from app.services import jobs, run_job
 from app.services.installation import Installation
@@ -128,6 +128,29 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
                 with installation.database.write() as session:
                     ledger.charge(session, reservation_id, actor="worker")
     return done
+
+
+def charge_delta(installation: Installation, number: int, options: Options) -> list[list[Any]]:
+    """Charges of random δ in random cells, then the smallest in every cell until nothing fits; what was charged."""
+    chance = random.Random(options["seed"] + number)
+    charged: list[list[Any]] = []
+
+    def ask(delta: int, cells: list[int]) -> bool:
+        new = ledger.NewReservation(options["account"], 1, {"shard": tuple(cells)}, EVENT, None)
+        try:
+            with installation.database.write() as session:
+                external.charge(session, new, delta=delta, actor="key_attester")
+        except BudgetExceeded:
+            return False
+        charged.append([delta, cells])
+        return True
+
+    for _ in range(options["rounds"]):
+        ask(chance.randint(options["smallest"], options["largest"]), sorted(chance.sample(range(CELLS), 2)))
+    for cell in chance.sample(range(CELLS), CELLS):
+        while ask(options["smallest"], [cell]):
+            pass
+    return charged
 
 
 def settle(installation: Installation, number: int, options: Options) -> list[str]:
@@ -245,6 +268,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
         reserve,
         reserve_boxes,
         reserve_under_moving_caps,
+        charge_delta,
         settle,
         submit,
         submit_same,

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.ledger import external
 from app.ledger import service as ledger
+from app.privacy.composition import HashPartition, Partitions
 from app.services import run_job
 from app.services.installation import Installation
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
@@ -83,6 +85,25 @@ def test_no_admission_passes_the_cap_of_its_moment_while_the_cap_moves(scene: Sc
     assert admitted == {what: amount for what, amount in done if what != "cap"}
     assert len(admitted) > N_PROCESSES // 2, "a race in which nothing was admitted shows nothing"
     assert max(charged + reserved for charged, reserved in balances) <= highest <= cap
+
+
+def test_no_cell_passes_the_delta_that_is_set_aside(scene: Scene) -> None:
+    account, smallest, aside = "ds_hot", 7, 500
+    new = ledger.NewAccount(
+        id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
+        privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions((HashPartition("shard", CELLS),)),
+        delta_set_aside=external.delta_text(aside),
+    )  # fmt: skip
+    with scene.installation.database.write() as session:
+        ledger.open_account(session, new, actor="key_owner")
+    results = _race(scene, "charge_delta", account=account, rounds=4, smallest=smallest, largest=60)
+    charged = [(delta, cells) for result in results for delta, cells in result]
+    for cell in range(CELLS):
+        with scene.installation.database.read() as session:
+            balance = external.delta_balance(session, account, {"shard": (cell,)})
+        assert balance is not None
+        assert balance.charged == sum(delta for delta, cells in charged if cell in cells)
+        assert aside - smallest < balance.charged <= aside
 
 
 def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> None:

@@ -11,6 +11,7 @@ from app.core.errors import (
     MalformedRequest,
     NameTaken,
     NotFound,
+    NotSupported,
     RoleMissing,
     TooLarge,
     UnsupportedMediaType,
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/populations", tags=["populations"], route_class=Exac
     status_code=201,
     response_model=PopulationOut,
     responses=problems.documented(
-        RoleMissing, NameTaken, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
+        RoleMissing, NameTaken, NotSupported, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
         UnsupportedMediaType,
     ),
 )  # fmt: skip

@@ -70,14 +70,29 @@ def _leaf(leaf: Leaf) -> Fraction:
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
     """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies. It is at most ε²/2 and at most ε."""
-    exact = Interval.of(epsilon)
-    fallen = (-exact).exp()
-    return min((exact * (ONE - fallen) / (ONE + fallen)).ceiling, epsilon**2 / 2, epsilon)
+    return min(_tanh_cost(epsilon).ceiling, epsilon**2 / 2, epsilon)
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:
     """What a job that asks for (ε, δ) costs: the cap that the same numbers would open."""
     return cap(epsilon, delta)
+
+
+@lru_cache(maxsize=1024)
+def largest_pure(amount: int) -> Fraction:
+    """An ε that no ε-DP mechanism has which costs at most this amount, up to a relative 10⁻⁶ the smallest such one."""
+    rho = Fraction(amount, 10**PLACES)
+    low, high = Fraction(0), rho + 2  # ε·tanh(ε/2) is at least ε − 1
+    while high - low > high / 10**6:
+        middle = Fraction(Interval.of((low + high) / 2).high)
+        low, high = (middle, high) if _tanh_cost(middle).floor < rho else (low, middle)
+    return high
+
+
+def _tanh_cost(epsilon: Fraction) -> Interval:
+    exact = Interval.of(epsilon)
+    fallen = (-exact).exp()
+    return exact * (ONE - fallen) / (ONE + fallen)
 
 
 @lru_cache(maxsize=1024)

@@ -163,6 +163,14 @@ def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
     assert (service.body()["epsilon"], service.body()["delta"]) == ("1", "1e-6")
 
 
+def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> None:
+    delta = {"set_aside": "0.0000002", "charged": "0.0000001", "remaining": "0.0000001"}
+    balance = service.answers["GET", "/ledger/census"][1] | {"delta_set_aside": delta}
+    service.answers["GET", "/ledger/census"] = (200, balance)
+    told = run("ledger", "show", "census").stdout
+    assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in told
+
+
 def test_a_charge_for_elsewhere_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
     stated = ["--epsilon", "0.50", "--delta", "1e-7", "--per", "unit", "--scope", '{"shard": [1]}']
     run("ledger", "charge", "census", "--description", "a mean", *stated, "--idempotency-key", "k")

@@ -187,6 +187,9 @@ def test_a_loss_on_a_label_account_is_a_labels_or_twice_a_rows(export: Export) -
         ({**WORD, "declared": {"adjacency": "add_remove"}}, None),
         ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "rho": "0.1"}}, None),
         ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "rho": "0.1", "delta": "0.1"}}, None),
+        ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1"}, "delta": "0.1"}, None),
+        ({**WORD, "delta": "0.1"}, EVENT),
         ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "1e-1"}}, None),
         ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": 1}}, None),
         ({**WORD, "declared": {"adjacency": "add_remove", "epsilon": "-1"}}, None),
@@ -202,3 +205,80 @@ def test_details_out_of_form_are_refused_even_with_their_own_hash(
 @pytest.mark.parametrize("end", ["void", "expire"])
 def test_what_ran_elsewhere_is_never_given_back(export: Export, end: str) -> None:
     assert "cannot be given back" in _failure(export().job("rs_1", "1", end, event=EVENT, details=WORD))
+
+
+ZCDP: dict[str, Any] = {"accountant": "zcdp", "cap": "2", "delta": "0.000001", "delta_set_aside": "0.0000002"}
+
+
+def _approximate(delta: str, *, charged: str | None = None, **changes: str) -> dict[str, Any]:
+    declared = {"adjacency": "add_remove", "epsilon": "0.5", "delta": delta}
+    return {**WORD, "declared": declared, "delta": charged or delta} | changes
+
+
+def _with_delta(export: Export, *details: dict[str, Any], scope: Any = None, **facts: Any) -> Any:
+    writer = export(**ZCDP | facts)
+    for number, each in enumerate(details):
+        writer.job(f"rs_{number}", "0.13", event=None, details=each, scope=scope[number] if scope else None)
+    return writer
+
+
+def test_delta_is_charged_out_of_what_is_set_aside_in_every_cell(export: Export) -> None:
+    half = _approximate("0.0000001")
+    assert verify(_with_delta(export, half, half).lines()).attested == {"key_ann": 2}
+    assert _failure(_with_delta(export, half, half, _approximate("0.000000000000000001"))) == (
+        "line 7: the delta that was charged comes to more than what is set aside"
+    )
+    apart = [{"shard": [0]}, {"shard": [1]}, {"shard": [0]}]
+    verify(_with_delta(export, half, _approximate("0.0000002"), half, scope=apart, shards=2).lines())
+    apart[2] = {"shard": [1]}
+    assert "more than what is set aside" in _failure(
+        _with_delta(export, half, _approximate("0.0000002"), half, scope=apart, shards=2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("details", "facts", "reason"),
+    [
+        (_approximate("0.0000001", charged="0.00000009"), {}, "more than the charged one"),
+        (_approximate("0.0000000000000000001", charged="0"), {}, "more than the charged one"),
+        (_approximate("0.0000001"), {"max_rows": 2}, "costs more than the amount"),
+        (_approximate("0.0000001"), {"adjacency": "label"}, "costs more than the amount"),
+    ],
+)
+def test_a_delta_that_is_not_covered_is_refused(
+    export: Export, details: dict[str, Any], facts: dict[str, Any], reason: str
+) -> None:
+    assert reason in _failure(_with_delta(export, details, **facts))
+
+
+@pytest.mark.parametrize("facts", [{"max_rows": 2}, {"adjacency": "label"}])
+def test_a_delta_of_less_than_a_unit_is_refused_whatever_was_paid(export: Export, facts: dict[str, Any]) -> None:
+    writer = export(**ZCDP | facts).job("rs_0", "1.9", event=None, details=_approximate("0.0000001"))
+    assert "declared for less than one unit" in _failure(writer)
+    per_unit = _approximate("0.0000001", per="unit")
+    if "max_rows" in facts:
+        verify(export(**ZCDP | facts).job("rs_0", "0.13", event=None, details=per_unit).lines())
+
+
+def test_a_delta_has_no_place_where_none_is_set_aside(export: Export) -> None:
+    details = _approximate("0.0000001")
+    gdp = export(cap="2", accountant="gdp", delta="0.000001").job("rs_0", "1", event=None, details=details)
+    assert "on an account that sets none aside" in _failure(gdp)
+    zcdp = export(cap="2", accountant="zcdp", delta="0.000001").job("rs_0", "1", event=None, details=details)
+    assert "more than what is set aside" in _failure(zcdp)
+
+
+@pytest.mark.parametrize("wrong", ["0.000001", "0", "1e-7", None, "0.2"])
+def test_what_is_set_aside_is_a_part_of_delta(export: Export, wrong: object) -> None:
+    assert "delta_set_aside" in _failure(export(**ZCDP | {"delta_set_aside": wrong}))
+
+
+def test_what_is_set_aside_is_bound_to_the_chain(export: Export) -> None:
+    writer = export(**ZCDP)
+    writer.header["delta_set_aside"] = "0.0000009"
+    assert _failure(writer) == "line 2: the header's delta_set_aside is not what the first entry says"
+    del writer.header["delta_set_aside"]
+    assert "delta_set_aside" in _failure(writer)
+    added = export(cap="2", accountant="zcdp", delta="0.000001")
+    added.header["delta_set_aside"] = "0.0000002"
+    assert _failure(added) == "line 2: the first entry's details do not say delta_set_aside"
