@@ -47,14 +47,11 @@ MetricOption = Annotated[
 
 @app.command("quote")
 @command
-def quote(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
+def show_price(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
     """Ask for the price of an evaluation. It never touches rows and costs nothing."""
     with call.client() as client:
         answer = client.quote_evaluation(model_id, spend.to_json() | {"metrics": metric or ["accuracy"]})
-    if call.as_json:
-        call.output.json(answer)
-        return
-    show_quote(call.output, answer, what="an evaluation")
+    _show_quote(call.output, answer, what="an evaluation")
 
 
 @app.command("run")
@@ -75,22 +72,32 @@ def run(
         show_accepted(client, accepted, call.output, wait=wait)
 
 
+@dataclass(frozen=True)
+class SelectionOptions(SpendOptions):
+    """The same, and what is told of the best one."""
+
+    winner_accuracy: Annotated[
+        bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
+    ] = False
+    quote: Annotated[bool, typer.Option("--quote", help="Only ask for the price, at no cost.")] = False
+
+
 @app.command("best")
 @command
 def best(
     call: Remote,
     models: ModelsArgument,
-    spend: SpendOptions,
-    winner_accuracy: Annotated[
-        bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
-    ] = False,
+    selection: SelectionOptions,
     wait: WaitOption = False,
     idempotency_key: KeyOption = None,
 ) -> None:
     """Reserve budget and choose the best of several models: one price, however many there are."""
+    body = selection.to_json() | {"models": models, "winner_accuracy": selection.winner_accuracy}
     with call.client() as client:
+        if selection.quote:
+            _show_quote(call.output, client.quote_selection(body), what=f"a choice among {len(models)} models")
+            return
         with one_attempt(call.output, idempotency_key) as key:
-            body = spend.to_json() | {"models": models, "winner_accuracy": winner_accuracy}
             accepted = client.select_model(body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)
 
@@ -124,6 +131,13 @@ def show(
         call.output.json(found)
         return
     _show(call.output, found)
+
+
+def _show_quote(output: Output, answer: dict[str, Any], *, what: str) -> None:
+    if output.as_json:
+        output.json(answer)
+        return
+    show_quote(output, answer, what=what)
 
 
 def _show(output: Output, found: dict[str, Any]) -> None:

@@ -160,8 +160,9 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
     for part in (quote, quote.get("unlabelled")):
         if part is not None:
             _show_part(output, part, what=what)
-    rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
-    output.table(["parameter", "value"], rows, empty="no parameters")
+    if "parameters" in quote:
+        rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
+        output.table(["parameter", "value"], rows, empty="no parameters")
     reused = quote.get("profile")
     if reused and reused["is_used"]:
         made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"

@@ -157,6 +157,29 @@ POPULATION = {
     "members": [{"dataset": "ds_1", "dataset_name": "census", "charged": "1", "reserved": "0.5", "deleted_at": "now"}],
     "created_at": "2026-11-20T09:30:00.000000Z",
 }  # fmt: skip
+_QUOTED = {
+    "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
+    "fits": True, "largest_that_fits": "1.5",
+}  # fmt: skip
+_RELEASED = {
+    "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,
+    "created_at": "2026-11-20T09:00:00.000000Z", "job_id": "jb_1", "guarantee": MODEL["guarantee"],
+    "receipt": "2 counts", "event": {}, "ledger": {},
+}  # fmt: skip
+PROFILE = {
+    **_RELEASED, "id": "pf_1", "parameters": {"bins": "16"}, "features": [{"name": "age", "edges": [17.5, 40]}],
+    "class_counts": [{"label": "low", "count": 120.0, "noise_sd": 2.5}], "size": {"count": 151.25, "noise_sd": 3.5},
+}  # fmt: skip
+EVALUATION = {
+    **_RELEASED, "id": "ev_1", "models": ["md_1"], "best": None, "releases": ["confusion", "auroc"],
+    "accuracy": {
+        "estimate": 0.75, "interval": {"low": 0.7, "high": 0.8}, "population_interval": {"low": 0.6, "high": 0.9},
+    },
+    "confusion": {"classes": ["low", "high"], "counts": [[30.0, 9.0], [11.5, 31.0]], "noise_sd": 1.0},
+    "auroc": {"estimate": 0.8125, "noise_sd": 0.01, "histogram": [[1.0], [2.0]], "histogram_noise_sd": 1.0},
+    "warnings": ["rows were trained on"],
+}  # fmt: skip
+_ACCEPTED = {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}
 ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET),
@@ -178,6 +201,22 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/populations/patients"): (200, POPULATION),
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
+    ("POST", "/datasets/census/profiles/quote"): (
+        200, {**_QUOTED, "parameters": {"bins": "16"}, "private_features": ["age"], "warnings": []},
+    ),
+    ("POST", "/datasets/census/profiles"): (202, _ACCEPTED),
+    ("GET", "/datasets/census/profiles"): (200, {"profiles": [PROFILE], "next": None}),
+    ("GET", "/profiles/pf_1"): (200, PROFILE),
+    ("POST", "/models/md_1/evaluations/quote"): (
+        200, {**_QUOTED, "models": ["md_1"], "releases": ["accuracy"], "warnings": ["rows were trained on"]},
+    ),
+    ("POST", "/models/md_1/evaluations"): (202, _ACCEPTED),
+    ("GET", "/models/md_1/evaluations"): (200, {"evaluations": [EVALUATION], "next": None}),
+    ("POST", "/evaluations/quote"): (
+        200, {**_QUOTED, "models": ["md_1", "md_2"], "releases": ["best"], "warnings": []},
+    ),
+    ("POST", "/evaluations"): (202, _ACCEPTED),
+    ("GET", "/evaluations/ev_1"): (200, EVALUATION),
     ("POST", "/train"): (202, {"job_id": "jb_1", "reservation_id": "rs_1", "price": PRICE, "unlabelled": None}),
     ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
