@@ -3,7 +3,7 @@
 Run ``python -m benchmarks.ledger_growth`` (about ten minutes on two cores; ``--sizes 10000 100000`` for a look). One
 account with eight hash cells is filled with jobs that were reserved and charged, on the whole dataset and on boxes. The
 filler writes rows in bulk, because a million commits measure the disk; everything that is timed is the product's own
-code, and the last export of each database is checked by the verifier, fill and all.
+code, and exports are checked by the verifier, fill and all (the largest of SQLite only, because its time is the same).
 
 An admission is a whole transaction with its commit. Beside it stands an UPDATE of one row through the same engine, lock
 and pool, taken in turns with the admissions, and pgbench's figure for the same statement where its program is found.
@@ -250,7 +250,7 @@ def main() -> None:
             grown = _opened(url, folder / name)
             for size in options.sizes:
                 Filler(grown).fill(size)
-                verified = name == options.databases[0] or size < options.sizes[-1]
+                verified = name == "sqlite" or size < max(options.sizes)
                 print(measure(name, grown, folder=folder, verified=verified), flush=True)
             grown.installation.close()
             if name == "postgresql":

@@ -65,7 +65,7 @@ def _text(value: Json, *, depth: int) -> str:
         raise NotStrictJson("it is nested too deeply")
     match value:
         case dict():
-            members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
+            members = sorted(value.items(), key=_utf_16)
             return "{" + ",".join(f"{_string(name)}:{_text(item, depth=depth + 1)}" for name, item in members) + "}"
         case list():
             return "[" + ",".join(_text(item, depth=depth + 1) for item in value) + "]"
@@ -81,9 +81,16 @@ def _text(value: Json, *, depth: int) -> str:
             return str(value)
 
 
+def _utf_16(member: tuple[str, Json]) -> bytes:
+    return member[0].encode("utf-16-be")
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False)
+
+
 def _string(text: str) -> str:
     """Python's own escapes are those of RFC 8785 when non-ASCII text is left as it is; a test holds every one."""
-    return json.dumps(text, ensure_ascii=False)
+    return _encoder.encode(text)
 
 
 def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
