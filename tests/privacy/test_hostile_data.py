@@ -1,5 +1,7 @@
 """T12 and T13: no rows, however strange, make a job fail or change the shape of what it releases."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,14 +49,24 @@ PLANS = [
     ("sspe-2", {"n_estimators": 3, "max_depth": 4, "min_rows": 2}),
     ("sspe-2", {"n_estimators": 3, "max_depth": 3, "min_rows": 2, "leaf": "label", "assignment": "sequential"}),
     ("pte", {"n_estimators": 4, "n_teachers": 2, "max_depth": 3, "min_rows": 2}),
+    ("nbrt@gdp", {"n_estimators": 6, "max_depth": 3}),
+    ("rpf", {"n_estimators": 2, "max_depth": 3}),
+    ("mrf@gdp", {"n_estimators": 3, "max_depth": 3}),
+    ("rdt-ta@zcdp", {"n_estimators": 3, "max_depth": 3}),
+    ("spe@gdp", {"n_estimators": 3, "max_depth": 3}),
+    ("bms-rf@gdp", {"n_estimators": 3, "n_layers": 3, "max_depth": 2}),
+    ("sspe-2@gdp", {"n_estimators": 3, "max_depth": 3, "min_rows": 2}),
 ]
+"""Slug, or slug@account where it is not one that counts ε; and parameters."""
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
 RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(-1, 2))
 
 
 def planned(slug: str, parameters: dict, schema: Schema = SCHEMA, epsilon: int = 1) -> Plan:
+    slug, _, account = slug.partition("@")
     adjacency = catalogue.mechanism(slug).adjacency
-    return plan(PlanRequest(slug, parameters, epsilon, 1_000, adjacency=adjacency), schema)  # type: ignore[arg-type]
+    paying = (account, Fraction(1, 10**6)) if account else ("pure", None)
+    return plan(PlanRequest(slug, parameters, Fraction(epsilon), 1_000, *paying, adjacency), schema)
 
 
 def rows_from(records: list[tuple], row_ids: np.ndarray) -> SanitisedRows:
