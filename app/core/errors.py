@@ -94,7 +94,8 @@ class BudgetExceeded(GrovekeeperError):
     """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
 
     All amounts are exact decimal strings in the account's unit; ``largest_that_fits`` is an ε. Where the dataset's
-    population refuses, ``population`` names it, and the amounts are those of all its members together.
+    population refuses, ``population`` names it, and the amounts are those of all its members together. Where not
+    ``exact``, the maximum over all joint cells was too much work, and the amounts are an upper bound.
     """
 
     dataset: str
@@ -109,6 +110,7 @@ class BudgetExceeded(GrovekeeperError):
     tightest_cell: Mapping[str, object]
     largest_that_fits: str
     population: str | None = None
+    exact: bool = True
 
     def __str__(self) -> str:
         where = f"dataset {self.dataset_name}"

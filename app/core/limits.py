@@ -8,6 +8,8 @@ MAX_DATASET_NAME_CHARS = 64
 MAX_CATEGORY_CHARS = 256
 MAX_PARTITIONS = 6
 MAX_HASH_CELLS = 1_024
+MAX_UPLOAD_CELLS = 4_096
+"""Uploads to a dataset that is cut by them: every box lists the uploads in it."""
 MAX_COMPOSITION_WORK = 2**23
 """Additions that the exact maximum over joint cells may take; beyond it a sound upper bound is given."""
 MAX_PUBLIC_SIZE = 10**12

@@ -40,12 +40,13 @@ class NewPopulation:
 
 @dataclass(frozen=True)
 class Member:
-    """One account of a population, at its tightest joint cell."""
+    """One account of a population, at its tightest joint cell; a bound where that is not ``is_exact``."""
 
     account_id: str
     name: str
     charged: int
     reserved: int
+    is_exact: bool
 
     @property
     def load(self) -> int:
@@ -69,6 +70,11 @@ class Population:
     def reserved(self) -> int:
         """The reserved part of it."""
         return sum(member.reserved for member in self.members)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether both are sums of maxima, and no bounds."""
+        return all(member.is_exact for member in self.members)
 
     @property
     def delta(self) -> Fraction | None:
@@ -234,4 +240,4 @@ def _differences(row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
 
 def _member(session: Session, account: AccountRow) -> Member:
     tightest = state.tightest(session, account, {})
-    return Member(account.id, account.name, tightest.charged, tightest.reserved)
+    return Member(account.id, account.name, tightest.charged, tightest.reserved, tightest.is_exact)

@@ -386,4 +386,5 @@ def _refusal(
         tightest_cell=dict(tightest.cell) if named is None else {},
         largest_that_fits=amounts.to_text(accountant.largest_that_fits(room, delta)),
         population=None if named is None else named.row.name,
+        exact=tightest.is_exact if named is None else named.is_exact,
     )

@@ -25,6 +25,11 @@ _LARGE_DELTA = (
     "could be within such a δ."
 )
 
+_BOUNDED = (
+    "What is left was bounded and not computed: the scopes of this dataset's jobs are too entangled. A smaller scope "
+    "may show that more is left."
+)
+
 
 class Spending(Protocol):
     """The part of a request's body that :func:`asked` reads."""
@@ -74,7 +79,9 @@ class Asked:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about the numbers that were asked for."""
         size = self.dataset.row.public_size or 0
-        return (_LARGE_DELTA,) if self.delta is not None and self.delta > _usual_delta(size) else ()
+        is_large = self.delta is not None and self.delta > _usual_delta(size)
+        found = {_LARGE_DELTA: is_large, _BOUNDED: not self.balance.is_exact}
+        return tuple(sentence for sentence, is_said in found.items() if is_said)
 
     @property
     def fits(self) -> bool:

@@ -134,6 +134,8 @@ class _Upload:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
         if self._book is not None and epochs != self._before:  # the folder is on a file system without locks
             raise Unavailable("another upload to this dataset ended meanwhile")
+        if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
+            raise TooLarge("the number of uploads to a dataset that is cut by them", limits.MAX_UPLOAD_CELLS)
         n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
         if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)

@@ -84,6 +84,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
         "tightest_cell": {"region": "EU"},
         "largest_that_fits": "0.7",
         "population": None,
+        "exact": True,
     },
 }
 HEADERS = {

@@ -155,6 +155,8 @@ def test_a_refusal_says_what_fits_and_the_largest_that_fits_fits(server: Server)
         "requested": "0.700000001",
         "tightest_cell": {},
         "largest_that_fits": "0.7",
+        "population": None,
+        "exact": True,
     }
     quote = server.admin.http.post("/plans", json=training(dataset["id"], epsilon="0.700000001")).json()
     assert (quote["fits"], quote["largest_that_fits"]) == (False, "0.7")

@@ -1,0 +1,117 @@
+"""The state behind an account that is cut in several ways, on both databases: rows per distinct box, and bounds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from app.core import limits
+from app.core.errors import BudgetExceeded
+from app.ledger import service as ledger
+from app.ledger.tables import BoxRow
+from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, open_account, open_installation
+
+ACCOUNT = "ds_account"
+PARTITIONS = Partitions(
+    (
+        HashPartition("shard", 4),
+        ColumnPartition("region", "land", False, ("EU", "US"), has_missing=True),
+        EpochPartition("month", "one file per month"),
+    )
+)
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    open_account(found, ACCOUNT, cap=100, partitions=PARTITIONS)
+    yield found
+    found.close()
+
+
+def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:
+    new = ledger.NewReservation(ACCOUNT, amount, dict(sorted(scope.items())), EVENT, job_id)
+    with installation.database.write() as session:
+        return ledger.reserve(session, new, actor="key_analyst")
+
+
+def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
+    with installation.database.read() as session:
+        rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars()
+        return sorted(((row.scope, row.charged, row.reserved) for row in rows), key=repr)
+
+
+def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> ledger.Balance:
+    with installation.database.read() as session:
+        return ledger.balance(session, ACCOUNT, scope)
+
+
+def test_jobs_on_the_same_box_share_a_row_and_an_empty_row_goes(installation: Installation) -> None:
+    first = _reserve(installation, "jb_1", 5, shard=(0, 1))
+    second = _reserve(installation, "jb_2", 7, shard=(0, 1))
+    third = _reserve(installation, "jb_3", 11, region=("EU",))
+    assert _boxes(installation) == [({"region": ["EU"]}, 0, 11), ({"shard": [0, 1]}, 0, 12)]
+    with installation.database.write() as session:
+        ledger.charge(session, first, actor="worker")
+        ledger.void(session, third, actor="worker")
+    assert _boxes(installation) == [({"shard": [0, 1]}, 5, 7)]
+    with installation.database.write() as session:
+        ledger.expire(session, second, actor="worker")
+    assert _boxes(installation) == [({"shard": [0, 1]}, 5, 0)]
+
+
+def test_a_refused_reservation_leaves_no_row(installation: Installation) -> None:
+    _reserve(installation, "jb_1", 100, shard=(0,))
+    before = _boxes(installation)
+    with pytest.raises(BudgetExceeded) as refused:
+        _reserve(installation, "jb_2", 1, region=("US",))
+    assert _boxes(installation) == before
+    assert (refused.value.tightest_cell, refused.value.exact) == ({"region": "US", "shard": 0}, True)
+    _reserve(installation, "jb_3", 100, shard=(1,), region=("US",))
+
+
+def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
+    """A text of 4 KiB is too long for a key; the row is found by its digest."""
+    wide = Partitions((HashPartition("shard", limits.MAX_HASH_CELLS),))
+    open_account(installation, "ds_wide", cap=100, partitions=wide)
+    cells = tuple(range(limits.MAX_HASH_CELLS))
+    with installation.database.write() as session:
+        for number in range(2):
+            new = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
+            ledger.reserve(session, new, actor="key_analyst")
+        assert ledger.balance(session, "ds_wide").remaining == 0
+
+
+def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is in the first and in the third box. The bound counts them on different partitions, so it adds them up."""
+    _reserve(installation, "jb_1", 30, shard=(0,), region=("EU",))
+    _reserve(installation, "jb_2", 30, shard=(0, 1), region=("EU", "US"))
+    _reserve(installation, "jb_3", 30, shard=(0,), region=("MISSING", "OTHER"))
+    exact = _balance(installation)
+    assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
+    bounded = _balance(installation)
+    assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
+    assert bounded.cap == bounded.charged + bounded.reserved + bounded.remaining
+    with pytest.raises(BudgetExceeded) as refused:
+        _reserve(installation, "jb_4", 11)
+    assert (refused.value.exact, refused.value.largest_that_fits) == (False, "0.00000001")
+    inside = _balance(installation, region=("MISSING",), shard=(3,))
+    assert (inside.reserved, inside.is_exact) == (0, True), "a smaller question may be exact"
+    _reserve(installation, "jb_5", 100, region=("MISSING",), shard=(3,))
+    full = _balance(installation)
+    assert full.charged + full.reserved == full.cap, "a bound never says more than any admission allowed"
+
+
+def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Installation) -> None:
+    """What a mechanism elsewhere reads is not known, so its box is not tied to the uploads of today."""
+    _reserve(installation, "jb_1", 40)
+    _reserve(installation, "jb_2", 30, month=("ep_1",))
+    assert _balance(installation, month=("ep_1",)).remaining == 30
+    assert _balance(installation, month=("ep_2",)).remaining == 60
+    assert _balance(installation).tightest_cell == {"month": "ep_1", "region": "EU", "shard": 0}
