@@ -88,7 +88,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
 def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is in the first and in the third box. The bound counts them on different partitions, so it adds them up."""
+    """Nobody is in the first and in the third box. The bound counts them apart, so it adds them."""
     _reserve(installation, "jb_1", 30, shard=(0,), region=("EU",))
     _reserve(installation, "jb_2", 30, shard=(0, 1), region=("EU", "US"))
     _reserve(installation, "jb_3", 30, shard=(0,), region=("MISSING", "OTHER"))
