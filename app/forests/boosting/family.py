@@ -22,6 +22,9 @@ from app.forests.schema import Schema
 
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 
+FOR_CLIP, NOT_FOR_CLIP = "clip", "none"
+"""Whether ``calibrated`` undoes, for two classes, what the clip of gradients does at rest."""
+
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
 
@@ -58,13 +61,15 @@ class BoostedFamily:
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """The softmax of a row's scores; ``calibrated`` undoes what the clip does to two classes.
+        """The softmax of a row's scores; ``calibrated`` undoes what a clip does to two classes if the plan says so.
 
         A forest without splits is its start, which no clip has moved: the class proportions, as they were released.
         """
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
         if forest.depth == 0:
             return BoostedScores(encoding, forest.arrays, 0, LOGISTIC)
+        if forest.plan.parameters["calibration"] != FOR_CLIP:
+            read_out = LOGISTIC
         numerator, denominator = START_AT_READING
         start = numerator * forest.arrays["start"] // denominator
         return BoostedScores(encoding, {**forest.arrays, "start": start}, forest.depth, read_out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,10 @@ BY_LEVEL, BY_NODE = "level", "node"
 
 PAIRS, NO_PAIRS = "ordered", "none"
 """Splits on sums and differences of ordered columns, or on columns alone."""
+
+
+TEMPERED, PLAIN = "temperature", "none"
+"""How sums of scores become probabilities: softmax of the sums at a temperature of T^¼, or as they are."""
 
 
 class ReweightedFamily:
@@ -54,8 +60,14 @@ class ReweightedFamily:
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """softmax of summed scores."""
+        """softmax of summed scores; where the plan says so, at a temperature.
+
+        Trees are grown on rows that the ones before them doubt, and each repeats some of what those said: the sum of T
+        trees promises too much. Dividing it by T^¼ leaves labels as they are (docs/results/rpf.md).
+        """
         sums = self.leaf_sums(forest, schema)
+        if forest.plan.parameters["calibration"] == TEMPERED:
+            sums = replace(sums, values=sums.values / forest.plan.n_trees**0.25)
         return PooledSums(sums, read_out)
 
     def leaf_sums(self, forest: Forest, schema: Schema) -> LeafSums:

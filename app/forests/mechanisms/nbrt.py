@@ -19,7 +19,7 @@ from app.core import amounts
 from app.forests import priced_bins, quantile_bins
 from app.forests.boosting.boost import boost
 from app.forests.boosting.event import LARGEST_START, Parts, noise, trees_alone
-from app.forests.boosting.family import CALIBRATED, LOGISTIC, BoostedFamily
+from app.forests.boosting.family import CALIBRATED, FOR_CLIP, LOGISTIC, NOT_FOR_CLIP, BoostedFamily
 from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
 from app.forests.families.family import Family
 from app.forests.forest import Forest
@@ -58,6 +58,17 @@ _BINS_SHARE = Parameter(
     minimum=Fraction(1, 100),
     maximum=Fraction(1, 2),
 )
+_CALIBRATION = Parameter(
+    "calibration",
+    "choice",
+    "Whether the default read-out of two classes undoes what clipped gradients do to scores at rest. Scores that are "
+    "shrunk for their noise are not at rest: the softmax alone is closer.",
+    default=NOT_FOR_CLIP,
+    choices=(NOT_FOR_CLIP, FOR_CLIP),
+    built=(NOT_FOR_CLIP, FOR_CLIP),
+    added=True,
+    formerly=FOR_CLIP,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class NoiseMatchedBoosting:
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
     family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
-    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE)
+    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the public size and the budget."""

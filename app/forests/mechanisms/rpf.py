@@ -18,7 +18,16 @@ from app.core.errors import InvalidRequest
 from app.forests import leaf_scores, pairs, priced_bins, quantile_bins
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
-from app.forests.families.reweighted import BY_LEVEL, BY_NODE, NO_PAIRS, PAIRS, ReweightedFamily, encoding_of
+from app.forests.families.reweighted import (
+    BY_LEVEL,
+    BY_NODE,
+    NO_PAIRS,
+    PAIRS,
+    PLAIN,
+    TEMPERED,
+    ReweightedFamily,
+    encoding_of,
+)
 from app.forests.forest import Forest
 from app.forests.mechanisms import common, rpf_levels, rpf_tree, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
@@ -79,6 +88,16 @@ _OWN_PARAMETERS = (
         built=(PAIRS, NO_PAIRS),
         added=True,
         formerly=NO_PAIRS,
+    ),
+    Parameter(
+        "calibration",
+        "choice",
+        "Softmax of the summed scores divided by the fourth root of the number of trees, or of the sums as they are.",
+        default=TEMPERED,
+        choices=(TEMPERED, PLAIN),
+        built=(TEMPERED, PLAIN),
+        added=True,
+        formerly=PLAIN,
     ),
 )
 

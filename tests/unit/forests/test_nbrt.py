@@ -215,6 +215,24 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
     assert found[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
 
+def test_stored_plan_from_before_undoes_the_clip_and_a_new_one_does_not() -> None:
+    schema = schema_of(2)
+    X = np.random.default_rng(6).integers(0, 10, (300, 5)).astype(float)
+    forest = grown(planned(schema, "4", n_estimators=8), schema, X, (X[:, 0] > 4).astype(int))
+    stored = forest.plan.to_json()
+    first = {name: value for name, value in forest.plan.parameters.items() if name != "calibration"}
+    before = Forest(planning.read({**stored, "parameters": first}), forest.arrays)
+    columns = columns_of(schema, X)
+    new, plain, old = (
+        predict.probabilities(own, schema, columns, read_out=read_out)
+        for own, read_out in ((forest, None), (forest, "logistic"), (before, None))
+    )
+
+    assert np.array_equal(new, plain)
+    assert np.array_equal(old, calibrated(plain))
+    assert not np.allclose(old, new)
+
+
 def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
     p = np.linspace(0.001, 0.999, 999)
     found = calibrated(np.stack([1 - p, p], axis=1))[:, 1]

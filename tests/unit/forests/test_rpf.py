@@ -330,6 +330,17 @@ def test_pairs_learn_what_no_column_tells() -> None:
     assert accuracy("none") < 0.85
 
 
+def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels() -> None:
+    tempered = grown(n_estimators=4, max_depth=3)
+    parameters = {**tempered.plan.parameters, "calibration": "none"}
+    plain = Forest(replace(tempered.plan, parameters=parameters), tempered.arrays)
+    soft, sure = (predict.probabilities(own, SCHEMA, rows().features, read_out=None) for own in (tempered, plain))
+    powers = sure ** (1 / 2**0.5)  # the fourth root of four
+
+    assert soft == pytest.approx(powers / powers.sum(axis=1, keepdims=True))
+    assert np.array_equal(soft.argmax(axis=1), sure.argmax(axis=1))
+
+
 def test_catalogue_describes_its_parameters() -> None:
     described = {each["slug"]: each for each in catalogue.algorithms()}["rpf"]
 
@@ -340,4 +351,5 @@ def test_catalogue_describes_its_parameters() -> None:
         "bins_share",
         "splits",
         "pairs",
+        "calibration",
     ]
