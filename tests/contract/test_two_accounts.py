@@ -1,0 +1,136 @@
+"""Every end of a job that two accounts pay for: both sides come to it, once. On both databases."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
+from app.registry import models
+from app.services import jobs, run_job
+from app.services.delete_dataset import delete_dataset
+from app.services.expire_jobs import expire_jobs
+from app.services.grow_forest import grow_forest
+from app.services.job_task import JobTask
+from app.services.run_job import JobFailed
+from tests.support.crash_scene import OWNER, opened
+from tests.support.two_datasets import Pair
+
+CHARGED, VOIDED = ["reserve", "charge"], ["reserve", "void"]
+
+
+@pytest.fixture
+def pair(database_url: str, tmp_path: Path) -> Iterator[Pair]:
+    with opened(database_url, tmp_path / "home") as scene:
+        yield Pair.beside(scene)
+
+
+def _grow(task: JobTask) -> None:
+    grow_forest(task, on_tree_done=lambda: None)
+
+
+def _fail(task: JobTask) -> None:
+    raise JobFailed
+
+
+def _run(pair: Pair, work: object = _grow) -> None:
+    claim = run_job.claim_next(pair.first.installation)
+    assert claim is not None
+    run_job.run_job(pair.first.installation, claim, work)  # type: ignore[arg-type]
+
+
+def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_both(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    _run(pair)
+    row = pair.first.job(job_id)
+    with pair.first.installation.database.read() as session:
+        model = models.find(session, str(row.model_id))
+    facts = pair.first.installation.cache.get(model.digest).metadata
+
+    assert (row.state, pair.kinds_of(job_id)) == ("succeeded", (CHARGED, CHARGED))
+    assert facts["dataset"] == pair.first.dataset_id
+    assert facts["unlabelled"]["dataset"] == pair.second.dataset_id  # type: ignore[index, call-overload]
+    pair.verify()
+
+
+def test_both_are_charged_before_the_first_row_of_either_is_read(pair: Pair) -> None:
+    job_id, seen = pair.submit(key="k"), []
+    _run(pair, lambda task: (seen.append(pair.kinds_of(job_id)), _grow(task))[-1])
+    assert seen == [(CHARGED, CHARGED)]
+
+
+def test_a_job_that_fails_stays_charged_on_both(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    _run(pair, _fail)
+    assert (pair.first.job(job_id).state, pair.kinds_of(job_id)) == ("failed", (CHARGED, CHARGED))
+    pair.verify()
+
+
+def test_a_waiting_job_that_is_cancelled_is_void_on_both(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    jobs.cancel_job(pair.first.installation, OWNER, job_id)
+    assert (pair.first.job(job_id).state, pair.kinds_of(job_id)) == ("cancelled", (VOIDED, VOIDED))
+    assert run_job.claim_next(pair.first.installation) is None
+    pair.verify()
+
+
+def test_a_running_job_that_is_cancelled_stays_charged_on_both(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+
+    def cancelled(task: JobTask) -> None:
+        jobs.cancel_job(pair.first.installation, OWNER, job_id)
+        _grow(task)
+
+    with pytest.raises(LeaseLost):
+        _run(pair, cancelled)
+    assert (pair.first.job(job_id).state, pair.kinds_of(job_id)) == ("cancelled", (CHARGED, CHARGED))
+    pair.verify()
+
+
+def test_a_job_that_waits_too_long_expires_on_both(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    assert expire_jobs(pair.first.installation, at=datetime.now(UTC) + timedelta(days=2)) == 1
+    assert pair.kinds_of(job_id) == (["reserve", "expire"], ["reserve", "expire"])
+    pair.verify()
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_erasing_either_dataset_voids_a_waiting_job_on_both_and_refuses_the_next(pair: Pair, which: str) -> None:
+    job_id = pair.submit(key="k")
+    delete_dataset(pair.first.installation, OWNER, getattr(pair, which).dataset_id)
+    assert (pair.first.job(job_id).state, pair.kinds_of(job_id)) == ("cancelled", (VOIDED, VOIDED))
+    with pytest.raises(DatasetDeleted):
+        pair.submit(key="another")
+    pair.verify()
+
+
+@pytest.mark.parametrize(("epsilon", "of_second"), [("3.5", "1"), ("1", "3.5")])
+def test_one_account_that_refuses_leaves_no_job_and_no_entry(pair: Pair, epsilon: str, of_second: str) -> None:
+    with pytest.raises(BudgetExceeded) as refused:
+        pair.submit(key="k", epsilon=epsilon, of_second=of_second)
+    refusing = pair.first if epsilon == "3.5" else pair.second
+    assert refused.value.dataset == refusing.dataset_id
+    assert [entry.kind.value for scene in (pair.first, pair.second) for entry in scene.entries()] == ["open"] * 2
+    assert run_job.claim_next(pair.first.installation) is None
+
+
+def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come_to_their_end(pair: Pair) -> None:
+    """A/B against B/A, eight at a time: nobody waits in a circle, and both accounts agree about every job."""
+    roles = [pair, pair.crossed]
+
+    def one(number: int) -> str:
+        job_id = roles[number % 2].submit(key=f"k{number}")
+        if number % 4 < 2:
+            jobs.cancel_job(pair.first.installation, OWNER, job_id)
+        elif (claim := run_job.claim_next(pair.first.installation)) is not None:
+            run_job.charge_job(pair.first.installation, claim)
+        return job_id
+
+    with ThreadPoolExecutor(8) as pool:
+        job_ids = list(pool.map(one, range(24), timeout=120))
+    kinds = {job_id: pair.kinds_of(job_id) for job_id in job_ids}
+    assert all(of_first == of_second for of_first, of_second in kinds.values())
+    assert {tuple(of_first) for of_first, _ in kinds.values()} >= {tuple(VOIDED), tuple(CHARGED)}
+    pair.verify()

@@ -1,0 +1,67 @@
+"""A scene with a second dataset, for jobs that two accounts pay for."""
+
+import json
+from dataclasses import dataclass, replace
+
+from app.access.idempotency import IdempotentRequest
+from app.datasets import catalog
+from app.services.register_dataset import register_dataset
+from app.services.submit_training import submit_training
+from app.wire.datasets import DatasetIn
+from app.wire.training import TrainIn
+from tests.support.crash_scene import OWNER, Scene
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two scenes on one installation: equal datasets with rows, an account each."""
+
+    first: Scene
+    second: Scene
+
+    @classmethod
+    def beside(cls, first: Scene) -> "Pair":
+        """The pair of a scene and a new dataset like its own."""
+        with first.installation.database.read() as session:
+            row = catalog.find(session, first.dataset_id).row
+        declaration = DatasetIn.model_validate(
+            {
+                "name": "register",
+                "schema": row.schema,
+                "budget": {"accountant": "pure", "epsilon": "3"},
+                "partitions": row.partitions,
+            }
+        )
+        answer = register_dataset(first.installation, OWNER, declaration, request=None)
+        second = replace(first, dataset_id=str(json.loads(answer.body)["id"]))
+        second.upload()
+        return cls(first, second)
+
+    @property
+    def crossed(self) -> "Pair":
+        """The same two, each in the other's role."""
+        return Pair(self.second, self.first)
+
+    def submit(self, *, key: str, epsilon: str = "0.01", of_second: str = "0.02") -> str:
+        """A job with counts of the first and splits of the second; its id."""
+        wanted = TrainIn.model_validate(
+            {
+                "dataset": self.first.dataset_id,
+                "algorithm": "sspe-1",
+                "epsilon": epsilon,
+                "parameters": {"n_estimators": 2, "max_depth": 2},
+                "unlabelled": {"dataset": self.second.dataset_id, "epsilon": of_second},
+            }
+        )
+        request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+        answer = submit_training(self.first.installation, OWNER, wanted, request=request)
+        return str(json.loads(answer.body)["job_id"])
+
+    def kinds_of(self, job_id: str) -> tuple[list[str], list[str]]:
+        """What either ledger says of one job."""
+        return self.first.kinds_of(job_id), self.second.kinds_of(job_id)
+
+    def verify(self) -> None:
+        """Everything that holds of every history, for both."""
+        self.first.verified()
+        self.second.verified()
