@@ -1,6 +1,9 @@
 """``/models``: cards, artifacts, removal."""
 
+from collections.abc import Mapping
 from typing import Any
+
+from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
@@ -26,7 +29,8 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
         newer = models.guarantee(session, row.dataset_id)
-    return _card(installation, row, newer=newer)
+        also = _unlabelled(session, installation.cache.get(row.digest).metadata)
+    return _card(installation, row, newer=newer, unlabelled=also)
 
 
 def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
@@ -87,7 +91,17 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         installation.cache.forget(digest)
 
 
-def _card(installation: Installation, row: ModelRow, *, newer: dict[str, Any] | None) -> ModelOut:
+def _unlabelled(session: Session, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the card says of a second dataset, with today's guarantee."""
+    also = facts.get("unlabelled")
+    if also is None:
+        return None
+    return {**also, "guarantee": models.guarantee(session, also["dataset"]) or also["guarantee"]}
+
+
+def _card(
+    installation: Installation, row: ModelRow, *, newer: dict[str, Any] | None, unlabelled: dict[str, Any] | None
+) -> ModelOut:
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
     return ModelOut.model_validate(
@@ -105,7 +119,7 @@ def _card(installation: Installation, row: ModelRow, *, newer: dict[str, Any] | 
             "event": artifact.plan.event.to_json(),
             "ledger": facts["ledger"],
             "profile_id": None if artifact.plan.profile is None else artifact.plan.profile.id,
-            "unlabelled": facts.get("unlabelled"),
+            "unlabelled": unlabelled,
             "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
             "digest": row.digest,
             "size_bytes": row.size_bytes,

@@ -270,6 +270,44 @@ def test_the_next_command_asks_for_the_very_plan_that_was_quoted(run: Run) -> No
     assert shlex.split(following) == ["grovekeeper", "train", *typed, "--scope", '{"shard": [0]}', "--wait"]
 
 
+SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled-delta", "1e-6"]
+
+
+def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
+    typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
+    plan = service.answers["POST", "/plans"][1]
+    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits")}
+    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
+    result = run("plan", *typed)
+    following = result.stdout.splitlines()[-1].removeprefix("next: ")
+
+    assert json.loads(service.requests[-1].content)["unlabelled"] == {
+        "dataset": "register", "epsilon": "2", "delta": "1e-6", "scope": {"shard": [1]},
+    }  # fmt: skip
+    assert "on census would cost 0.1 ε" in result.stdout
+    assert "on register would cost 0.1 ε" in result.stdout
+    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--wait"]
+
+
+def test_a_second_dataset_pays_the_same_unless_told_otherwise(run: Run, service: Any) -> None:
+    run("plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register")
+    assert json.loads(service.requests[-1].content)["unlabelled"] == {"dataset": "register", "epsilon": "0.1"}
+
+
+def test_no_next_step_where_the_second_account_does_not_have_it(run: Run, service: Any) -> None:
+    plan = service.answers["POST", "/plans"][1]
+    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**plan, "fits": False}})
+    assert "next:" not in run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
+
+
+def test_what_both_accounts_hold_is_said(run: Run, service: Any) -> None:
+    status, accepted = service.answers["POST", "/train"]
+    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": accepted["price"]}
+    service.answers["POST", "/train"] = (status, {**accepted, "unlabelled": also})
+    said = run("train", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register").stdout
+    assert "and one of 0.1 ε on register" in said
+
+
 def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
     plan = {**service.answers["POST", "/plans"][1], "fits": False}
     service.answers["POST", "/plans"] = (200, plan)
@@ -308,6 +346,7 @@ def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path
         ["plan", "census", "-a", "mrf"],
         ["plan", "census", "-a", "mrf", "-e", "1", "-p", "n_estimators"],
         ["plan", "census", "-a", "mrf", "-e", "1", "--scope", "[1]"],
+        ["plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled-epsilon", "1"],
         ["ledger", "show", "census", "--scope", "{"],
         ["ledger", "show", "census", "--scope", "region"],
         ["ledger", "show", "census", "--scope", "region="],
