@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 from app.core import amounts
 from app.privacy import accountants
@@ -132,7 +133,8 @@ def _leaf(event: Event) -> str:
                 f"release of {event.coordinates} whole numbers, each with normal noise of variance "
                 f"{amounts.to_text(_rounded(event.sigma_squared, up=False))}, rounded to the nearest whole number; "
                 f"the squares of what {_changed(event)} moves them by add up to at most "
-                f"{_plain(event.l2_sensitivity_squared)}"
+                f"{_plain(event.l2_sensitivity_squared)}, so that the noise's deviation is {_times(event)} times that "
+                "length"
             )
     raise UnknownPrivacyEvent("no words for this event")
 
@@ -176,6 +178,15 @@ def _noise_scale(inverse_scale: Fraction) -> str:
     if inverse_scale == 0:
         return "without bound"
     return amounts.to_text(_rounded(1 / inverse_scale, up=False))
+
+
+def _times(noise: RoundedGaussian) -> str:
+    """Deviation over the length of what one row moves, never more than it is: rounded down."""
+    if noise.l2_sensitivity_squared == 0:
+        return "infinitely many"
+    square = noise.sigma_squared / noise.l2_sensitivity_squared
+    unit = 10**_SIGNIFICANT_DIGITS
+    return amounts.to_text(_rounded(Fraction(isqrt(int(square * unit**2)), unit), up=False))
 
 
 def _rounded_up(value: Fraction) -> Fraction:

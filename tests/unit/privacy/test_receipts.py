@@ -111,7 +111,8 @@ def test_normal_noise_in_words() -> None:
 
     assert receipts.in_words(event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE).startswith(
         "1 × release of 12 whole numbers, each with normal noise of variance 400, rounded to the nearest whole number; "
-        "the squares of what one row moves them by add up to at most 3 (μ² = 0.0075 each)\n"
+        "the squares of what one row moves them by add up to at most 3, so that the noise's deviation is 11.547 times "
+        "that length (μ² = 0.0075 each)\n"
         "Total: μ² = 0.0075 of Gaussian differential privacy"
     )
     with pytest.raises(UnknownPrivacyEvent):
@@ -137,3 +138,16 @@ def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
         told = receipts.in_words(counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL)
         assert f"are counted at {symbol}: a changed label is both." in told.splitlines()[-1]
     assert "(ε = 0.5 each)" in receipts.in_words(counts(Fraction(1, 4)), accountant="pure", adjacency=Adjacency.LABEL)
+
+
+@pytest.mark.parametrize(
+    ("squared", "variance", "times"),
+    [(1, 1, "1"), (2**40, 2**48, "16"), (2, 1, "0.707106"), (0, 1, "infinitely many"), (10**18, 1, "0")],
+)
+def test_normal_noise_is_told_against_what_a_row_moves_and_rounded_down(
+    squared: int, variance: int, times: str
+) -> None:
+    event = RoundedGaussian(AR, Fraction(squared), Fraction(variance), 1)
+
+    words = receipts.in_words(event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE)
+    assert f"the noise's deviation is {times} times that length" in words
