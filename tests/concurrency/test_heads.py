@@ -1,0 +1,46 @@
+"""Several processes that write heads at once, while entries are appended: a head never goes back and is always true."""
+
+import threading
+from pathlib import Path
+
+from app.ledger.heads import HeadFolder
+from app.services.heads import Heads
+from tests.support.crash_scene import opened
+
+N_WRITERS = 6
+N_JOBS = 25
+
+
+def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path) -> None:
+    """Each writer has its own state and opens the lock file anew, as a process of its own would."""
+    with opened(database_url, tmp_path / "home") as scene:
+        folder = HeadFolder(scene.installation.home / "checkpoints")
+        done, seen, failures = threading.Event(), [0], []
+
+        def write() -> None:
+            try:
+                while not done.is_set():
+                    Heads(scene.installation).publish()
+            except Exception as error:  # noqa: BLE001  # any failure of a thread is the test's
+                failures.append(error)
+
+        def watch() -> None:
+            try:
+                while not done.is_set():
+                    seen.extend(head.size for head in folder.read_all())
+            except Exception as error:  # noqa: BLE001
+                failures.append(error)
+
+        threads = [threading.Thread(target=write) for _ in range(N_WRITERS)] + [threading.Thread(target=watch)]
+        for thread in threads:
+            thread.start()
+        for number in range(N_JOBS):
+            scene.submit(key=f"k{number}")
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert seen == sorted(seen)
+        Heads(scene.installation).publish()
+        assert [head.size for head in folder.read_all()] == [1 + N_JOBS]
+        Heads(scene.installation).confirm()
