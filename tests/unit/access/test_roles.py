@@ -10,7 +10,8 @@ ACTS: dict[Role | None, set[Role]] = {
     None: set(),
     Role.PREDICTOR: {Role.PREDICTOR},
     Role.ANALYST: {Role.ANALYST, Role.PREDICTOR},
-    Role.OWNER: {Role.OWNER, Role.ANALYST, Role.PREDICTOR},
+    Role.ATTESTER: {Role.ATTESTER, Role.ANALYST, Role.PREDICTOR},
+    Role.OWNER: {Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR},
     Role.AUDITOR: {Role.AUDITOR},
 }
 
@@ -20,7 +21,7 @@ def test_a_grant_includes_what_stands_below_it_and_nothing_else(granted: Role | 
     assert Principal("key_a").acts_as(granted) == ACTS[granted]
 
 
-@pytest.mark.parametrize("held", [Role.OWNER, Role.ANALYST, Role.PREDICTOR])
+@pytest.mark.parametrize("held", [Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR])
 def test_a_global_role_gives_nothing_on_a_dataset(held: Role) -> None:
     assert Principal("key_a", frozenset({held})).acts_as(None) == set()
 

@@ -38,4 +38,5 @@ def test_a_task_names_its_output_and_carries_no_more_than_it_says(kind: str, nam
     assert replace(TASK, kind=kind).output_path == Path("/home/jobs/jb_1") / name
     assert set(json.loads(TASK.to_text())) == {
         "kind", "job_id", "folder", "schema", "work", "n_trees", "row_files", "partitions", "scope", "metadata",
+        "unlabelled",
     }  # fmt: skip
