@@ -1,5 +1,6 @@
 """``grovekeeper datasets``: declare, upload, look, grant, erase."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,6 +136,30 @@ def delete(
     if call.as_json:
         call.output.json({"dataset": dataset, "deleted": True})
     call.output.say(f"erased the rows of {dataset}; what was spent stays in the ledger")
+
+
+@app.command("erase-unit")
+@command
+def erase_unit(
+    call: Remote,
+    dataset: DatasetArgument,
+    unit: Annotated[
+        str,
+        typer.Argument(help="The value of the unit column, or - to read it from standard input.", show_default=False),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Erase the rows of one person. What was spent stays spent."""
+    if unit == "-":
+        unit = sys.stdin.readline().rstrip("\r\n")
+    if not yes:
+        typer.confirm(f"Erase the rows of this unit from {dataset} for good?", abort=True, err=True)
+    with call.client() as client:
+        found = client.erase_unit(dataset, unit)
+    if call.as_json:
+        call.output.json(found)
+        return
+    call.output.say(f"erased {found['erased']} rows from {found['dataset_name']}; what was spent stays in the ledger")
 
 
 @app.command("overlaps")

@@ -122,6 +122,10 @@ class Client:
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
         return self._json("DELETE", f"/datasets/{_segment(dataset)}")
 
+    def erase_unit(self, dataset: str, unit: str) -> Json:
+        """``POST /datasets/{id}/erasures``: the rows of one value of the unit column go. Repeating it is harmless."""
+        return self._json("POST", f"/datasets/{_segment(dataset)}/erasures", body={"unit": unit}, repeatable=True)
+
     def overlaps(self, dataset: str) -> Json:
         """``GET /datasets/{id}/overlaps``: rows that it shares with other datasets of the same owner."""
         return self._json("GET", f"/datasets/{_segment(dataset)}/overlaps")

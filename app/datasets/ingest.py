@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
@@ -193,7 +192,7 @@ class _Upload:
         smallest, largest = _ROW_GROUP_ROWS
         group_rows = min(max(_ROW_GROUP_CELLS // len(self.columns), smallest), largest)
         group: list[pa.RecordBatch] = []
-        with _writer(file, self._stored_form) as writer:
+        with row_files.writer(file, self._stored_form) as writer:
             for block in self._blocks(text):
                 arrays = [column.read(block.column(index)) for index, column in enumerate(self.columns)]
                 units = None if self._unit is None else self._unit.read(block.column(len(self.columns)))
@@ -292,16 +291,4 @@ def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object]
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=names,
         ),
-    )
-
-
-def _writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        file,
-        form,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[name for name in form.names if name != row_files.ROW_ID_COLUMN],
-        write_statistics=False,
-        write_page_checksum=True,
     )

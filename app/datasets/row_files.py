@@ -147,7 +147,7 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
 
 
 @contextmanager
-def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
+def new_row_file(destination: Path, *, replaces: bool = False) -> Iterator[BufferedRandom]:
     """Opens a file that appears under its name only when it is complete and on the disk.
 
     The content goes to a hidden name in the same folder; when the block ends well, the file is synced, renamed, and the
@@ -155,17 +155,19 @@ def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
 
     Args:
         destination: the final name; its folder is made where needed.
+        replaces: there is a file of that name, and this one takes its place in one step.
 
     Yields:
         A file open for writing.
 
     Raises:
-        FileExistsError: there is a file of that name; rows are never overwritten.
+        FileExistsError: there is a file of that name; rows are never overwritten by accident.
     """
     folder = destination.parent
-    make_folder(folder)
-    if destination.exists():
-        raise FileExistsError(destination.name)
+    if not replaces:
+        make_folder(folder)
+        if destination.exists():
+            raise FileExistsError(destination.name)
     unfinished = folder / f".{destination.name}.{secrets.token_hex(8)}{_UNFINISHED}"
     descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
@@ -178,6 +180,19 @@ def new_row_file(destination: Path) -> Iterator[BufferedRandom]:
         unfinished.unlink(missing_ok=True)
         raise
     _sync_folder(folder)
+
+
+def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
+    """Writes a row file of one form, a row group at a time."""
+    return pq.ParquetWriter(
+        file,
+        form,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[name for name in form.names if name != ROW_ID_COLUMN],
+        write_statistics=False,
+        write_page_checksum=True,
+    )
 
 
 def make_folder(folder: Path) -> None:

@@ -206,6 +206,20 @@ class OverlapOut(Answer):
     epochs: list[EpochOverlap]
 
 
+class ErasureIn(Request):
+    """Whose rows are to go: a value of the unit column, character by character."""
+
+    unit: Annotated[str, Field(min_length=1)]
+
+
+class ErasureOut(Answer):
+    """How many rows went. Exact: for the owner only."""
+
+    dataset: str
+    dataset_name: str
+    erased: int
+
+
 class GrantIn(Request):
     role: Literal["owner", "attester", "analyst", "predictor", "auditor"]
 

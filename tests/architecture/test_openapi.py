@@ -19,8 +19,8 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(cancel|change|charge|check|create|declare|delete|download|evaluate|export|join|list|put|quote|release|revoke|select|show"
-    "|train|upload|void|watch)"
+    "(cancel|change|charge|check|create|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
+    "|select|show|train|upload|void|watch)"
     "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}

@@ -74,6 +74,7 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "show_checkpoint": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_proof": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_signer": (200, 200, 200, 200, 200, 200, 200, 200),
+    "erase_unit": (404, 403, 403, 403, 200, 403, 404, 200),
     "show_overlaps": (404, 403, 403, 403, 200, 403, 404, 200),
     "join_population": (404, 403, 403, 403, 200, 403, 404, 200),
     "create_population": (403, 403, 403, 403, 403, 403, 201, 201),
@@ -215,6 +216,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
     "show_signer": lambda it: ("GET", "/signer", {}),
+    "erase_unit": lambda it: ("POST", f"/datasets/{it.dataset}/erasures", {"json": {"unit": "ann"}}),
     "show_overlaps": lambda it: ("GET", f"/datasets/{it.dataset}/overlaps", {}),
     "join_population": lambda it: ("PUT", f"/datasets/{it.dataset}/population", {"json": {"population": "its-people"}}),
     "create_population": lambda it: ("POST", "/populations", {"json": _new_population()}),
@@ -241,8 +243,8 @@ def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets
         return replace(targets, job=server.submitted(targets.dataset).json()["job_id"])
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
-    if operation == "delete_dataset":
-        dataset = server.declared()["id"]
+    if operation in ("delete_dataset", "erase_unit"):
+        dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
         if name == "owner":
             server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
         return replace(targets, dataset=dataset)

@@ -29,11 +29,22 @@ from app.core.errors import (
 )
 from app.services import grants, overlaps, populations, show_datasets
 from app.services.delete_dataset import delete_dataset as erase
+from app.services.erase_unit import erase_unit as erase_rows_of
 from app.services.installation import Installation
 from app.services.register_dataset import register_dataset
 from app.services.upload_rows import SpooledBody, may_upload
 from app.services.upload_rows import upload_rows as upload
-from app.wire.datasets import DatasetIn, DatasetList, DatasetOut, GrantIn, GrantOut, OverlapOut, UploadOut
+from app.wire.datasets import (
+    DatasetIn,
+    DatasetList,
+    DatasetOut,
+    ErasureIn,
+    ErasureOut,
+    GrantIn,
+    GrantOut,
+    OverlapOut,
+    UploadOut,
+)
 from app.wire.populations import JoinIn
 
 router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=ExactRoute)
@@ -105,6 +116,18 @@ def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: Grant
 def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
     """Takes a key's role on this dataset back."""
     grants.remove_grant(here, caller, dataset, key_id)
+
+
+@router.post(
+    "/{dataset}/erasures",
+    operation_id="erase_unit",
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType
+    ),
+)
+def erase_unit(here: Here, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
+    """Erases the rows of one unit. What was spent stays spent, and its places stay taken. Repeating it is harmless."""
+    return erase_rows_of(here, caller, dataset, unit=body.unit)
 
 
 @router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))

@@ -27,8 +27,8 @@ def bodies() -> Iterator[Refused]:
         ("surrogate", b'{"name": "' + CANARY.encode() + b'\\ud800"}', "invalid-request"),
     ]
     paths = (
-        "/datasets", "/plans", "/train", "/keys", "/populations", "/ledger/{dataset}/cap",
-        "/ledger/{dataset}/reservations",
+        "/datasets", "/plans", "/train", "/keys", "/populations", "/datasets/{dataset}/erasures",
+        "/ledger/{dataset}/cap", "/ledger/{dataset}/reservations",
     )  # fmt: skip
     for name, content, kind in raw:
         for path in paths:

@@ -123,6 +123,15 @@ def declarations() -> Iterator[Refused]:
     ]:
         body = {"json": changed(opened, pointer, value)}
         yield Refused(f"population{at}-{problem}", "POST", "/populations", "invalid-request", body, at, problem)
+    erasing = "/datasets/{dataset}/erasures"
+    for unit, at, problem in [
+        ({"unit": CANARY}, "/unit", "no-unit-column"),
+        ({"unit": ""}, "/unit", "too-short"),
+        ({"unit": 7}, "/unit", "not-a-string"),
+        ({}, "/unit", "required"),
+        ({"unit": "x", CANARY: 1}, "", "unknown-field"),
+    ]:
+        yield Refused(f"erase{at}-{problem}", "POST", erasing, "invalid-request", {"json": unit}, at, problem)
     joining = "/datasets/{dataset}/population"
     named = {"json": {"population": f"{CANARY} "}}
     yield Refused("join-name", "PUT", joining, "invalid-request", named, "/population", "malformed")

@@ -80,6 +80,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "signer"], ["-----BEGIN"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
+    (["datasets", "erase-unit", "census", "ann", "--yes"], ["erased 3 rows from census; what was spent stays"]),
     (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
     (
         ["populations", "create", "patients", "--epsilon", "3"],

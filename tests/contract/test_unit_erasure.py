@@ -1,0 +1,141 @@
+"""Erasing one unit: its rows and fingerprints go from every upload, its places and its spend stay."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
+from app.datasets import catalog, erasure, private_rows, row_files
+from app.ledger import service as ledger
+from app.services.delete_dataset import delete_dataset
+from app.services.erase_unit import erase_unit
+from app.services.installation import Installation
+from tests.support import people
+from tests.support.crash_scene import EVENT, OWNER, open_installation
+
+UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("ben", 6), ("ann", 7)])
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def dataset(installation: Installation) -> str:
+    found = people.declared(
+        installation,
+        privacy_unit=people.per_patient(3),
+        partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
+    )["id"]
+    for rows in UPLOADS:
+        people.upload(installation, found, people.visits(rows))
+    return str(found)
+
+
+def epochs(installation: Installation, dataset: str) -> list[str]:
+    with installation.database.read() as session:
+        return [epoch.id for epoch in catalog.epochs(session, dataset)]
+
+
+def ages(installation: Installation, dataset: str) -> list[list[int]]:
+    return [[age for _, age in epoch] for epoch in people.stored_rows(installation, dataset)]
+
+
+def prints(installation: Installation, dataset: str, epoch: str) -> list[int]:
+    return np.fromfile(row_files.prints_file(installation.home, dataset, epoch), dtype="<u8").tolist()
+
+
+def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
+    installation: Installation, dataset: str
+) -> None:
+    before = people.stored_rows(installation, dataset)
+    kept = [prints(installation, dataset, epoch) for epoch in epochs(installation, dataset)]
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
+
+    assert ages(installation, dataset) == [[2], [4], [6]]
+    own = people.id_of(installation, dataset, "ann")
+    assert people.stored_rows(installation, dataset) == [[row for row in epoch if row[0] != own] for epoch in before]
+    remaining = [prints(installation, dataset, epoch) for epoch in epochs(installation, dataset)]
+    assert remaining == [[kept[0][1]], kept[1], [kept[2][1]]]
+    with installation.database.read() as session:
+        found = catalog.find(session, dataset)
+    files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
+    rows = private_rows.read(files, schema=found.schema, partitions=found.partitions, scope={})
+    assert len(rows.y) == 3, "the files are of the form that jobs read"
+
+
+def test_it_may_be_repeated_and_a_unit_that_is_not_there_changes_nothing(
+    installation: Installation, dataset: str
+) -> None:
+    files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
+    before = [file.read_bytes() for file in files]
+    assert erase_unit(installation, OWNER, dataset, unit="nobody").erased == 0
+    assert [file.read_bytes() for file in files] == before
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 0
+
+
+def test_an_erased_row_does_not_give_its_place_back(installation: Installation, dataset: str) -> None:
+    erase_unit(installation, OWNER, dataset, unit="ann")
+    erase_unit(installation, OWNER, dataset, unit="ben")
+    report = people.upload(installation, dataset, people.visits([("ann", 8), ("ben", 9), ("ben", 10)]))
+
+    assert report["dropped"] == {"without_unit": 0, "over_bound": 2}
+    assert ages(installation, dataset)[-1] == [9], "ann had three rows, ben two of three"
+
+
+def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
+    with installation.database.write() as session:
+        new = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
+        ledger.charge(session, ledger.reserve(session, new, actor="key_a"), actor="worker")
+        before = ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)
+    erase_unit(installation, OWNER, dataset, unit="ann")
+    with installation.database.read() as session:
+        assert (ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)) == before
+
+
+@pytest.mark.parametrize("point", ["before-prints", "before-rows"])
+def test_what_a_crash_cut_off_is_finished_by_repeating(
+    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    class Cut(BaseException):
+        pass
+
+    def cut(*_: object) -> None:
+        raise Cut
+
+    first, *_ = epochs(installation, dataset)
+    with monkeypatch.context() as broken, pytest.raises(Cut):
+        broken.setattr(erasure, "_keep" if point == "before-prints" else "_copy", cut)
+        erase_unit(installation, OWNER, dataset, unit="ann")
+    assert ages(installation, dataset)[0] == [1, 2, 3]
+    assert len(prints(installation, dataset, first)) == (3 if point == "before-prints" else 1)
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
+    assert ages(installation, dataset) == [[2], [4], [6]]
+    file = row_files.prints_file(installation.home, dataset, first)
+    assert file.exists() is (point == "before-prints"), "prints whose rows nobody can tell are gone"
+    assert list(file.parent.glob(".*")) == []
+
+
+def test_a_reader_that_opened_a_file_before_goes_on_with_it(installation: Installation, dataset: str) -> None:
+    file = row_files.epoch_file(installation.home, dataset, epochs(installation, dataset)[0])
+    with pq.ParquetFile(file) as reader:
+        erase_unit(installation, OWNER, dataset, unit="ann")
+        assert reader.read().num_rows == 3
+
+
+def test_who_may_not_and_what_cannot(installation: Installation, dataset: str) -> None:
+    plain = people.declared(installation)["id"]
+    with pytest.raises(InvalidRequest):
+        erase_unit(installation, OWNER, plain, unit="ann")
+    with pytest.raises(NotFound):
+        erase_unit(installation, type(OWNER)("key_other", OWNER.roles), dataset, unit="ann")
+    delete_dataset(installation, OWNER, dataset)
+    with pytest.raises(DatasetDeleted):
+        erase_unit(installation, OWNER, dataset, unit="ann")
