@@ -123,3 +123,20 @@ def test_the_entries_of_a_job_name_the_box_that_it_read(installation: Installati
     with installation.database.read() as session:
         entry = ledger.entries(session, dataset, after=1, limit=9)[0]
     assert json.loads(json.dumps(entry.scope)) == {"month": epochs, "region": ["EU", "US"]}
+
+
+def test_the_one_row_of_a_unit_is_in_one_cell_of_each_partition(installation: Installation) -> None:
+    """Rows that the unit's bound drops are in no cell; those that stay keep their column and their unit's hash."""
+    dataset = people.declared(installation, partitions=PARTITIONS, privacy_unit=people.per_patient(1))["id"]
+    rows = [f"patient {age % 20},{age},low,{LANDS[age % 4]}" for age in range(40)]
+    body = "\n".join(["patient,age,income,land", *rows, ",77,low,EU", ""]).encode()
+    report = people.upload(installation, dataset, body)
+    assert report["dropped"] == {"without_unit": 1, "over_bound": 20}
+    read = []
+    for number, scope in enumerate([{}, {"region": ["EU"]}, {"region": ["MISSING"]}, {"shard": [0]}, {"shard": [1]}]):
+        _submit(installation, dataset, f"key-{number}", scope, epsilon="0.5")
+        read.append(_ages_read(installation))
+    kept = set(range(20))
+    assert read[:3] == [kept, {age for age in kept if age % 4 == 0}, {age for age in kept if age % 4 == 3}]
+    assert read[3] | read[4] == kept
+    assert not read[3] & read[4]
