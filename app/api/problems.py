@@ -82,6 +82,12 @@ _SLUG_OF_PYDANTIC = {
 }
 
 
+_REFUSAL = (
+    "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
+    "tightest_cell", "largest_that_fits", "population", "exact",
+)  # fmt: skip
+
+
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
     """The body of a problem and its row of the table."""
     row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
@@ -170,7 +176,7 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
                 "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
             }
         case errors.BudgetExceeded():
-            return dict(error.__dict__)
+            return {name: getattr(error, name) for name in _REFUSAL}
         case errors.AccountantMismatch():
             return {"accountant": error.accountant, "accepted_by": list(error.accepted_by)}
         case errors.AdjacencyMismatch():

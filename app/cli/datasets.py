@@ -63,7 +63,7 @@ def upload(
     if report["dropped"] is not None:
         without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
         output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
-    output.hint(f"grovekeeper plan {dataset} --algorithm mrf --epsilon 1")
+    output.hint(f"grovekeeper plan {dataset} --algorithm auto --epsilon 1")
 
 
 @app.command("list")

@@ -34,8 +34,9 @@
 No message and no attribute ever carries a private value, an exact private count or a rejected input value.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 
@@ -93,9 +94,10 @@ class MethodNotAllowed(GrovekeeperError):
 class BudgetExceeded(GrovekeeperError):
     """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
 
-    All amounts are exact decimal strings in the account's unit; ``largest_that_fits`` is an ε. Where the dataset's
-    population refuses, ``population`` names it, and the amounts are those of all its members together. Where not
-    ``exact``, the maximum over all joint cells was too much work, and the amounts are an upper bound.
+    All amounts are exact decimal strings in the account's unit. ``what_fits`` works out :attr:`largest_that_fits`, an
+    ε, from numbers that it holds already: that takes a while, and a refusal is raised under locks. Where the dataset's
+    population refuses, ``population`` names it, and the amounts are those of all its members together. Where
+    not ``exact``, the maximum over all joint cells was too much work, and the amounts are an upper bound.
     """
 
     dataset: str
@@ -108,9 +110,14 @@ class BudgetExceeded(GrovekeeperError):
     remaining: str
     requested: str
     tightest_cell: Mapping[str, object]
-    largest_that_fits: str
+    what_fits: Callable[[], str]
     population: str | None = None
     exact: bool = True
+
+    @cached_property
+    def largest_that_fits(self) -> str:
+        """The largest ε that the same request could carry; worked out when it is first asked for."""
+        return self.what_fits()
 
     def __str__(self) -> str:
         where = f"dataset {self.dataset_name}"

@@ -152,6 +152,15 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
     )
 
 
+def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, list[EpochRow]]:
+    """The uploads of several datasets, by dataset, each in order: asked for once."""
+    found: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
+    query = select(EpochRow).where(EpochRow.dataset_id.in_(dataset_ids)).order_by(EpochRow.ordinal)
+    for row in session.execute(query).scalars():
+        found[row.dataset_id].append(row)
+    return found
+
+
 def bury(row: DatasetRow, *, at: datetime) -> None:
     """Leaves the tombstone: the spend and the name for people, but the name is free again."""
     row.deleted_at = at

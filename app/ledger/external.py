@@ -57,7 +57,7 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
     assert new.job_id is None, "the reservation of a job is charged when a worker starts it"
     row = repository.locked_account(session, new.account_id)
     if delta:
-        spent = state.tightest_delta(session, row, new.scope)
+        spent = _spent(session, row, new.scope)
         if spent.charged + delta > _set_aside(row):
             raise _refusal(row, spent, delta)
     reservation_id = service.reserve(session, new, actor=actor)
@@ -72,7 +72,7 @@ def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalan
     row = repository.account(session, account_id)
     if row.delta_set_aside is None:
         return None
-    return DeltaBalance(_set_aside(row), state.tightest_delta(session, row, scope).charged)
+    return DeltaBalance(_set_aside(row), _spent(session, row, scope).charged)
 
 
 def find(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
@@ -108,6 +108,12 @@ def _set_aside(row: AccountRow) -> int:
     return delta_steps(row.delta_set_aside)
 
 
+def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
+    """Where the sum is a bound, it is not more than what is set aside: every charge was within that."""
+    found = state.tightest_delta(session, row, scope)
+    return CellDelta(found.cell, min(found.charged, _set_aside(row)))
+
+
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
     """Tells of δ alone: however small ε is, nothing fits at this δ."""
     set_aside = _set_aside(row)
@@ -122,6 +128,6 @@ def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
         remaining=delta_text(set_aside - spent.charged),
         requested=delta_text(delta),
         tightest_cell=dict(spent.cell),
-        largest_that_fits="0",
+        what_fits=lambda: "0",
         population=None,
     )

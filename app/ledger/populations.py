@@ -183,8 +183,20 @@ def of_account(session: Session, account_id: str, *, lock: bool = False) -> Popu
 def standing(session: Session, row: PopulationRow) -> Population:
     """A population with what its members carry now."""
     query = select(MemberRow.account_id).where(MemberRow.population_id == row.id).order_by(MemberRow.account_id)
-    accounts = [repository.account(session, account_id) for account_id in session.execute(query).scalars().all()]
-    return Population(row, tuple(_member(session, account) for account in accounts))
+    accounts = repository.accounts(session, session.execute(query).scalars().all())
+    tightest = state.tightest_of_each(session, accounts)
+    return Population(row, tuple(_member(account, tightest[account.id]) for account in accounts))
+
+
+def of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Population]:
+    """The populations of those accounts that belong to one, by account; each is looked at once."""
+    members = session.execute(
+        select(MemberRow.account_id, PopulationRow)
+        .join(PopulationRow, PopulationRow.id == MemberRow.population_id)
+        .where(MemberRow.account_id.in_(account_ids))
+    ).all()
+    standing_now = {row.id: standing(session, row) for row in {row.id: row for _, row in members}.values()}
+    return {account_id: standing_now[row.id] for account_id, row in members}
 
 
 def join(session: Session, population_id: str, account_id: str, *, at: datetime) -> None:
@@ -209,7 +221,7 @@ def join(session: Session, population_id: str, account_id: str, *, at: datetime)
     row.unit_column = account.privacy_unit["column"]
     session.add(MemberRow(account_id=account_id, population_id=row.id, joined_at=at))
     session.flush()
-    load = _member(session, account).load
+    load = _member(account, state.tightest(session, account, {})).load
     if load and row.accountant == pure.NAME:
         row.printable = max(row.printable, sum(member.load for member in standing(session, row).members))
     elif load:
@@ -238,6 +250,5 @@ def _differences(row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _member(session: Session, account: AccountRow) -> Member:
-    tightest = state.tightest(session, account, {})
+def _member(account: AccountRow, tightest: CellBalance) -> Member:
     return Member(account.id, account.name, tightest.charged, tightest.reserved, tightest.is_exact)

@@ -253,8 +253,20 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
     """The tightest joint cell of an account, or of a box of it."""
     row = repository.account(session, account_id)
     tightest = state.tightest(session, row, scope or {})
+    return _balance(row, tightest, populations.of_account(session, account_id))
+
+
+def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
+    """The tightest joint cell of each of several accounts, in as many questions to the database as for one."""
+    accounts = repository.accounts(session, account_ids)
+    tightest = state.tightest_of_each(session, accounts)
+    found = populations.of_each(session, account_ids)
+    return {row.id: _balance(row, tightest[row.id], found.get(row.id)) for row in accounts}
+
+
+def _balance(row: AccountRow, tightest: CellBalance, population: Population | None) -> Balance:
     return Balance(
-        account_id=account_id,
+        account_id=row.id,
         name=row.name,
         accountant=row.accountant,
         cap=row.cap,
@@ -263,7 +275,7 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
         tightest_cell=dict(tightest.cell),
         is_exact=tightest.is_exact,
         delta=_limit(row).split.converted_at,
-        room=_room(row, tightest, populations.of_account(session, account_id)),
+        room=_room(row, tightest, population),
     )
 
 
@@ -384,7 +396,7 @@ def _refusal(
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, new.amount),
         tightest_cell=dict(tightest.cell) if named is None else {},
-        largest_that_fits=amounts.to_text(accountant.largest_that_fits(room, delta)),
+        what_fits=lambda: amounts.to_text(accountant.largest_that_fits(room, delta)),
         population=None if named is None else named.row.name,
         exact=tightest.is_exact if named is None else named.is_exact,
     )

@@ -6,6 +6,7 @@ boxes, not with the number of entries.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,11 +56,13 @@ def move(
 
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
     """The joint cell of a box with the largest ``charged + reserved``; ties in canonical order."""
-    rows = _rows(session, account)
-    load = Loads(partitions_of(account), [row.load for row in rows], inside=scope)
-    found = load.largest()
-    charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
-    return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
+    return _tightest(account, _rows(session, [account.id])[account.id], scope)
+
+
+def tightest_of_each(session: Session, accounts: Sequence[AccountRow]) -> dict[str, CellBalance]:
+    """The same of several whole accounts, by id: asked for once."""
+    rows = _rows(session, [account.id for account in accounts])
+    return {account.id: _tightest(account, rows[account.id], {}) for account in accounts}
 
 
 def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellDelta:
@@ -75,7 +78,7 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:
     """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
-    rows, partitions = _rows(session, account), partitions_of(account)
+    rows, partitions = _rows(session, [account.id])[account.id], partitions_of(account)
     load = Loads(partitions, [row.load for row in rows], inside=scope)
     spent = Loads(partitions, [BoxAmount(row.scope, row.charged) for row in rows], inside=scope)
     return {
@@ -102,12 +105,20 @@ class _Row(NamedTuple):
         return BoxAmount(self.scope, self.charged + self.reserved)
 
 
-def _rows(session: Session, account: AccountRow) -> list[_Row]:
-    query = select(BoxRow.scope, BoxRow.charged, BoxRow.reserved).where(BoxRow.account_id == account.id)
-    return [
-        _Row({name: tuple(cells) for name, cells in scope.items()}, charged, reserved)
-        for scope, charged, reserved in session.execute(query)
-    ]
+def _rows(session: Session, account_ids: Sequence[str]) -> dict[str, list[_Row]]:
+    query = select(BoxRow.account_id, BoxRow.scope, BoxRow.charged, BoxRow.reserved)
+    found: dict[str, list[_Row]] = {account_id: [] for account_id in account_ids}
+    for account_id, scope, charged, reserved in session.execute(query.where(BoxRow.account_id.in_(account_ids))):
+        cells = {name: tuple(listed) for name, listed in scope.items()}
+        found[account_id].append(_Row(cells, charged, reserved))
+    return found
+
+
+def _tightest(account: AccountRow, rows: Sequence[_Row], scope: Scope) -> CellBalance:
+    load = Loads(partitions_of(account), [row.load for row in rows], inside=scope)
+    found = load.largest()
+    charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
+    return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
 
 
 def _split(found: Tightest, carried: int, charged: int, *, cap: int) -> CellBalance:

@@ -48,6 +48,11 @@ def remove(session: Session, model_id: str) -> str:
     return row.digest
 
 
+def digests(session: Session) -> set[str]:
+    """Digests of all artifacts that some model needs."""
+    return set(session.execute(select(ModelRow.digest)).scalars())
+
+
 def is_referenced(session: Session, digest: str) -> bool:
     """Whether some model still needs the artifact."""
     return session.execute(select(ModelRow.id).where(ModelRow.digest == digest).limit(1)).first() is not None

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from app.core.errors import NotFound
@@ -56,6 +58,15 @@ class ArtifactStore:
         path.unlink(missing_ok=True)
         for unfinished in path.parent.glob(f".{digest}.*"):
             unfinished.unlink(missing_ok=True)
+
+    def digests(self, *, before: datetime) -> list[str]:
+        """Digests of the artifacts that were stored before a time, and have stood there unchanged since."""
+        found = []
+        for file in self._folder.glob("*/*.safetensors"):
+            with suppress(FileNotFoundError):  # it was removed just now
+                if file.stat().st_mtime < before.timestamp() and self.path(file.stem) == file:
+                    found.append(file.stem)
+        return found
 
     def path(self, digest: str) -> Path:
         """Where the artifact of a digest is, or would be."""

@@ -55,7 +55,8 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
         )
-        found = [BalanceOut.model_validate(balance_members(ledger.balance(session, item.id))) for item in shown]
+        balances = ledger.balances(session, [item.id for item in shown])
+        found = [BalanceOut.model_validate(balance_members(balances[item.id])) for item in shown]
         return BalanceList(datasets=found, next=following)
 
 

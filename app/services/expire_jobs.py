@@ -23,6 +23,8 @@ from app.services.installation import Installation
 SWEEPER = "sweeper"
 STALE_UPLOAD = timedelta(hours=24)
 """No upload can still be running after this long."""
+STALE_ARTIFACT = timedelta(hours=24)
+"""A model is registered seconds after its artifact was stored, or never."""
 
 
 def expire_jobs(installation: Installation, *, at: datetime | None = None) -> int:
@@ -91,6 +93,23 @@ def tidy_rows(installation: Installation, *, stale_before: datetime | None = Non
     for spooled in installation.spool_folder.glob("*"):
         if _is_older(spooled, stale_before):
             spooled.unlink(missing_ok=True)
+
+
+def tidy_artifacts(installation: Installation, *, stale_before: datetime | None = None) -> None:
+    """Removes artifacts that no model refers to: the process that removed the model died before it removed the file.
+
+    Args:
+        installation: whose store is tidied.
+        stale_before: only what was stored before this time, by default :data:`STALE_ARTIFACT` ago: the model of a
+            younger one may be about to be registered.
+    """
+    stored = installation.store.digests(before=stale_before or clock.now() - STALE_ARTIFACT)
+    if not stored:
+        return
+    with installation.database.read() as session:  # after the files were listed, so that no new model is missed
+        needed = models.digests(session)
+    for digest in set(stored) - needed:
+        installation.store.remove(digest)
 
 
 def _is_older(file: Path, than: datetime) -> bool:

@@ -1,5 +1,6 @@
 """``POST /models/{id}/predict``: post-processing of a release that was paid for. No ledger, no rows, no log."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -22,6 +23,12 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     rows: list[dict[str, Any]] | None = None
     columns: dict[str, list[Any]] | None = None
     read_out: str | None = None
+
+    @property
+    def n_members(self) -> int:
+        """Members of the body and of the objects right inside it; what is null is not counted."""
+        named = sum(member is not None for member in (self.rows, self.columns, self.read_out))
+        return named + sum(map(len, self.rows or ())) + len(self.columns or ())
 
 
 class Predictions(msgspec.Struct):
@@ -53,7 +60,7 @@ def decode(body: bytes) -> PredictBody:
     """Reads a body.
 
     Raises:
-        MalformedRequest: not JSON.
+        MalformedRequest: not JSON, or a name stands twice in one object.
         InvalidRequest: JSON of another shape.
         TooLarge: more rows than one request may ask about.
     """
@@ -63,6 +70,9 @@ def decode(body: bytes) -> PredictBody:
         raise InvalidRequest.at("", "not-a-prediction-request") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise MalformedRequest("the body is not JSON") from None
+    # Each member has a colon. Where there are no others, none was dropped for a later one of its name.
+    if body.count(b":") != asked.n_members:
+        _refuse_repeated_names(body)
     if (asked.rows is None) == (asked.columns is None):
         raise InvalidRequest.at("", "needs-rows-or-columns")
     if _n_rows(asked) > limits.MAX_PREDICTION_ROWS:
@@ -90,6 +100,19 @@ def _sanitised(schema: Schema, asked: PredictBody) -> SanitisedColumns:
         return sanitise_prediction_rows(schema, asked.rows)
     assert asked.columns is not None
     return sanitise_prediction_columns(schema, asked.columns)
+
+
+def _refuse_repeated_names(body: bytes) -> None:
+    """Reads a body once more, slowly: its texts hold colons, it has nulls or deeper objects, or a name stands twice."""
+    try:
+        json.loads(body, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        raise MalformedRequest("the body is not JSON, or a name stands twice in one object") from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name stands twice")
 
 
 def _n_rows(asked: PredictBody) -> int:

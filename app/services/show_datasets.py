@@ -1,11 +1,14 @@
 """``GET /datasets``: public facts and the budget left."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
+from app.datasets.tables import EpochRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -33,17 +36,27 @@ def list_datasets(installation: Installation, principal: Principal, page: PageRe
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
         )
-        return DatasetList(datasets=[dataset_out(session, dataset) for dataset in shown], next=following)
+        return DatasetList(datasets=_all_out(session, shown), next=following)
 
 
 def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
     """The public facts of a dataset, with the balance of its tightest joint cell."""
+    return _all_out(session, [dataset])[0]
+
+
+def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
+    ids = [dataset.id for dataset in datasets]
+    balances, epochs = ledger.balances(session, ids), catalog.epochs_of_each(session, ids)
+    return [_out(dataset, balances[dataset.id], epochs[dataset.id]) for dataset in datasets]
+
+
+def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[EpochRow]) -> DatasetOut:
     row = dataset.row
     return DatasetOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
-            "account": account_out(ledger.balance(session, row.id)),
+            "account": account_out(balance),
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": row.privacy_unit,
@@ -52,10 +65,7 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
             "public_size": row.public_size,
             "visibility": row.visibility,
             "population": row.population,
-            "epochs": [
-                {"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)}
-                for epoch in catalog.epochs(session, row.id)
-            ],
+            "epochs": [{"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)} for epoch in epochs],
             "created_at": clock.to_text(row.created_at),
             "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
         }

@@ -9,7 +9,7 @@ from types import FrameType
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
-from app.services.expire_jobs import expire_jobs, tidy_jobs, tidy_rows
+from app.services.expire_jobs import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.heads import Heads
 from app.services.installation import Installation
 from app.services.run_job import claim_next, run_job
@@ -99,3 +99,4 @@ class _Loop:
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:
             self._tidied_rows_at = time.monotonic()
             tidy_rows(self._installation)
+            tidy_artifacts(self._installation)

@@ -127,3 +127,19 @@ def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Install
     with installation.database.write() as session:
         ledger.charge(session, held, actor="worker")
         assert caps.printable(session, ACCOUNT).amount == ledger.highest_cap(session, ACCOUNT).amount == 900
+
+
+@approximate
+def test_what_fits_is_worked_out_when_no_lock_is_held(
+    installation: Installation, accountant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes up to 40 ms, and everybody who wants the account would wait."""
+    opened(installation, accountant, cap=CAPS[accountant])
+    unit, asked = accountants.by_name(accountant), []
+    real = unit.largest_that_fits
+    monkeypatch.setattr(unit, "largest_that_fits", lambda *numbers: asked.append(numbers) or real(*numbers))
+    with pytest.raises(BudgetExceeded) as refused:
+        reserved(installation, "jb_1", CAPS[accountant] + 1)
+    assert asked == []
+    assert [refused.value.largest_that_fits for _ in range(2)] == ["1", "1"]
+    assert asked == [(CAPS[accountant], DELTA)], "once"

@@ -43,7 +43,7 @@ EXAMPLES: list[GrovekeeperError] = [
         remaining="0.7",
         requested="2",
         tightest_cell={"region": "EU"},
-        largest_that_fits="0.7",
+        what_fits=lambda: "0.7",
     ),
     errors.NoRowsYet(),
     errors.NameTaken(),

@@ -9,9 +9,11 @@ import pytest
 
 from app.core.errors import DatasetDeleted
 from app.datasets import ingest, row_files
+from app.registry import models
+from app.registry.tables import ModelRow
 from app.services import upload_rows
 from app.services.delete_dataset import delete_dataset
-from app.services.expire_jobs import STALE_UPLOAD, tidy_jobs, tidy_rows
+from app.services.expire_jobs import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
 from tests.support.crash_scene import OWNER, Scene, opened
 
 LONG_AGO = STALE_UPLOAD + timedelta(hours=1)
@@ -107,3 +109,23 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     with pytest.raises(DatasetDeleted):
         upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
     assert _rows(scene) == []
+
+
+def test_an_artifact_that_no_model_refers_to_goes_once_none_can_be_on_its_way(scene: Scene) -> None:
+    """The process that deleted the model died before it removed the file."""
+    store = scene.installation.store
+    needed, orphan, young = (store.put(name) for name in (b"needed", b"orphan", b"young"))
+    with scene.installation.database.write() as session:
+        row = ModelRow(
+            id="md_1", name=None, dataset_id=scene.dataset_id, dataset_name="census", job_id="jb_1", algorithm="mrf",
+            digest=needed, size_bytes=6, created_at=datetime.now(UTC),
+        )  # fmt: skip
+        models.add(session, row)
+    for digest in (needed, orphan):
+        _aged(store.path(digest), LONG_AGO)
+    _aged(store.path(young), JUST_NOW)
+    stray = _aged(store.path(orphan).with_name("notes.safetensors"), LONG_AGO)
+    tidy_artifacts(scene.installation)
+    assert [store.path(digest).exists() for digest in (needed, orphan, young)] == [True, False, True]
+    assert stray.exists(), "the home may hold files that are not ours"
+    tidy_artifacts(scene.installation)

@@ -46,6 +46,17 @@ def uploads() -> Iterator[Refused]:
 
 def predictions() -> Iterator[Refused]:
     predict = "/models/{model}/predict"
+    repeated = [
+        b'{"rows": [{"age": 1, "age": 2}]}',
+        b'{"rows": [{"age": 1}], "rows": [{"age": 2}]}',
+        b'{"columns": {"age": [1], "age": [2]}}',
+        b'{"rows": [{"age": 1, "\\u0061ge": 2, "sex": ":"}]}',
+        b'{"rows": null, "rows": [{"age": 1}], "columns": null}',
+        b'{"rows": [{"age": {"a": 1, "a": 2}}]}',
+    ]
+    for index, content in enumerate(repeated):
+        options = {"content": content, "headers": {"Content-Type": "application/json"}}
+        yield Refused(f"predict-twice-{index}", "POST", predict, "malformed-request", options)
     rules: list[tuple[Any, str, str]] = [
         ({}, "", "needs-rows-or-columns"),
         ({"rows": [], "columns": {}}, "", "needs-rows-or-columns"),

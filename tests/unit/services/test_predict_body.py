@@ -1,0 +1,56 @@
+"""Bodies of predictions: every name of an object stands once, whatever else the texts hold."""
+
+import json
+
+import pytest
+
+from app.core.errors import InvalidRequest, MalformedRequest
+from app.services import predict
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"rows": [{"age": 1, "sex": "Male"}, {"age": 2}]},
+        {"columns": {"age": [1, 2], "at:noon": [None, "12:30"]}},
+        {"rows": [{"url": "http://x:80/::", "a": ":"}], "read_out": "ta"},
+        {"rows": [{"age": None}], "columns": None, "read_out": None},
+        {"rows": []},
+        {"rows": [{}]},
+    ],
+)
+def test_a_name_that_stands_once_is_read(body: dict[str, object]) -> None:
+    for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), json.dumps(body, indent=3)):
+        asked = predict.decode(text.encode())
+        assert (asked.rows, asked.columns, asked.read_out) == tuple(map(body.get, ("rows", "columns", "read_out")))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"rows": [{"age": 1, "age": 1}]}',
+        b'{"rows": [], "rows": []}',
+        b'{"rows": [], "columns": null, "columns": null}',
+        b'{"columns": {"a:": [1], "a:": [2]}}',
+        b'{"columns": {"a": [1], "\\u0061": [2]}}',
+        b'{"rows": [{"a": ":", "b": [{"c": 1, "c": 2}]}]}',
+    ],
+)
+def test_a_name_that_stands_twice_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        predict.decode(body)
+
+
+def test_other_faults_keep_their_names() -> None:
+    with pytest.raises(InvalidRequest):
+        predict.decode(b'{"rows": null, "columns": null}')
+    with pytest.raises(InvalidRequest):
+        predict.decode(b'{"rows": [], "columns": {}}')
+    with pytest.raises(MalformedRequest):
+        predict.decode(b'{"rows": [')
+
+
+def test_a_body_without_other_colons_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict, "_refuse_repeated_names", lambda _body: pytest.fail("it was read again"))
+    predict.decode(json.dumps({"rows": [{"age": 1, "sex": "Male"}] * 9_000, "read_out": "mv"}).encode())
+    predict.decode(json.dumps({"columns": {"age": [1] * 9_000, "sex": ["Male"] * 9_000}}).encode())
