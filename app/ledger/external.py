@@ -111,7 +111,7 @@ def _set_aside(row: AccountRow) -> int:
 def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
     """Where the sum is a bound, it is not more than what is set aside: every charge was within that."""
     found = state.tightest_delta(session, row, scope)
-    return CellDelta(found.cell, min(found.charged, _set_aside(row)))
+    return CellDelta(found.cell, min(found.charged, _set_aside(row)), found.is_exact)
 
 
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
@@ -129,5 +129,5 @@ def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
         requested=delta_text(delta),
         tightest_cell=dict(spent.cell),
         what_fits=lambda: "0",
-        population=None,
+        exact=spent.is_exact,
     )

@@ -34,6 +34,7 @@ class CellDelta:
 
     cell: JointCell
     charged: int
+    is_exact: bool
 
 
 def move(
@@ -73,7 +74,7 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
         for listed, steps in session.execute(query)
     ]
     found = Loads(partitions_of(account), charged, inside=scope).largest()
-    return CellDelta(found.cell, found.load)
+    return CellDelta(found.cell, found.load, found.is_exact)
 
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:

@@ -21,7 +21,7 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
 
-INSIDE = {errors.LeaseLost, errors.InstallationError}
+INSIDE = {errors.LeaseLost, errors.InstallationError, errors.LedgerRewound}
 """Facts that no caller is told: they end in a worker or on an operator's terminal."""
 SECRET = "canary-9c1e"
 
