@@ -47,8 +47,9 @@ _MECHANISMS: tuple[AnyMechanism, ...] = (
 BY_SLUG: Mapping[str, AnyMechanism] = MappingProxyType({mechanism.slug: mechanism for mechanism in _MECHANISMS})
 
 
-REUSING_PROFILES = frozenset({"rpf", "nbrt"})
-"""Algorithms that use the bins (and ``nbrt`` the class counts) of a profile in place of paying for their own."""
+REUSING_PROFILES = frozenset({"rpf", "nbrt", "mrf", "maxtree", "rdt-mv", "rdt-ta", "rdt-pa", "rdt-jagannathan", "srt"})
+"""Algorithms that use the bins of a profile (and ``nbrt`` its class counts) in place of paying for their own, or in
+place of equal steps. The others cut numbers by a rule of their own."""
 
 
 def mechanism(slug: str) -> AnyMechanism:

@@ -15,7 +15,7 @@ import safetensors
 from safetensors import numpy as tensors
 
 from app.core.errors import GrovekeeperError
-from app.forests import catalogue, planning
+from app.forests import catalogue, planning, quantile_bins
 from app.forests.forest import Forest
 from app.forests.plan import Plan
 from app.forests.schema import Schema
@@ -109,7 +109,9 @@ def _check(forest: Forest, schema: Schema) -> None:
     if not all(layout.fits(forest.arrays[name]) for name, layout in layouts.items()):
         raise ArtifactInvalid
     profile = forest.plan.profile
-    if profile is not None and not np.array_equal(forest.arrays.get("cuts", ()), profile.cut_array):
-        raise ArtifactInvalid
+    if profile is not None:
+        cuts = profile.cut_array
+        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(forest.arrays.get("cuts", cuts), cuts):
+            raise ArtifactInvalid
     if not family.is_valid(forest, schema):
         raise ArtifactInvalid

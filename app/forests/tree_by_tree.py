@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import amounts
-from app.forests import assignment
+from app.forests import assignment, bins
 from app.forests.encoding import Encoding
 from app.forests.forest import Forest
 from app.forests.in_memory import LocalHistograms
@@ -43,7 +43,7 @@ def grow_trees(
         randomness: source of every draw.
         on_tree_done: told after each tree.
     """
-    encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
+    encoding = bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     histograms = _histograms(encoding, plan, schema, rows, randomness)
     trees = (
         mechanism.grow_tree(

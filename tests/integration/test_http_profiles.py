@@ -151,7 +151,7 @@ def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server)
     assert on_twin.json()["profile"]["size"] is None, "the size of another dataset says nothing"
     refused = server.admin.http.post("/plans", json={**asked, "dataset": other["id"]})
     assert refused.json()["errors"] == [{"at": "/profile", "problem": "other-declaration"}]
-    unfit = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "algorithm": "mrf"})
+    unfit = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "algorithm": "spe"})
     assert unfit.json()["errors"] == [{"at": "/profile", "problem": "not-for-this-algorithm"}]
     unknown = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "profile": "pf_none"})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")

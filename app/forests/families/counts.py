@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.forests import pooling
-from app.forests.encoding import Encoding
+from app.forests import bins, pooling
 from app.forests.families import family
 from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.forest import Forest
@@ -31,7 +30,7 @@ class CountFamily:
         """Sums of leaf values, normalised."""
         noise_scale = leaves.noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
-            Encoding.of(schema, int(forest.plan.parameters["n_bins"])),
+            bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
             pooling.leaf_values(forest.arrays["counts"], read_out, noise_scale=noise_scale),
         )

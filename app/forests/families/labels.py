@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.forests import pooling
-from app.forests.encoding import Encoding
+from app.forests import bins, pooling
 from app.forests.families import family
 from app.forests.families.counts import CountFamily
 from app.forests.families.leaf_sums import LeafSums, PooledSums
@@ -32,7 +31,7 @@ class LabelFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """Shares of votes."""
         sums = LeafSums(
-            Encoding.of(schema, int(forest.plan.parameters["n_bins"])),
+            bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
             np.eye(schema.n_classes)[forest.arrays["labels"]] / forest.plan.n_trees,
         )

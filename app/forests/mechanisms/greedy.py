@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests import bins
 from app.forests.encoding import Candidates, Encoding
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import leaves, selections, shapes, structure, utilities
@@ -168,7 +169,7 @@ def split_utilities(
 def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
     """Fills in the number and depth of trees by public rules; see ``Mechanism.settle``."""
     settled = dict(asked)
-    encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+    encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
     settled.setdefault("n_estimators", default_n_trees(facts))
     depth = default_depth(facts, int(settled["n_estimators"]))
     warnings = shapes.settle_depth(settled, depth, encoding, tables=True)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from app.core import amounts
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
@@ -84,7 +85,7 @@ class MaximalVoteTrees:
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = common.loss_per_tree(parameters, facts.epsilon)
         share = common.structure_share(parameters)
-        n_candidates = len(Encoding.of(facts.schema, int(parameters["n_bins"])).candidates)
+        n_candidates = len(bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile).candidates)
         losses = common.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates),)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.core import amounts
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.families.labels import ChosenLeafFamily
@@ -141,7 +142,7 @@ class MultinomialForest:
         per_tree = common.loss_per_tree(parameters, facts.epsilon)
         share = common.structure_share(parameters)
         for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
-        encoding = Encoding.of(facts.schema, int(parameters["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
         price = TreePrice(
             tuple(_node(loss, parameters, encoding, facts) for loss in common.level_losses(for_levels, depth)),
             leaves.priced(str(parameters["leaf"]), for_leaves, depth, facts),

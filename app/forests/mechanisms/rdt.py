@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
@@ -55,7 +56,7 @@ class RandomDecisionTrees:
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema."""
         settled = dict(asked)
-        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         settled.setdefault("n_estimators", default_n_trees(facts))
         depth = default_depth(facts, int(settled["n_estimators"]))
         warnings = shapes.settle_depth(settled, depth, encoding, tables=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from app.forests.encoding import Encoding
+from app.forests import bins
 from app.forests.mechanisms import shapes
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.mechanisms.parameters import Value
@@ -42,7 +42,7 @@ class JagannathanTrees(RandomDecisionTrees):
         """Fills in ten trees, and the depth from the number of features and the public size."""
         settled = dict(asked)
         settled.setdefault("n_estimators", DEFAULT_TREES)
-        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
         return settled, warnings
 

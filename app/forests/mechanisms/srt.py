@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.families.labels import LabelFamily
@@ -67,7 +68,7 @@ class LabelledRandomTrees:
         """Fills in the number of trees and, from the features of the schema, their depth."""
         settled = dict(asked)
         settled.setdefault("n_estimators", DEFAULT_TREES)
-        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth(facts.schema), encoding, tables=False)
         return settled, warnings
 

@@ -29,6 +29,8 @@ SCHEMA = Schema.from_json(
     }
 )
 DELTA = Fraction(1, 10**6)
+STEPS = ["mrf", "maxtree", "rdt-ta", "rdt-jagannathan", "srt"]
+"""These have public bins of equal steps, and pay for none."""
 CASES = [("rpf", "pure", None), ("rpf", "gdp", DELTA), ("nbrt", "gdp", DELTA), ("nbrt", "zcdp", DELTA)]
 
 
@@ -77,6 +79,28 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
     assert shares[0, 0] > shares[1, 0]
 
 
+@pytest.mark.parametrize("slug", STEPS)
+def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: ReusedProfile) -> None:
+    narrow = replace(released, cuts=((40,), ()))
+    made = planned(slug, "pure", None, narrow)
+    assert made.profile == narrow
+    forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
+    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    values = np.linspace(0.1, 9.9, 50)
+    asked = SanitisedColumns((values, np.full(50, 50.0)), 50)
+    answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
+    assert len({row.tobytes() for row in answers}) <= 2, "one cut of the only number that has any"
+
+
+def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None:
+    made = planned("mrf", "pure", None, released)
+    forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
+    for cuts in (((5,),), ((5, 4), ()), ((60_000,), ())):
+        foreign = replace(forest, plan=replace(made, profile=replace(released, cuts=cuts)))
+        with pytest.raises(codec.ArtifactInvalid):
+            codec.loads(codec.dumps(foreign, {"schema": SCHEMA.to_json()}))
+
+
 def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: ReusedProfile) -> None:
     made = planned("rpf", "pure", None, released)
     forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
@@ -105,7 +129,7 @@ def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> Non
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        planned("mrf", "pure", None, released)
+        planned("spe", "pure", None, released)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/profile", "not-for-this-algorithm")]
 
 
