@@ -1,0 +1,186 @@
+"""Every value of every line of a rich history, changed, removed or added: found, whoever redoes whatever afterwards.
+
+The history has every kind of entry, every kind of partition, details of every form, and δ set aside. What is changed is
+enumerated from the lines themselves, so a field that an export gains is covered without a change here.
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from app.ledger import merkle
+from app.verifier.checkpoints import ORIGIN, Checkpoint
+from app.verifier.replay import NotVerified, Summary, verify
+
+Export = Callable[..., Any]
+Path = tuple[str | int, ...]
+PARTITIONS = [
+    {"name": "shard", "kind": "hash", "cells": 4},
+    {
+        "name": "region",
+        "kind": "column",
+        "column": "land",
+        "feature": False,
+        "cells": ["EU", "US", "OTHER"],
+        "sizes": [1000, 2000, 100],
+    },
+    {"name": "upload", "kind": "epoch", "how": "one file per month"},
+]
+NOISE = {
+    "type": "rounded-gaussian/1",
+    "adjacency": "add_remove",
+    "l2_sensitivity_squared": "1",
+    "sigma_squared": "100",
+    "coordinates": 4,
+}
+TREES = {"type": "sequential/1", "parts": [{"times": 2, "event": NOISE}]}
+SHARDS = {"type": "parallel/1", "over": "shards", "parts": [{"times": 4, "event": NOISE}]}
+WORD = {"attested_by": "key_ann", "description": "another team's training", "per": "row"}
+DP_SGD = {**WORD, "declared": {"adjacency": "add_remove", "epsilon": "0.1", "delta": "0.00001"}, "delta": "0.00001"}
+
+
+@pytest.fixture
+def history(export: Export) -> Any:
+    facts = {"accountant": "zcdp", "delta": "0.0001", "delta_set_aside": "0.00002", "partitions": PARTITIONS}
+    writer = export(cap="0.1", **facts)
+    writer.job("jb_1", "0.01", event=TREES).job("jb_2", "0.01", "void", event=TREES, scope={"region": ["EU", "US"]})
+    writer.add("cap", "0.08", details={"reason": "asked for by the board"})
+    writer.job("jb_3", "0.01", "expire", event=SHARDS, scope={"shard": [0, 3], "upload": ["ep_1", "ep_2"]})
+    writer.job("rs_4", "0.01", event=None, details=DP_SGD)
+    writer.job("rs_5", "0.005", event=NOISE, details=WORD, scope={"shard": [1]})
+    writer.job("jb_6", "0.005", None, event=SHARDS)
+    writer.header["cap"] = "0.08"
+    return writer
+
+
+def _places(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The path of every member and item, containers too."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        yield (*path, name)
+        yield from _places(item, (*path, name))
+
+
+def _at(line: Any, path: Path) -> Any:
+    for name in path:
+        line = line[name]
+    return line
+
+
+def _others(value: Any) -> list[Any]:
+    """Values that are not this one: of the same form where one is near, and of others."""
+    near: list[Any] = []
+    match value:
+        case bool():
+            near = [not value]
+        case int():
+            near = [value + 1, value - 1]
+        case str():
+            near = [f"{value}0", value[:-1], f"{value} "]
+        case list():
+            near = [value[:-1], [*value, *value[-1:]], value[::-1]]
+        case dict():
+            near = [{}]
+    return [other for other in (*near, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
+
+
+def _changed(line: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    """The line with another value at a place, and without it, and with one more beside it."""
+    for other in _others(_at(line, path)):
+        forged = copy.deepcopy(line)
+        _at(forged, path[:-1])[path[-1]] = other
+        yield forged
+    forged = copy.deepcopy(line)
+    del _at(forged, path[:-1])[path[-1]]
+    yield forged
+    if isinstance(path[-1], str):
+        forged = copy.deepcopy(line)
+        _at(forged, path[:-1])[f"{path[-1]}_"] = _at(line, path)
+        yield forged
+
+
+def _failure(lines: list[dict[str, Any]], checkpoints: tuple[Checkpoint, ...] = ()) -> NotVerified | None:
+    try:
+        verify([json.dumps(line).encode() + b"\n" for line in lines], checkpoints)
+    except NotVerified as failure:
+        return failure
+    return None
+
+
+def _checkpoint(writer: Any) -> Checkpoint:
+    def subtree(height: int, position: int) -> bytes:
+        low, high = position << height, (position + 1) << height
+        return merkle.fold([merkle.leaf(entry["hash"]) for entry in writer.entries[low:high]])
+
+    size = len(writer.entries)
+    return Checkpoint(f"{ORIGIN}ds_test", size, merkle.root(size, subtree), "2026-11-20T10:00:00.000000Z")
+
+
+def test_the_history_is_verified_and_rich(history: Any) -> None:
+    summary: Summary = verify(history.lines(), [_checkpoint(history)])
+    assert set(summary.kinds) == {"open", "reserve", "charge", "void", "expire", "cap"}
+    assert summary.attested == {"key_ann": 2}
+    assert sum(1 for entry in history.entries for _ in _places(entry)) > 250
+
+
+def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> None:
+    lines = [history.header, *history.entries]
+    for number, entry in enumerate(history.entries, start=2):
+        for path in _places(entry):
+            for forged in _changed(entry, path):
+                failure = _failure([*lines[: number - 1], forged, *lines[number:]])
+                assert failure is not None, (number, path, forged)
+                assert failure.line == number, (number, path, failure)
+
+
+def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
+    for path in _places(history.header):
+        for forged in _changed(history.header, path):
+            failure = _failure([forged, *history.entries])
+            assert failure is not None, (path, forged)
+            assert failure.line in (1, 2), (path, failure)
+
+
+def test_whatever_a_forger_changes_who_redoes_the_chain_contradicts_a_checkpoint(
+    history: Any, rechained: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+) -> None:
+    """Some of these look honest: other actors, other times. A checkpoint tells them from the true history."""
+    checkpoint = _checkpoint(history)
+    accepted_without = 0
+    for index, entry in enumerate(history.entries):
+        for path in _places(entry):
+            if path[0] in ("hash", "previous_hash", "sequence"):
+                continue  # redone with the chain
+            for forged in _changed(entry, path):
+                if ("hash" not in forged) or any(
+                    f"{name}_" in forged for name in ("hash", "sequence", "previous_hash")
+                ):
+                    continue
+                entries = rechained([*history.entries[:index], forged, *history.entries[index + 1 :]])
+                accepted_without += _failure([history.header, *entries]) is None
+                assert _failure([history.header, *entries], (checkpoint,)) is not None, (index, path, forged)
+    assert accepted_without > 20, "otherwise the chain alone would do"
+
+
+def test_entries_dropped_doubled_or_moved_contradict_a_checkpoint_even_with_a_new_chain(
+    history: Any, rechained: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+) -> None:
+    checkpoint, entries = _checkpoint(history), history.entries
+    for index in range(len(entries)):
+        dropped = [*entries[:index], *entries[index + 1 :]]
+        doubled = [*entries[: index + 1], *entries[index:]]
+        moved = [*entries[:index], *entries[index + 1 : index + 2], entries[index], *entries[index + 2 :]]
+        is_last = index + 1 == len(entries)
+        assert _failure([history.header, *doubled]) is not None
+        assert is_last or _failure([history.header, *dropped]) is not None
+        assert is_last or _failure([history.header, *moved]) is not None
+        for forged in (dropped, doubled, moved):
+            failure = _failure([history.header, *rechained(forged)], (checkpoint,))
+            assert failure is not None or (is_last and forged is moved), index
+    for kept in range(1, len(entries)):
+        failure = _failure([{**history.header, "cap": "0.1" if kept < 6 else "0.08"}, *entries[:kept]], (checkpoint,))
+        assert failure is not None
+        assert "the export was cut" in failure.reason
