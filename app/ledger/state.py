@@ -6,12 +6,14 @@ boxes, not with the number of entries.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import rfc8785
-from sqlalchemy import select
+from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.ledger.tables import AccountRow, BoxRow
@@ -107,11 +109,11 @@ class _Row(NamedTuple):
 
 
 def _rows(session: Session, account_ids: Sequence[str]) -> dict[str, list[_Row]]:
-    query = select(BoxRow.account_id, BoxRow.scope, BoxRow.charged, BoxRow.reserved)
+    written = type_coerce(BoxRow.scope, Text)
+    query = select(BoxRow.account_id, written, BoxRow.charged, BoxRow.reserved)
     found: dict[str, list[_Row]] = {account_id: [] for account_id in account_ids}
     for account_id, scope, charged, reserved in session.execute(query.where(BoxRow.account_id.in_(account_ids))):
-        cells = {name: tuple(listed) for name, listed in scope.items()}
-        found[account_id].append(_Row(cells, charged, reserved))
+        found[account_id].append(_Row(_read(scope), charged, reserved))
     return found
 
 
@@ -120,6 +122,12 @@ def _tightest(account: AccountRow, rows: Sequence[_Row], scope: Scope) -> CellBa
     found = load.largest()
     charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
     return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
+
+
+@lru_cache(maxsize=8192)
+def _read(written: str) -> Scope:
+    """A stored scope; public, and the same boxes are read again for every admission."""
+    return {name: tuple(cells) for name, cells in json.loads(written).items()}
 
 
 def _split(found: Tightest, carried: int, charged: int, *, cap: int) -> CellBalance:
