@@ -18,7 +18,7 @@ from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import common, greedy, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, ReleasedTree
-from app.forests.mechanisms.mrf import MultinomialForest
+from app.forests.mechanisms.mrf import USUAL_STRUCTURE_SHARE, MultinomialForest
 from app.forests.mechanisms.parameters import POINTER, Parameter, Value
 from app.forests.stacking import layers
 from app.forests.stacking.family import StackedFamily
@@ -145,6 +145,7 @@ class StackedForest:
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
         settled = dict(asked)
+        common.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
         settled.setdefault("n_estimators", max(greedy.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))

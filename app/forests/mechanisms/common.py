@@ -1,13 +1,20 @@
 """Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from app.core import amounts, limits
 from app.forests.encoding import MAX_BINS
 from app.forests.mechanisms.parameters import Parameter, Value
+from app.privacy.accountants import pure
 from app.privacy.events import Event, Parallel, Sequential, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.mechanisms.mechanism import PublicFacts
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
 
@@ -44,6 +51,11 @@ ASSIGNMENT = Parameter(
 
 SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
 
+STRUCTURE_SHARE_WITH_DELTA = "0.85"
+"""By default, on accounts with a δ: as good as the usual share or better on every table (docs/results/papers.md)."""
+
+_COUNTS = "counts"
+
 NONE, HASH = "none", "hash"
 
 SEPARATION = Parameter(
@@ -64,6 +76,21 @@ def is_sharded(parameters: Mapping[str, Value]) -> bool:
 def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
     """What one tree may cost: all of ε on its own rows, or its share on everybody's."""
     return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+
+
+def settle_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usual: str) -> None:
+    """Sets ``structure_share`` where it was not asked for: more where ρ or μ² is counted and leaves release counts.
+
+    Selections cost less there than they do in ε, and counts carry normal noise that is smaller than what their ε would
+    buy elsewhere, so that less of it is enough for them.
+
+    Args:
+        settled: gains the parameter.
+        facts: public.
+        usual: on accounts that count ε, and for labels.
+    """
+    cheap = facts.budget.accountant != pure.NAME and settled.get("leaf", _COUNTS) == _COUNTS
+    settled.setdefault("structure_share", STRUCTURE_SHARE_WITH_DELTA if cheap else usual)
 
 
 def structure_share(parameters: Mapping[str, Value]) -> Fraction:

@@ -312,7 +312,7 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
         "description": "",
     }
     assert by_name["structure_share"]["minimum"] == "0.01"
-    assert by_name["structure_share"]["default"] == "0.6"
+    assert by_name["structure_share"]["default"] is None
     assert by_name["selection"]["choices"] == ["joint", "two_stage"]
     assert by_name["selection"]["supported"] == ["joint", "two_stage"]
     assert all(parameter["description"].endswith(".") for parameter in by_name.values())
@@ -341,3 +341,17 @@ def test_a_stored_plan_of_another_adjacency_than_its_event_is_none() -> None:
     ):
         with pytest.raises(PlanInvalid):
             planning.read(broken)
+
+
+@pytest.mark.parametrize(("slug", "usual"), [("mrf", "0.6"), ("maxtree", "0.5"), ("bms-rf", "0.6")])
+def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(slug: str, usual: str) -> None:
+    def share(accountant: str, **parameters: object) -> object:
+        delta = None if accountant == "pure" else Fraction(1, 10**6)
+        settled = plan(PlanRequest(slug, parameters, Fraction(1), 10_000, accountant, delta), wide())
+        return settled.parameters["structure_share"]
+
+    assert share("pure") == usual
+    assert share("zcdp") == share("gdp") == "0.85"
+    assert share("gdp", structure_share="0.3") == "0.3"
+    if slug != "maxtree":
+        assert share("gdp", leaf="label") == usual
