@@ -13,7 +13,6 @@ epoch is no count.
 
 import hmac
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,7 +35,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS admitted (unit BLOB NOT NULL, epoch INTEGER NOT NULL, n INTEGER NOT NULL, "
     "PRIMARY KEY (unit, epoch)) WITHOUT ROWID",
 )
-_COUNT = "SELECT coalesce(sum(n), 0) FROM admitted WHERE unit = ?"
+_COUNTS = "SELECT unit, sum(n) FROM admitted WHERE unit IN ({}) GROUP BY unit"
+_ASKED_AT_ONCE = 500
 _ADD = "INSERT INTO admitted VALUES (?, ?, ?) ON CONFLICT (unit, epoch) DO UPDATE SET n = n + excluded.n"
 
 
@@ -91,17 +91,23 @@ class AdmissionBook:
             PRIVATE bool, one per row.
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
-        before: dict[bytes, int] = {}
-        new: Counter[bytes] = Counter()
+        taken, new = self._taken(sorted(set(unit_ids))), dict[bytes, int]()
         for index, unit in enumerate(unit_ids):
-            if unit not in before:
-                before[unit] = self._connection.execute(_COUNT, (unit,)).fetchone()[0]
-            if before[unit] + new[unit] < self._max_rows:
+            count = taken.get(unit, 0)
+            if count < self._max_rows:
                 admitted[index] = True
-                new[unit] += 1
-        pages = ((unit, self._epoch, new[unit]) for unit in sorted(new) if new[unit])
-        self._connection.executemany(_ADD, pages)
+                taken[unit] = count + 1
+                new[unit] = new.get(unit, 0) + 1
+        self._connection.executemany(_ADD, ((unit, self._epoch, new[unit]) for unit in sorted(new)))
         return admitted
+
+    def _taken(self, units: Sequence[bytes]) -> dict[bytes, int]:
+        """Places that some units have taken so far; those that have none are left out."""
+        found: dict[bytes, int] = {}
+        for start in range(0, len(units), _ASKED_AT_ONCE):
+            asked = units[start : start + _ASKED_AT_ONCE]
+            found.update(self._connection.execute(_COUNTS.format(", ".join("?" * len(asked))), asked))
+        return found
 
     def commit(self) -> None:
         """Makes the page durable. Call it last before the epoch commits: until then the page counts for nothing."""
