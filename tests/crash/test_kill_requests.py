@@ -1,5 +1,6 @@
 """kill -9 of a process that serves a request or sweeps: either all of it happened, or nothing."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -64,6 +65,32 @@ def test_a_submission_whose_answer_was_lost_is_answered_again_and_paid_once(scen
     assert scene.submit_job(key="accepted") == job_id
     assert _jobs(scene) == [job_id]
     assert scene.verified().kinds == {"open": 1, "reserve": 1}
+
+
+@pytest.mark.parametrize("point", ["elsewhere-reserved", "elsewhere-charged"])
+def test_a_charge_for_elsewhere_that_did_not_commit_left_nothing(scene: Scene, point: str) -> None:
+    _kill_at(point, scene)
+    assert scene.verified().kinds == {"open": 1}
+    assert json.loads(scene.charge_elsewhere(key=point, epsilon="3").body)["state"] == "charged"
+    assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
+
+
+def test_a_charge_for_elsewhere_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
+    _kill_at("elsewhere-answered", scene)
+    before = scene.export()
+    answer = json.loads(scene.charge_elsewhere(key="elsewhere-answered").body)
+    assert answer["reservation_id"] == scene.entries()[-1].job_id
+    assert scene.export() == before
+    assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
+
+
+@pytest.mark.parametrize(("point", "caps"), [("cap-written", [3]), ("cap-answered", [3, 1])])
+def test_a_cap_is_changed_once_or_not_at_all(scene: Scene, point: str, caps: list[int]) -> None:
+    _kill_at(point, scene)
+    assert [entry.amount for entry in scene.entries()] == [cap * 10**9 for cap in caps]
+    scene.lower_cap("1", key=point)
+    assert [entry.amount for entry in scene.entries()] == [3 * 10**9, 10**9]
+    assert scene.verified().cap == 10**9
 
 
 @pytest.mark.parametrize("point", ["rows-written", "epoch-added"])

@@ -55,6 +55,9 @@ REQUEST_POINTS = (
 )  # fmt: skip
 """Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
 
+ACT_POINTS = ("elsewhere-reserved", "elsewhere-charged", "elsewhere-answered", "cap-written", "cap-answered")
+"""Where a process is killed that charges for a mechanism elsewhere, or changes a cap."""
+
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Where a process is killed that serves a submission and then writes the ledger's head outside the database."""
 
@@ -193,6 +196,30 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     child.main(supervisor)
 
 
+def _act_places(
+    scene: Any, point: str, kill: Callable[..., None]
+) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+    """Charges for mechanisms elsewhere, and changes of caps."""
+    from app.ledger import chain
+    from app.ledger import service as ledger
+
+    def charge() -> object:
+        return scene.charge_elsewhere(key=point)
+
+    def lower() -> object:
+        return scene.lower_cap("1", key=point)
+
+    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "elsewhere-reserved": (lambda: after(ledger, "reserve", kill), charge),
+        "elsewhere-charged": (lambda: after(ledger, "charge", kill), charge),
+        "elsewhere-answered": (lambda: None, lambda: kill(charge())),
+        "cap-written": (lambda: after(chain, "append", kill), lower),
+        "cap-answered": (lambda: None, lambda: kill(lower())),
+    }
+    assert tuple(places) == ACT_POINTS
+    return places
+
+
 def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> None:
     """One use case, killed on its way."""
     from datetime import UTC, datetime, timedelta
@@ -229,6 +256,8 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     assert tuple(places) == REQUEST_POINTS
     if point in HEAD_POINTS:
         places = _head_places(scene, kill)
+    if point in ACT_POINTS:
+        places = _act_places(scene, point, kill)
     place, run = places[point]
     place()
     run()

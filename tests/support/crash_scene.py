@@ -25,12 +25,16 @@ from app.ledger.entries import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
 from app.services import audit
+from app.services.change_cap import change_cap
+from app.services.charge_elsewhere import charge_elsewhere
 from app.services.installation import Installation
 from app.services.register_dataset import register_dataset
 from app.services.submit_training import submit_training
 from app.services.upload_rows import SpooledBody, upload_rows
 from app.verifier.replay import Summary, verify
 from app.wire.datasets import DatasetIn
+from app.wire.elsewhere import ElsewhereIn
+from app.wire.ledger import CapIn
 from app.wire.training import TrainIn
 
 DELTA = "0.000001"
@@ -74,6 +78,19 @@ class Scene:
         )
         request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
         return submit_training(self.installation, OWNER, wanted, request=request)
+
+    def charge_elsewhere(self, *, key: str, epsilon: str = "0.5") -> Answer:
+        """Charges for a mechanism that runs elsewhere."""
+        declared = {"adjacency": "add_remove", "epsilon": epsilon}
+        wanted = ElsewhereIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
+        return charge_elsewhere(self.installation, OWNER, self.dataset_id, wanted, request=request)
+
+    def lower_cap(self, epsilon: str, *, key: str) -> Answer:
+        """Puts a lower cap in force."""
+        wanted = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
+        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
+        return change_cap(self.installation, OWNER, self.dataset_id, wanted, request=request)
 
     def submit_job(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> str:
         """The same; the new job's id."""

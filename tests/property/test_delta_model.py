@@ -1,0 +1,121 @@
+"""Random charges of δ over several partitions against a sum over every joint cell; and the verifier on the export."""
+
+import itertools
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import rfc8785
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.core.errors import BudgetExceeded
+from app.ledger import external
+from app.ledger import service as ledger
+from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
+from app.services.installation import Installation
+from app.verifier.replay import verify
+from tests.support.crash_scene import open_installation
+
+REGIONS = ["EU", "MISSING", "OTHER", "US"]
+BY_REGION = ColumnPartition("region", "region", is_feature=False, categories=("EU", "US"), has_missing=True)
+PARTITIONS = Partitions((BY_REGION, HashPartition("shard", 3)))
+CELLS = list(itertools.product(REGIONS, range(3)))
+ASIDE = 60
+_serial = count()
+
+
+@dataclass(frozen=True)
+class Charge:
+    """So many steps of δ in a box; ``None`` = every cell of the partition."""
+
+    delta: int
+    regions: frozenset[str] | None
+    shards: frozenset[int] | None
+
+    @property
+    def scope(self) -> Scope:
+        """The box, cells in canonical order."""
+        listed = {
+            "region": None if self.regions is None else tuple(sorted(self.regions)),
+            "shard": None if self.shards is None else tuple(sorted(self.shards)),
+        }
+        return {name: cells for name, cells in listed.items() if cells is not None}
+
+    def covers(self, region: str, shard: int) -> bool:
+        """Whether a joint cell lies in the box."""
+        return region in (self.regions or REGIONS) and shard in (self.shards or range(3))
+
+
+charges = st.builds(
+    Charge,
+    st.integers(1, 40),
+    st.none() | st.frozensets(st.sampled_from(REGIONS), min_size=1),
+    st.none() | st.frozensets(st.integers(0, 2), min_size=1),
+)
+
+
+def _opened(installation: Installation) -> str:
+    account_id = f"ds_{next(_serial)}"
+    new = ledger.NewAccount(
+        id=account_id,
+        name="census",
+        accountant="zcdp",
+        adjacency="add_remove",
+        cap=10**12,
+        delta="0.000001",
+        privacy_unit={"column": None, "max_rows": 1},
+        partitions=PARTITIONS,
+        delta_set_aside=external.delta_text(ASIDE),
+    )
+    with installation.database.write() as session:
+        ledger.open_account(session, new, actor="key_owner")
+    return account_id
+
+
+def _charged(installation: Installation, account_id: str, wanted: Charge) -> bool:
+    delta = external.delta_text(wanted.delta)
+    details = {
+        "attested_by": "key_ann",
+        "description": "a test",
+        "per": "row",
+        "declared": {"adjacency": "add_remove", "epsilon": "0.000001", "delta": delta},
+        "delta": delta,
+    }
+    new = ledger.NewReservation(account_id, 1, wanted.scope, None, None, details=details)
+    try:
+        with installation.database.write() as session:
+            external.charge(session, new, delta=wanted.delta, actor="key_ann")
+    except BudgetExceeded as refused:
+        return refused.unit != "delta"
+    return True
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=st.lists(charges, min_size=3, max_size=14))
+def test_every_joint_cell_keeps_within_what_is_set_aside(
+    sqlite_database_url: str, tmp_path: Path, program: list[Charge]
+) -> None:
+    installation = open_installation(sqlite_database_url, tmp_path / "home")
+    try:
+        account_id, admitted = _opened(installation), list[Charge]()
+
+        def load(cell: tuple[str, int]) -> int:
+            return sum(each.delta for each in admitted if each.covers(*cell))
+
+        for wanted in program:
+            fits = all(load(cell) + wanted.delta <= ASIDE for cell in CELLS if wanted.covers(*cell))
+            assert _charged(installation, account_id, wanted) is fits
+            if fits:
+                admitted.append(wanted)
+            with installation.database.read() as session:
+                balance = external.delta_balance(session, account_id, {})
+            assert balance is not None
+            assert balance.charged == max(map(load, CELLS))
+        with installation.database.read() as session:
+            header, _ = ledger.export_header(session, account_id)
+            entries = ledger.entries(session, account_id, after=0, limit=1_000)
+        lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
+        assert verify(lines).kinds.get("charge", 0) == len(admitted)
+    finally:
+        installation.close()
