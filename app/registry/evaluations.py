@@ -6,6 +6,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
+from app.core.ids import is_reference
 from app.registry.tables import EvaluatedModelRow, EvaluationRow
 
 
@@ -22,7 +23,7 @@ def find(session: Session, evaluation_id: str) -> EvaluationRow:
     Raises:
         NotFound: no such evaluation.
     """
-    row = session.get(EvaluationRow, evaluation_id)
+    row = session.get(EvaluationRow, evaluation_id) if is_reference(evaluation_id) else None
     if row is None:
         raise NotFound("evaluation")
     return row

@@ -7,6 +7,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
+from app.core.ids import is_reference
 from app.db.upsert import insert
 from app.registry.tables import GuaranteeRow, ModelRow
 
@@ -23,7 +24,7 @@ def find(session: Session, model_id: str) -> ModelRow:
     Raises:
         NotFound: no such model.
     """
-    row = session.get(ModelRow, model_id)
+    row = session.get(ModelRow, model_id) if is_reference(model_id) else None
     if row is None:
         raise NotFound("model")
     return row

@@ -4,6 +4,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.core.errors import NotFound
+from app.core.ids import is_reference
 from app.registry.tables import ProfileRow
 
 
@@ -19,7 +20,7 @@ def find(session: Session, profile_id: str) -> ProfileRow:
     Raises:
         NotFound: no such profile.
     """
-    row = session.get(ProfileRow, profile_id)
+    row = session.get(ProfileRow, profile_id) if is_reference(profile_id) else None
     if row is None:
         raise NotFound("profile")
     return row

@@ -103,7 +103,7 @@ def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> N
 
 
 def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
-    _, (model,) = _trained(server, "pure")
+    dataset, (model,) = _trained(server, "pure")
     twin = server.declared(
         schema={
             "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 100}],
@@ -131,6 +131,12 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
         several, json={"epsilon": "1", "models": [model, "md_none"]}, headers=new_idempotency_key()
     )
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
+    for reference in ("md_\0", "", "x" * 65, "é"):  # no id at all: no database is asked
+        for body in ({"models": [model, reference]}, {"models": [reference, model], "dataset": reference}):
+            answer = server.admin.http.post(f"{several}/quote", json={"epsilon": "1", **body})
+            assert answer.status_code == 404, answer.text
+        planned = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "profile": reference}
+        assert server.admin.http.post("/plans", json=planned).status_code == 404
     assert server.footprint() == before
 
 
