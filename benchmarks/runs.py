@@ -16,13 +16,16 @@ from sklearn.metrics import roc_auc_score
 from app.forests import catalogue, codec, predict
 from app.forests.grow import grow
 from app.forests.mechanisms.auto import Auto
-from app.forests.mechanisms.mechanism import Mechanism
+from app.forests.mechanisms.mechanism import Mechanism, TwoDatasetMechanism
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, plan
+from app.forests.planning import PlanRequest, UnlabelledRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedRows
 from app.privacy import accountants
 from benchmarks.datasets import Dataset, split_of
+
+LABELLED = 5
+"""Of two datasets that an algorithm learns from, the labelled one has one row in so many, the other one the rest."""
 
 N_BINS = 10
 """Bins of the reliability table: equal widths of the largest probability."""
@@ -78,15 +81,12 @@ class Task:
         """What an analyst would ask for, of an account that protects what the algorithm protects."""
         pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
         parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
-        return PlanRequest(
-            self.slug,
-            parameters,
-            Fraction(self.epsilon),
-            public_size,
-            self.accountant,
-            self._delta,
-            self._described.adjacency,
-        )
+        needs_two = isinstance(self._described, TwoDatasetMechanism)
+        labelled = public_size // LABELLED if needs_two else public_size
+        terms = (self.accountant, self._delta, self._described.adjacency, 1)
+        epsilon = Fraction(self.epsilon)
+        unlabelled = UnlabelledRequest(epsilon, public_size - labelled, *terms) if needs_two else None
+        return PlanRequest(self.slug, parameters, epsilon, labelled, *terms, unlabelled=unlabelled)
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,23 @@ def measure(dataset: Dataset, task: Task) -> Run:
 
 def artifact_of(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> bytes:
     """Grows a plan on some rows and gives the bytes that a client would download."""
-    row_ids = np.random.default_rng().integers(0, 256, (len(train), 16), dtype=np.uint8)
-    rows = SanitisedRows(dataset.features(train), dataset.y[train], row_ids)
-    forest = grow(settled, dataset.schema, rows, SystemRandomness(), on_tree_done=lambda: None)
+    labelled, others = train, None
+    if settled.unlabelled is not None:
+        labelled, others = np.split(train, [len(train) // LABELLED])
+    forest = grow(
+        settled,
+        dataset.schema,
+        _rows(dataset, labelled),
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+        unlabelled=None if others is None else _rows(dataset, others),
+    )
     return codec.dumps(forest, {"schema": dataset.schema.to_json()})
+
+
+def _rows(dataset: Dataset, which: NDArray[np.int64]) -> SanitisedRows:
+    row_ids = np.random.default_rng().integers(0, 256, (len(which), 16), dtype=np.uint8)
+    return SanitisedRows(dataset.features(which), dataset.y[which], row_ids)
 
 
 def auroc(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float:

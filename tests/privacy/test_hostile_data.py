@@ -8,17 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import catalogue, codec, predict
+from app.forests import codec, predict
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.mechanisms.common import leaves_of
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, plan
+from app.forests.planning import plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
+from tests.support.plans import request_for
 
 SCHEMA = Schema.from_json(
     {
@@ -49,6 +50,8 @@ PLANS = [
     ("sspe-2", {"n_estimators": 3, "max_depth": 4, "min_rows": 2}),
     ("sspe-2", {"n_estimators": 3, "max_depth": 3, "min_rows": 2, "leaf": "label", "assignment": "sequential"}),
     ("pte", {"n_estimators": 4, "n_teachers": 2, "max_depth": 3, "min_rows": 2}),
+    ("sspe-1", {"n_estimators": 3, "max_depth": 4}),
+    ("sspe-1@gdp", {"n_estimators": 2, "max_depth": 3, "assignment": "sequential"}),
     ("nbrt@gdp", {"n_estimators": 6, "max_depth": 3}),
     ("rpf", {"n_estimators": 2, "max_depth": 3}),
     ("mrf@gdp", {"n_estimators": 3, "max_depth": 3}),
@@ -64,9 +67,8 @@ RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(
 
 def planned(slug: str, parameters: dict, schema: Schema = SCHEMA, epsilon: int = 1) -> Plan:
     slug, _, account = slug.partition("@")
-    adjacency = catalogue.mechanism(slug).adjacency
-    paying = (account, Fraction(1, 10**6)) if account else ("pure", None)
-    return plan(PlanRequest(slug, parameters, Fraction(epsilon), 1_000, *paying, adjacency), schema)
+    paying = {"accountant": account, "delta": Fraction(1, 10**6)} if account else {}
+    return plan(request_for(slug, parameters, Fraction(epsilon), 1_000, **paying), schema)
 
 
 def rows_from(records: list[tuple], row_ids: np.ndarray) -> SanitisedRows:
@@ -83,7 +85,8 @@ def rows_from(records: list[tuple], row_ids: np.ndarray) -> SanitisedRows:
 
 def grown(plan: Plan, rows: SanitisedRows) -> Forest:
     done: list[None] = []
-    forest = grow(plan, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: done.append(None))
+    others = None if plan.unlabelled is None else SanitisedRows(rows.features, -np.ones_like(rows.y), rows.row_ids)
+    forest = grow(plan, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: done.append(None), unlabelled=others)
     assert len(done) == plan.n_trees
     return forest
 

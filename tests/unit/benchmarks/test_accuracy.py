@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,6 +204,27 @@ def test_opponents_of_a_pure_account_come_first_from_its_regime() -> None:
     assert not {"majority", "sklearn-rf100-nonprivate"} & set(everybody)
     assert prototype == ("rpf-prototype",)
     assert list(methods.opponents("mrf", gdp.NAME)) == ["every private code"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "n_labelled"), [("sspe-1:n_estimators=2,max_depth=1", 7), ("sspe-2:n_estimators=2", 38)]
+)
+def test_algorithms_of_other_accounts_are_measured_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, n_labelled: int
+) -> None:
+    """Labels alone, or two datasets: one row in five is labelled then, and none is in both."""
+    given: list[tuple[int, int | None]] = []
+    grow = runs.grow
+
+    def noting(plan: object, schema: object, rows: object, *more: object, unlabelled: object, **named: object) -> Any:
+        given.append((rows.features.n_rows, None if unlabelled is None else unlabelled.features.n_rows))
+        return grow(plan, schema, rows, *more, unlabelled=unlabelled, **named)
+
+    monkeypatch.setattr(runs, "grow", noting)
+    found = runs.measure(datasets.read(folder, "toy"), task(algorithm=algorithm, epsilon="100"))
+
+    assert found.n_trees == 2
+    assert given == [(n_labelled, 38 - n_labelled if algorithm.startswith("sspe-1") else None)]
 
 
 def test_the_command_writes_tables_and_does_not_repeat_runs(
