@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import SEE_MODEL, Principal
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.forests import evaluation
 from app.forests.codec import Artifact
@@ -105,7 +105,13 @@ def submit_evaluation(
         BudgetExceeded: the ledger refuses.
     """
     with installation.database.read() as session:
-        rows, dataset = _permitted(session, principal, model_ids, wanted)
+        try:
+            rows, dataset = _permitted(session, principal, model_ids, wanted)
+        except NotFound:  # a model can be deleted; what its key was answered before stays the answer
+            earlier = stored(session, request)
+            if earlier is not None:
+                return earlier
+            raise
         earlier = stored(session, request)
         if earlier is not None:
             return earlier

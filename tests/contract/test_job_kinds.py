@@ -105,6 +105,9 @@ def test_a_model_that_goes_before_its_evaluation_starts_costs_nothing(scene: Sce
     model = _model(scene, "a")
     job_id = _evaluation(scene, model)
     models.delete_model(scene.installation, OWNER, model)
+    assert _evaluation(scene, model) == job_id, "the same key, the same answer"
+    with pytest.raises(NotFound):
+        _evaluation(scene, model, key="another")
 
     def never(task: JobTask) -> None:
         raise AssertionError("no row may be read")
