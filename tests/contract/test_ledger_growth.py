@@ -1,0 +1,29 @@
+"""The benchmark's bulk filler writes what the service would: the chain, the balances and the stored subtrees hold."""
+
+from pathlib import Path
+
+from app.ledger import service as ledger
+from app.ledger.log import Log
+from app.services import audit
+from app.services.heads import checkpoint_of
+from app.verifier.checkpoints import ORIGIN, Checkpoint
+from app.verifier.replay import verify
+from benchmarks.ledger_growth import OWNER, Filler, opened
+
+
+def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_database_url: str, tmp_path: Path) -> None:
+    grown = opened(sqlite_database_url, tmp_path / "home")
+    for size in (301, 901):
+        Filler(grown).fill(size)
+        with grown.database.write() as session:  # the service goes on where the filler stopped
+            new = ledger.NewReservation(grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}")
+            ledger.reserve(session, new, actor="key_owner")
+    with grown.database.read() as session:
+        head = checkpoint_of(session, grown.account, ledger.size(session, grown.account))
+        balance = ledger.balance(session, grown.account)
+        assert Log(session, grown.account).root(256) == Log(session, grown.account).subtree(8, 0)
+    lines = audit.export_json_lines(grown.installation, OWNER, grown.account)
+    summary = verify(lines, [Checkpoint(f"{ORIGIN}{grown.account}", head.size, head.root, head.at)])
+    assert summary.last.sequence == head.size > 900
+    assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
+    grown.installation.close()
