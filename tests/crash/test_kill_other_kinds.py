@@ -1,0 +1,66 @@
+"""kill -9 while a profile is released or a model is evaluated: the same rules as for training, in the same code."""
+
+import json
+import signal
+
+import pytest
+
+from app.access.idempotency import IdempotentRequest
+from app.jobs.tables import JobRow
+from app.services.submit_evaluation import submit_evaluation
+from app.services.submit_profile import submit_profile
+from app.wire.evaluations import EvaluationIn
+from app.wire.profiles import ProfileIn
+from tests.crash.conftest import Launcher, eventually
+from tests.support.crash_scene import OWNER, Scene
+
+HEALTHY = "for-ever"
+
+
+def _request(key: str) -> IdempotentRequest:
+    return IdempotentRequest(OWNER.key_id, "POST kill", key, key.encode().ljust(32, b"."))
+
+
+def _profile(scene: Scene, key: str) -> str:
+    wanted = ProfileIn(epsilon="0.01")  # type: ignore[arg-type]  # as it comes over the wire
+    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, wanted, request=_request(key))
+    return str(json.loads(answer.body)["job_id"])
+
+
+def _evaluation(scene: Scene, model_id: str, key: str) -> str:
+    wanted = EvaluationIn(epsilon="0.01", metrics=["accuracy"])  # type: ignore[arg-type]
+    answer = submit_evaluation(scene.installation, OWNER, [model_id], wanted, request=_request(key))
+    return str(json.loads(answer.body)["job_id"])
+
+
+def _settled(launcher: Launcher, job_id: str) -> JobRow:
+    scene = launcher.scene
+    with launcher.running(HEALTHY):
+        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=60)
+        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=30)
+    return scene.job(job_id)
+
+
+@pytest.mark.parametrize("kind", ["profile", "evaluation"])
+def test_a_killed_release_ends_as_its_charge_says(launcher: Launcher, kind: str) -> None:
+    scene = launcher.scene
+    model_id = ""
+    if kind == "evaluation":
+        model_id = str(_settled(launcher, scene.submit_job(key="model")).model_id)
+
+    ends = {}
+    for point in ("charge-not-committed", "rows-opened-both"):
+        key = f"{kind}-{point}"
+        job_id = _evaluation(scene, model_id, key) if model_id else _profile(scene, key)
+        with launcher.running(point) as worker:
+            assert worker.wait(timeout=120) == -signal.SIGKILL
+        then = scene.kinds_of(job_id)
+        ends[point] = (then, _settled(launcher, job_id), scene.kinds_of(job_id))
+    then, row, kinds = ends["charge-not-committed"]
+    assert (then, row.state, kinds) == (["reserve"], "succeeded", ["reserve", "charge"])
+    assert (row.profile_id if kind == "profile" else row.evaluation_id) is not None
+    then, row, kinds = ends["rows-opened-both"]
+    assert (then, row.state, row.reason, kinds) == (["reserve", "charge"], "failed", "lost", ["reserve", "charge"])
+    assert (row.profile_id, row.evaluation_id) == (None, None)
+    scene.verified()
+    scene.assert_no_orphans()
