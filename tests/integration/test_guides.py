@@ -114,5 +114,9 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "owner.md").write_text(owner.replace(erasing, ""))
     assert shell.run_guide(str(tmp_path / "owner.md")) >= 7
     assert shell.run_guide("analyst.md") >= 10
+    outside = (GUIDES / "outside.md").read_text(encoding="utf-8")
+    (mechanism,) = [text for language, text in FENCE.findall(outside) if language == "json"]
+    (tmp_path / "mean.json").write_text(mechanism)
+    assert shell.run_guide("outside.md") >= 6
     assert shell.run_guide("auditor.md") >= 6
     shell._run(shlex.split(erasing)[1:])
