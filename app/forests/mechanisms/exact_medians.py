@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import limits
+from app.core import amounts, limits
 from app.forests.encoding import Encoding
 from app.forests.histograms import TreeHistograms
 from app.forests.mechanisms import shapes, structure
@@ -33,10 +33,20 @@ DEEPEST_BY_RULE = 10
 MIN_ROWS = Parameter(
     "min_rows",
     "integer",
-    "A node with fewer rows is not split; sizes are public where labels alone are protected. By default a rule of ε "
-    "and the number of trees.",
+    "A node with fewer rows is not split; sizes are public where labels alone are protected. By default a rule of "
+    "ε, the number of trees and labelled_share.",
     minimum=Fraction(2),
     maximum=Fraction(limits.MAX_ROWS_PER_DATASET),
+)
+
+LABELLED_SHARE = Parameter(
+    "labelled_share",
+    "number",
+    "Share of the rows that are thought to have a known label: a public guess, never counted. Rules make larger leaves "
+    "where it is small.",
+    default="1",
+    minimum=Fraction(1, 1000),
+    maximum=Fraction(1),
 )
 
 
@@ -44,14 +54,15 @@ def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int)
     """Fills in where nodes stop and how deep trees may become, by public rules.
 
     Args:
-        settled: with ``n_estimators`` and ``n_bins``; gains ``min_rows`` and ``max_depth``.
+        settled: with ``n_estimators``, ``n_bins`` and ``labelled_share``; gains ``min_rows`` and ``max_depth``.
         facts: public.
         n_noisy_trees: trees among which the labels, or ε, are divided.
 
     Returns:
         Warnings.
     """
-    of_a_leaf = ROWS_OF_A_LEAF * n_noisy_trees / facts.epsilon
+    share = amounts.parse(settled["labelled_share"])
+    of_a_leaf = ROWS_OF_A_LEAF * n_noisy_trees / (facts.epsilon * share)
     settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
     depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
     encoding = Encoding.of(facts.schema, int(settled["n_bins"]))

@@ -78,6 +78,7 @@ class TransductiveEnsemble:
         sspe2.N_BINS,
         common.SHARDED_ASSIGNMENT,
         exact_medians.MIN_ROWS,
+        exact_medians.LABELLED_SHARE,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

@@ -80,6 +80,7 @@ class LabelMedianTrees:
         common.SHARDED_ASSIGNMENT,
         LEAF,
         exact_medians.MIN_ROWS,
+        exact_medians.LABELLED_SHARE,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:

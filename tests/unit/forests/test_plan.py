@@ -15,6 +15,7 @@ from app.forests.mechanisms.parameters import Parameter
 from app.forests.plan import Plan
 from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.schema import Schema
+from app.privacy.accountants import pure
 from tests.support.plans import request_for
 
 
@@ -355,3 +356,13 @@ def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(
     assert share("gdp", structure_share="0.3") == "0.3"
     if slug != "maxtree":
         assert share("gdp", leaf="label") == usual
+
+
+@pytest.mark.parametrize("slug", ["sspe-2", "pte"])
+def test_few_labels_make_larger_leaves(slug: str) -> None:
+    """The share is the analyst's guess; rules go by it, prices do not."""
+    every, few = planned(slug), planned(slug, labelled_share="0.2")
+
+    assert few.parameters["min_rows"] == 5 * int(every.parameters["min_rows"])
+    assert int(few.parameters["max_depth"]) < int(every.parameters["max_depth"])
+    assert pure.loss(few.event, adjacency=few.adjacency) == pure.loss(every.event, adjacency=every.adjacency)
