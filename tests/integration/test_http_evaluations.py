@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.verifier.replay import verify
 from tests.support.server import Server, new_idempotency_key
 
 DELTA = "0.000001"
@@ -63,6 +64,8 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
     assert charged == [quote["price"]["amount"]] * 2, "the model's own cell paid for the model alone"
     listed = server.admin.http.get(path).json()
     assert [item["id"] for item in listed["evaluations"]] == [found["id"]]
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    verify(export.splitlines(keepends=True))
 
 
 def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:

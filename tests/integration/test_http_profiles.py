@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.verifier.replay import verify
 from tests.support.server import Server, new_idempotency_key
 
 DELTA = "0.000001"
@@ -48,6 +49,8 @@ def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(server: Ser
     assert balance["charged"] == quote["price"]["amount"]
     listed = server.admin.http.get(path).json()
     assert [item["id"] for item in listed["profiles"]] == [profile["id"]]
+    export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+    verify(export.splitlines(keepends=True))
 
 
 def test_a_profile_outlives_the_rows_of_its_dataset(server: Server) -> None:
