@@ -133,7 +133,7 @@ def _kill_worker_at(point: str) -> None:
         "charged": lambda: after(run_job, "charge_job", kill),
         "child-started": lambda: after(subprocess, "Popen", kill),
         "artifact-grown": lambda: before(ArtifactStore, "put", kill),
-        "artifact-half-stored": lambda: before(os, "fsync", kill),
+        "artifact-half-stored": lambda: before(ArtifactStore, "put", lambda: before(os, "fsync", kill)),
         "artifact-stored": lambda: after(ArtifactStore, "put", kill),
         "success-not-committed": lambda: after(models, "add", kill),
         "success-committed": lambda: before(shutil, "rmtree", kill),
