@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import problems
-from app.api.readiness import confirm_ready
+from app.api.readiness import confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests
 from app.services.authenticate import authenticate
@@ -22,6 +22,8 @@ PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 _UPLOAD = re.compile(r"/datasets/[^/]+/rows")
 _PREDICT = re.compile(r"/models/[^/]+/predict")
+_RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?")
+"""Post-processing of what was paid for: it is served whatever became of the ledger."""
 _log = logging.getLogger(__name__)
 
 
@@ -73,15 +75,15 @@ class EveryRequest:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         authorization = headers.get(b"authorization")
         text = None if authorization is None else authorization.decode("latin-1")
-        scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text)
+        scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text, scope["path"])
         if not scope["path"].isprintable():  # no id and no name; PostgreSQL cannot even be asked about a NUL
             raise NotFound("path")
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > _limit(scope["path"]):
             raise TooLarge("the body", _limit(scope["path"]))
 
-    def _authenticated(self, authorization: str | None) -> Any:
-        confirm_ready(self._heads)
+    def _authenticated(self, authorization: str | None, path: str) -> Any:
+        (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         return authenticate(self._installation, authorization)
 
 

@@ -11,9 +11,18 @@ def confirm_ready(heads: Heads) -> None:
         Unavailable: the database does not answer, was not upgraded, or contradicts a head outside it. The log says
             which account.
     """
-    if not heads.is_current:
-        raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+    confirm_upgraded(heads)
     try:
         heads.confirm()
     except InstallationError:
         raise Unavailable("the ledger is not the one whose heads were written outside the database") from None
+
+
+def confirm_upgraded(heads: Heads) -> None:
+    """Enough for what reads released models alone: that needs no ledger, so none is compared.
+
+    Raises:
+        Unavailable: the database does not answer, or was not upgraded.
+    """
+    if not heads.is_current:
+        raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
