@@ -59,10 +59,11 @@ def accuracy(found: Evaluation) -> Accuracy | None:
     else:
         return None
     right, wrong = float(table[correct].sum()), float(table[~correct].sum())
-    # Either sum is within its bound with probability (1 + LEVEL) / 2, so both are with LEVEL. Scaled by the root of the
-    # number of cells: sums of discrete Laplace noise have lighter tails, in deviations, than one cell.
-    single = noisy_counts.noise_bound(event, level=(1.0 + LEVEL) / 2.0)
-    right_off, wrong_off = single * math.sqrt(correct.sum()), single * math.sqrt((~correct).sum())
+    # Either sum is within its bound with probability (1 + LEVEL) / 2, so both are with LEVEL.
+    right_off, wrong_off = (
+        noisy_counts.noise_bound(event, level=(1.0 + LEVEL) / 2.0, n_counts=int(cells.sum()))
+        for cells in (correct, ~correct)
+    )
     low = _share(right - right_off, wrong + wrong_off, otherwise=0.0)
     high = _share(right + right_off, wrong - wrong_off, otherwise=1.0)
     n_rows = max(right + wrong - right_off - wrong_off, 1.0)

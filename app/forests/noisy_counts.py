@@ -37,6 +37,10 @@ SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacen
 added is in one cell; a label that changes takes a row off one cell and adds it to another."""
 
 
+_EXACT_SPREAD = 1_000.0
+"""Deviations, in rows, up to which bounds of sums of Laplace noise are exact; beyond, rounding is of no account."""
+
+
 def priced(facts: PublicFacts, share: Fraction, *, coordinates: int) -> Event:
     """The event of one table that may cost a share of what was asked for.
 
@@ -139,14 +143,37 @@ def noise_sd(event: Event) -> float:
     return 2**SCALE_BITS / per_row(event)
 
 
-def noise_bound(event: Event, *, level: float) -> float:
-    """Rows that the noise of one count stays within, either way, with probability at least ``level``; public."""
+def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
+    """Rows that the noise of a sum of counts stays within, either way, with probability at least ``level``; public.
+
+    Args:
+        event: of the table that the counts stand in.
+        level: at least 0.9.
+        n_counts: counts that are added up.
+    """
     if isinstance(event, DiscreteLaplace):
         decay = math.exp(-float(event.inverse_scale))
-        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t.
+        spread = noise_sd(event) * math.sqrt(n_counts)
+        if spread <= _EXACT_SPREAD:
+            return _laplace_sum_bound(decay, spread, n_counts, level=level)
+        # Pr[|z| > t] = 2 q^(t+1) / (1 + q) for whole t; sums have lighter tails, in deviations, than one count.
         tail = math.log((1.0 - level) * (1.0 + decay) / 2.0) / math.log(decay)
-        return float(max(math.ceil(tail - 1.0), 0))
-    return noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0) + 1.0 / per_row(event)
+        return float(max(math.ceil(tail - 1.0), 0)) * math.sqrt(n_counts)
+    single = noise_sd(event) * NormalDist().inv_cdf((1.0 + level) / 2.0)
+    return single * math.sqrt(n_counts) + n_counts / per_row(event)
+
+
+def _laplace_sum_bound(decay: float, spread: float, n_counts: int, *, level: float) -> float:
+    """The same from the exact law of the sum: where noise is mostly 0 a sum is not, so one count tells nothing of it.
+
+    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over a window of 64 deviations: what
+    lies beyond it is of no account.
+    """
+    size = 1 << math.ceil(math.log2(64.0 * (spread + 1.0)))
+    angles = np.arange(size) * (2.0 * math.pi / size)
+    law = np.fft.ifft(((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2)) ** n_counts).real
+    within = law[0] + 2.0 * np.concatenate(([0.0], law[1 : size // 2])).cumsum()
+    return float(np.searchsorted(within, level))
 
 
 def _coordinates(event: Event) -> int:

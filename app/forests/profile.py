@@ -174,7 +174,8 @@ class Profile:
 
     def reused(self, profile_id: str) -> ReusedProfile:
         """What a training plan takes from it."""
-        deviations = np.array(self.counts_in_rows) / self.count_noise_sd
+        # At a very large ε the noise is 0 in floating point.
+        deviations = np.array(self.counts_in_rows) / max(self.count_noise_sd, 1e-200)
         return ReusedProfile(
             profile_id,
             tuple(tuple(int(cut) for cut in row if cut != quantile_bins.NO_CUT) for row in self.cuts),

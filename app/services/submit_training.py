@@ -45,9 +45,11 @@ def submit_training(
 
 def _accept(session: Session, quoted: Quote, *, actor: str, name: str | None, at: datetime) -> Answer:
     plan = quoted.plan
+    # Beside the plan: a forest without splits carries no profile, but its size may be that of one.
+    profile = {} if quoted.profile is None else {"profile": quoted.profile.id}
     new = NewWork(
         "train",
-        {"plan": plan.to_json()},
+        {"plan": plan.to_json(), **profile},
         plan.event,
         name=name,
         algorithm=plan.algorithm,

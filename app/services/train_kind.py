@@ -77,7 +77,7 @@ class TrainKind:
         """What the model card will show, bound into the artifact's own bytes."""
         plan = row.task["work"]["plan"]
         event = events.from_json(plan["event"])
-        reused = _price_of_profile(session, plan, dataset)
+        reused = _price_of_profile(session, row.task["work"], dataset)
         facts = {
             **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
             "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
@@ -98,14 +98,16 @@ class TrainKind:
         return StoredArtifact(installation.store.put(data), len(data))
 
 
-def _price_of_profile(session: Session, plan: dict[str, Any], dataset: Dataset) -> int:
-    """What the plan's profile cost this dataset: a model that uses it is a function of both releases.
+def _price_of_profile(session: Session, work: dict[str, Any], dataset: Dataset) -> int:
+    """What the request's profile cost this dataset: a model that uses it is a function of both releases.
 
-    A profile of another dataset cost these rows nothing.
+    Also where the plan carries none of it: sizes that were not asked for may follow from the profile's. A profile of
+    another dataset cost these rows nothing.
     """
-    if "profile" not in plan:
+    asked = work.get("profile") or work["plan"].get("profile", {}).get("id")  # jobs of older versions name it there
+    if asked is None:
         return 0
-    row = profiles.find(session, plan["profile"]["id"])
+    row = profiles.find(session, asked)
     price = row.body["price"]
     if row.dataset_id != dataset.id or price["accountant"] != pure.NAME:
         return 0

@@ -138,6 +138,18 @@ def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, acc
     assert balance["charged"] == "0"
 
 
+def test_a_model_whose_size_follows_from_a_profile_counts_it_even_where_it_has_no_splits(server: Server) -> None:
+    dataset = server.uploaded(400)
+    profile = _released(server, dataset["id"], epsilon="2")
+    asked = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "parameters": {"max_depth": 0}}
+    body = {**asked, "profile": profile["id"]}
+    assert not server.admin.http.post("/plans", json=body).json()["profile"]["is_used"]
+    accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
+    job = server.ended(accepted.json()["job_id"])
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert card["guarantee"]["add_remove"]["epsilon"] == "3", "the number of trees is a function of the profile's size"
+
+
 def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
     dataset, twin = server.uploaded(), server.uploaded(public_size=None)
     other = server.declared(

@@ -106,6 +106,28 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
     assert held >= 370, "95 of a hundred, and a little more since each bound is one of whole numbers"
 
 
+@pytest.mark.parametrize("epsilon", ["1", "5", "6"])
+def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: str) -> None:
+    """At a large ε the noise of most cells is 0, and that of their sums is not."""
+    ten = Schema.from_json({**SCHEMA.to_json(), "label": {"name": "y", "classes": list("abcdefghij")}})
+    planned = evaluation.plan_tables(["confusion"], facts("pure", None, epsilon, ten), score_bins=2)
+    exact, held = (3 + 197 * np.eye(10, dtype=np.int64)).ravel(), 0
+    for _ in range(400):
+        table = noisy_counts.release(exact, planned.event_of("confusion"), SystemRandomness())
+        told = metrics.accuracy(Evaluation(planned, None, {"confusion": table}))
+        assert told is not None
+        held += told.low <= 2_000 / 2_270 <= told.high
+    assert held >= 370
+
+
+def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:
+    planned = evaluation.plan_tables(["confusion", "auroc"], facts("pure", None, "3000"), score_bins=2)
+    tables = {"confusion": np.array([9, 0, 1, 10]), "auroc": np.array([9, 0, 1, 10])}
+    told = metrics.accuracy(Evaluation(planned, None, tables))
+    assert told is not None
+    assert told.low == told.estimate == told.high == 0.95
+
+
 def test_empty_tables_say_nothing() -> None:
     planned = evaluation.plan_tables(["accuracy", "auroc"], facts("pure", None), score_bins=4)
     empty = Evaluation(planned, None, {"accuracy": np.array([-3, -1]), "auroc": np.array([0, -1, 0, 0, 5, 0, 0, 0])})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import noisy_counts, profile
+from app.forests import noisy_counts, profile, quantile_bins
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import Profile, ProfileInvalid
@@ -148,3 +148,10 @@ def test_the_bound_of_the_noise_holds_as_often_as_it_says(accountant: str, delta
     outside = float(np.mean(np.abs(noise) > bound))
     assert 0.01 < outside < 0.06
     assert float(noise.std()) == pytest.approx(noisy_counts.noise_sd(event), rel=0.05)
+
+
+def test_a_profile_without_noise_to_speak_of_can_be_reused() -> None:
+    planned = profile.plan({}, facts(FREE, "pure", None, "5000"))
+    counts = np.array([0, 7, *[3] * (FREE.n_classes - 2)], dtype=np.int64)
+    reused = Profile(planned, FREE, quantile_bins.no_cuts(FREE), counts, None).reused("prof")
+    assert reused.prior[:2] == (0, 2**62)
