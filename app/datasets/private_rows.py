@@ -1,4 +1,6 @@
-"""The only reader of stored private rows. Whoever calls it has charged the ledger for these rows before.
+"""The only reader of stored private rows for a release. Whoever calls it has charged the ledger for these rows before.
+
+An erasure (:mod:`app.datasets.erasure`) copies files of rows too; nothing is computed from what it copies.
 
 Reading is total: whatever values a file holds, the sanitiser is applied to them again, so that a file of an older
 version or a damaged one cannot make growth fail in a way that depends on a row. A file that cannot be read at all is a
