@@ -5,31 +5,20 @@ Every method raises :class:`~app.client.errors.ApiProblem` when the service refu
 ``Idempotency-Key``; it is made anew per call unless the caller gives one to continue an earlier intention.
 """
 
-import hashlib
 import json
-import os
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeAlias
-from urllib.parse import quote
+from typing import Any
 
-import httpx
+from app.client.calls import CHUNK_BYTES, Calls, Json, read_object, segment
+from app.client.transport import Request, new_idempotency_key
 
-from app.client.transport import Request, Transport, new_idempotency_key, not_grovekeeper
-from app.core import limits
-
-Json: TypeAlias = dict[str, Any]
-
-_CHUNK_BYTES = 256 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _UPLOAD_TIMEOUT_S = 3_600.0
 _FINISHED = ("succeeded", "failed", "cancelled")
 
 
-class Client:
+class Client(Calls):
     """A synchronous client for one service and one key.
 
     Args:
@@ -42,33 +31,6 @@ class Client:
     Raises:
         ValueError: the address or the key does not have the form of one.
     """
-
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        attempts: int = 5,
-        transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._transport = Transport(url, key, attempts=attempts, transport=transport, sleep=sleep)
-        self._sleep = sleep
-
-    @property
-    def url(self) -> str:
-        """Address of the service."""
-        return self._transport.url
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections."""
-        self._transport.close()
 
     # Datasets
 
@@ -103,12 +65,12 @@ class Client:
             headers["Content-Encoding"] = "gzip"
         request = Request(
             "POST",
-            f"/datasets/{_segment(dataset)}/rows",
+            f"/datasets/{segment(dataset)}/rows",
             headers=headers,
             content=lambda: _chunks(file, on_progress),
             read_timeout_s=_UPLOAD_TIMEOUT_S,
         )
-        return _object(self._transport.send(request))
+        return read_object(self._transport.send(request))
 
     def datasets(self) -> Iterator[Json]:
         """``GET /datasets``, all pages."""
@@ -116,27 +78,27 @@ class Client:
 
     def dataset(self, dataset: str) -> Json:
         """``GET /datasets/{id}``."""
-        return self._json("GET", f"/datasets/{_segment(dataset)}")
+        return self._json("GET", f"/datasets/{segment(dataset)}")
 
     def delete_dataset(self, dataset: str) -> Json:
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
-        return self._json("DELETE", f"/datasets/{_segment(dataset)}")
+        return self._json("DELETE", f"/datasets/{segment(dataset)}")
 
     def erase_unit(self, dataset: str, unit: str) -> Json:
         """``POST /datasets/{id}/erasures``: the rows of one value of the unit column go. Repeating it is harmless."""
-        return self._json("POST", f"/datasets/{_segment(dataset)}/erasures", body={"unit": unit}, repeatable=True)
+        return self._json("POST", f"/datasets/{segment(dataset)}/erasures", body={"unit": unit}, repeatable=True)
 
     def overlaps(self, dataset: str) -> Json:
         """``GET /datasets/{id}/overlaps``: rows that it shares with other datasets of the same owner."""
-        return self._json("GET", f"/datasets/{_segment(dataset)}/overlaps")
+        return self._json("GET", f"/datasets/{segment(dataset)}/overlaps")
 
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
         """``PUT /datasets/{id}/grants/{key_id}``."""
-        return self._json("PUT", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}", body={"role": role})
+        return self._json("PUT", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}", body={"role": role})
 
     def revoke_grant(self, dataset: str, key_id: str) -> Json:
         """``DELETE /datasets/{id}/grants/{key_id}``."""
-        return self._json("DELETE", f"/datasets/{_segment(dataset)}/grants/{_segment(key_id)}")
+        return self._json("DELETE", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}")
 
     # Populations
 
@@ -151,11 +113,11 @@ class Client:
 
     def population(self, population: str) -> Json:
         """``GET /populations/{id}``."""
-        return self._json("GET", f"/populations/{_segment(population)}")
+        return self._json("GET", f"/populations/{segment(population)}")
 
     def join_population(self, dataset: str, population: str) -> Json:
         """``PUT /datasets/{id}/population``: the dataset is about the people of that population, for good."""
-        return self._json("PUT", f"/datasets/{_segment(dataset)}/population", body={"population": population})
+        return self._json("PUT", f"/datasets/{segment(dataset)}/population", body={"population": population})
 
     # Training
 
@@ -177,11 +139,11 @@ class Client:
 
     def job(self, job_id: str) -> Json:
         """``GET /jobs/{id}``."""
-        return self._json("GET", f"/jobs/{_segment(job_id)}")
+        return self._json("GET", f"/jobs/{segment(job_id)}")
 
     def cancel_job(self, job_id: str) -> Json:
         """``DELETE /jobs/{id}``: a queued job gives its reservation back, a running one stays charged."""
-        return self._json("DELETE", f"/jobs/{_segment(job_id)}")
+        return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
     def wait_for_job(
         self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None, poll_interval_s: float = 0.25
@@ -207,21 +169,21 @@ class Client:
 
     def quote_profile(self, dataset: str, request: Json) -> Json:
         """``POST /datasets/{id}/profiles/quote``: a price; it costs nothing, so it may be asked twice."""
-        path = f"/datasets/{_segment(dataset)}/profiles/quote"
+        path = f"/datasets/{segment(dataset)}/profiles/quote"
         return self._json("POST", path, body=request, repeatable=True)
 
     def release_profile(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once per key."""
-        path = f"/datasets/{_segment(dataset)}/profiles"
+        path = f"/datasets/{segment(dataset)}/profiles"
         return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
 
     def profiles(self, dataset: str) -> Iterator[Json]:
         """``GET /datasets/{id}/profiles``, all pages."""
-        return self._pages(f"/datasets/{_segment(dataset)}/profiles", "profiles")
+        return self._pages(f"/datasets/{segment(dataset)}/profiles", "profiles")
 
     def profile(self, profile_id: str) -> Json:
         """``GET /profiles/{id}``: the released numbers."""
-        return self._json("GET", f"/profiles/{_segment(profile_id)}")
+        return self._json("GET", f"/profiles/{segment(profile_id)}")
 
     # Models
 
@@ -231,11 +193,11 @@ class Client:
 
     def model(self, model_id: str) -> Json:
         """``GET /models/{id}``: the model card."""
-        return self._json("GET", f"/models/{_segment(model_id)}")
+        return self._json("GET", f"/models/{segment(model_id)}")
 
     def delete_model(self, model_id: str) -> Json:
         """``DELETE /models/{id}``."""
-        return self._json("DELETE", f"/models/{_segment(model_id)}")
+        return self._json("DELETE", f"/models/{segment(model_id)}")
 
     def download_model(self, model_id: str, file: Path, *, artifact_format: str = "safetensors") -> str:
         """``GET /models/{id}/artifact`` into a file, which appears only when it is whole.
@@ -243,27 +205,27 @@ class Client:
         Returns:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
-        path = f"/models/{_segment(model_id)}/artifact"
+        path = f"/models/{segment(model_id)}/artifact"
         return self._download(Request("GET", path, params={"format": artifact_format}), file)
 
     def predict(self, model_id: str, body: Mapping[str, Any]) -> Json:
         """``POST /models/{id}/predict``: free, and never stored, so it may be asked twice."""
-        return self._json("POST", f"/models/{_segment(model_id)}/predict", body=dict(body), repeatable=True)
+        return self._json("POST", f"/models/{segment(model_id)}/predict", body=dict(body), repeatable=True)
 
     # Evaluations
 
     def quote_evaluation(self, model_id: str, request: Json) -> Json:
         """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
-        return self._json("POST", f"/models/{_segment(model_id)}/evaluations/quote", body=request, repeatable=True)
+        return self._json("POST", f"/models/{segment(model_id)}/evaluations/quote", body=request, repeatable=True)
 
     def evaluate(self, model_id: str, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /models/{id}/evaluations``: reserves budget and queues the job, once per key."""
-        path = f"/models/{_segment(model_id)}/evaluations"
+        path = f"/models/{segment(model_id)}/evaluations"
         return self._json("POST", path, body=request, key=idempotency_key or new_idempotency_key())
 
     def evaluations(self, model_id: str) -> Iterator[Json]:
         """``GET /models/{id}/evaluations``, all pages."""
-        return self._pages(f"/models/{_segment(model_id)}/evaluations", "evaluations")
+        return self._pages(f"/models/{segment(model_id)}/evaluations", "evaluations")
 
     def quote_selection(self, request: Json) -> Json:
         """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked twice."""
@@ -275,7 +237,7 @@ class Client:
 
     def evaluation(self, evaluation_id: str) -> Json:
         """``GET /evaluations/{id}``: the released numbers."""
-        return self._json("GET", f"/evaluations/{_segment(evaluation_id)}")
+        return self._json("GET", f"/evaluations/{segment(evaluation_id)}")
 
     # Ledger
 
@@ -286,11 +248,11 @@ class Client:
     def balance(self, dataset: str, *, scope: Mapping[str, Any] | None = None) -> Json:
         """``GET /ledger/{dataset}``: the tightest joint cell, of a box if one is given."""
         params = {"scope": None if scope is None else json.dumps(scope)}
-        return self._json("GET", f"/ledger/{_segment(dataset)}", params=params)
+        return self._json("GET", f"/ledger/{segment(dataset)}", params=params)
 
     def entries(self, dataset: str) -> Iterator[Json]:
         """``GET /ledger/{dataset}/entries``, all pages, in order."""
-        return self._pages(f"/ledger/{_segment(dataset)}/entries", "entries")
+        return self._pages(f"/ledger/{segment(dataset)}/entries", "entries")
 
     def export_ledger(self, dataset: str, file: Path, *, export_format: str = "jsonl") -> str:
         """``GET /ledger/{dataset}/export`` into a file, which appears only when it is whole.
@@ -299,25 +261,25 @@ class Client:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
         params = {"format": None if export_format == "jsonl" else export_format}
-        return self._download(Request("GET", f"/ledger/{_segment(dataset)}/export", params=params), file)
+        return self._download(Request("GET", f"/ledger/{segment(dataset)}/export", params=params), file)
 
     def change_cap(self, dataset: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
         """``POST /ledger/{dataset}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
         body = {"cap": cap, "reason": reason}
         key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{_segment(dataset)}/cap", body=body, key=key)
+        return self._json("POST", f"/ledger/{segment(dataset)}/cap", body=body, key=key)
 
     def checkpoint(self, dataset: str) -> str:
         """``GET /ledger/{dataset}/checkpoint``: the signed note."""
-        return self._transport.send(Request("GET", f"/ledger/{_segment(dataset)}/checkpoint")).text
+        return self._transport.send(Request("GET", f"/ledger/{segment(dataset)}/checkpoint")).text
 
     def inclusion(self, dataset: str, sequence: int, *, size: int | None = None) -> Json:
         """``GET /ledger/{dataset}/proofs``: that an entry is among the first ``size``, or among all."""
-        return self._json("GET", f"/ledger/{_segment(dataset)}/proofs", params={"sequence": sequence, "size": size})
+        return self._json("GET", f"/ledger/{segment(dataset)}/proofs", params={"sequence": sequence, "size": size})
 
     def consistency(self, dataset: str, from_size: int, *, size: int | None = None) -> Json:
         """``GET /ledger/{dataset}/proofs``: that the log only grew from ``from_size`` entries on."""
-        return self._json("GET", f"/ledger/{_segment(dataset)}/proofs", params={"from_size": from_size, "size": size})
+        return self._json("GET", f"/ledger/{segment(dataset)}/proofs", params={"from_size": from_size, "size": size})
 
     def signer(self) -> Json:
         """``GET /signer``: the public key that checkpoints are checked with."""
@@ -325,21 +287,21 @@ class Client:
 
     def quote_elsewhere(self, dataset: str, request: Json) -> Json:
         """``POST /ledger/{dataset}/quotes``: the price of a mechanism that runs elsewhere; it costs nothing."""
-        return self._json("POST", f"/ledger/{_segment(dataset)}/quotes", body=request, repeatable=True)
+        return self._json("POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True)
 
     def charge_elsewhere(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
         """``POST /ledger/{dataset}/reservations``: charges for a mechanism that runs elsewhere, once per key and for
         good. Call it before the mechanism reads a row."""
         key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{_segment(dataset)}/reservations", body=request, key=key)
+        return self._json("POST", f"/ledger/{segment(dataset)}/reservations", body=request, key=key)
 
     def reservations(self, dataset: str) -> Iterator[Json]:
         """``GET /ledger/{dataset}/reservations``, all pages: what was charged for mechanisms that run elsewhere."""
-        return self._pages(f"/ledger/{_segment(dataset)}/reservations", "reservations")
+        return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
 
     def reservation(self, dataset: str, reservation_id: str) -> Json:
         """``GET /ledger/{dataset}/reservations/{id}``."""
-        return self._json("GET", f"/ledger/{_segment(dataset)}/reservations/{_segment(reservation_id)}")
+        return self._json("GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}")
 
     # Keys
 
@@ -353,78 +315,14 @@ class Client:
 
     def revoke_key(self, key_id: str) -> Json:
         """``DELETE /keys/{id}``."""
-        return self._json("DELETE", f"/keys/{_segment(key_id)}")
-
-    def _json(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Json | bytes | None = None,
-        params: Mapping[str, str | int | None] | None = None,
-        key: str | None = None,
-        repeatable: bool = False,
-    ) -> Json:
-        headers = {}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
-        request = Request(
-            method,
-            path,
-            params=params or {},
-            headers=headers,
-            content=None if content is None else lambda: content,
-            repeatable=repeatable,
-        )
-        return _object(self._transport.send(request))
-
-    def _pages(self, path: str, member: str) -> Iterator[Json]:
-        cursor: str | None = None
-        while True:
-            page = self._json("GET", path, params={"limit": limits.MAX_PAGE_SIZE, "cursor": cursor})
-            yield from page[member]
-            cursor = page["next"]
-            if cursor is None:
-                return
-
-    def _download(self, request: Request, file: Path) -> str:
-        digest = hashlib.sha256()
-        with self._transport.stream(request) as response:
-            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-            partial = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as stream:
-                    for chunk in response.iter_bytes(_CHUNK_BYTES):
-                        digest.update(chunk)
-                        stream.write(chunk)
-                partial.replace(file)
-            finally:
-                partial.unlink(missing_ok=True)
-        return digest.hexdigest()
-
-
-def _segment(reference: str) -> str:
-    return quote(reference, safe="")
-
-
-def _object(response: httpx.Response) -> Json:
-    """The answer's object; an answer without a body (204) is an empty one."""
-    if not response.content:
-        return {}
-    try:
-        return dict(response.json())
-    except (ValueError, TypeError):
-        raise not_grovekeeper(response) from None
+        return self._json("DELETE", f"/keys/{segment(key_id)}")
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:
     sent = 0
     on_progress(0)
     with file.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
+        while chunk := stream.read(CHUNK_BYTES):
             yield chunk
             sent += len(chunk)
             on_progress(sent)

@@ -1,0 +1,118 @@
+"""What the methods of the client share: JSON there and back, pages, downloads."""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote
+
+import httpx
+
+from app.client.transport import Request, Transport, not_grovekeeper
+from app.core import limits
+
+Json: TypeAlias = dict[str, Any]
+
+CHUNK_BYTES = 256 * 1024
+"""Read from a file or an answer at a time."""
+
+
+class Calls:
+    """A service, a key, and the connections between."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        attempts: int = 5,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._transport = Transport(url, key, attempts=attempts, transport=transport, sleep=sleep)
+        self._sleep = sleep
+
+    @property
+    def url(self) -> str:
+        """Address of the service."""
+        return self._transport.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json | bytes | None = None,
+        params: Mapping[str, str | int | None] | None = None,
+        key: str | None = None,
+        repeatable: bool = False,
+    ) -> Json:
+        headers = {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        content = body if isinstance(body, bytes | None) else json.dumps(body, allow_nan=False).encode()
+        request = Request(
+            method,
+            path,
+            params=params or {},
+            headers=headers,
+            content=None if content is None else lambda: content,
+            repeatable=repeatable,
+        )
+        return read_object(self._transport.send(request))
+
+    def _pages(self, path: str, member: str) -> Iterator[Json]:
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", path, params={"limit": limits.MAX_PAGE_SIZE, "cursor": cursor})
+            yield from page[member]
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    def _download(self, request: Request, file: Path) -> str:
+        digest = hashlib.sha256()
+        with self._transport.stream(request) as response:
+            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+            partial = Path(name)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    for chunk in response.iter_bytes(CHUNK_BYTES):
+                        digest.update(chunk)
+                        stream.write(chunk)
+                partial.replace(file)
+            finally:
+                partial.unlink(missing_ok=True)
+        return digest.hexdigest()
+
+
+def segment(reference: str) -> str:
+    """One piece of a path, whatever characters it has."""
+    return quote(reference, safe="")
+
+
+def read_object(response: httpx.Response) -> Json:
+    """The answer's object; an answer without a body (204) is an empty one."""
+    if not response.content:
+        return {}
+    try:
+        return dict(response.json())
+    except (ValueError, TypeError):
+        raise not_grovekeeper(response) from None
