@@ -169,6 +169,41 @@ def test_the_bound_names_a_box_on_its_narrowest_partition(monkeypatch: pytest.Mo
     assert Loads(partitions, crossing).largest().load == 5 + 3, "which is more than the true 5: a bound"
 
 
+def test_a_bound_on_some_partitions_is_said_of_the_cells_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs of partitions that nothing couples: one is over the limit of work, and the sums hold its bound."""
+    partitions = Partitions(tuple(HashPartition(name, 4) for name in ("east", "west", "north", "south")))
+    entangled = [
+        BoxAmount({"east": (cell,), "west": (other,)}, 1 + cell + 2 * (other % 3))
+        for cell, other in product(range(4), repeat=2)
+    ]
+    boxes = [*entangled, BoxAmount({"north": (0,), "south": (0,)}, 5)]
+    exact = {name: Loads(partitions, boxes).by_cell(name) for name in ("east", "north")}
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 12)
+    for name, true in exact.items():
+        shown = Loads(partitions, boxes).by_cell(name)
+        assert all(cell.is_exact for cell in true)
+        assert not any(cell.is_exact for cell in shown)
+        assert all(cell.load > own.load for cell, own in zip(shown, true, strict=True))
+    alone = Loads(partitions, boxes[-1:]).by_cell("north")
+    assert [(cell.load, cell.is_exact) for cell in alone] == [(5, True), (0, True), (0, True), (0, True)]
+
+
+def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A box is widened to the same partition however many uploads there are."""
+    partitions = Partitions((HashPartition("shard", 4), EpochPartition("batch", "one per month")))
+    boxes = [
+        BoxAmount({"shard": (0,), "batch": ("ep_1",)}, 5),
+        BoxAmount({"shard": (0,), "batch": ("ep_2",)}, 3),
+    ]
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    seen = 0
+    for number in range(2, 10):
+        boxes.append(BoxAmount({"batch": (f"ep_{number}",)}, 0))
+        bounded = Loads(partitions, boxes).largest()
+        assert bounded.load >= seen
+        seen = bounded.load
+
+
 def test_an_epoch_that_nobody_named_carries_nothing_of_the_others() -> None:
     partitions = Partitions((EpochPartition("batch", "one per month"),))
     boxes = [BoxAmount({"batch": ("ep_1",)}, 7)]
