@@ -191,6 +191,20 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
     assert population(session, one).row.printable == 140, "what was stated is not taken back"
 
 
+def test_while_the_sum_is_over_the_cap_nothing_is_admitted_in_cells_that_spent_little_either(session: Session) -> None:
+    opened(session)
+    reserve(session, member(session, 1), 60, "jb_1")
+    late = account(session, 2)
+    held = reserve(session, late, 80, "jb_2", 0)
+    populations.join(session, "pp_a", late, at=_now())
+
+    assert ledger.balance(session, late, {"shard": (1,)}).room == 0
+    with pytest.raises(BudgetExceeded):
+        reserve(session, late, 1, "jb_3", 1)
+    ledger.void(session, held, actor="key_a")
+    assert reserve(session, late, 40, "jb_4", 1)
+
+
 def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theorem(session: Session) -> None:
     opened(session, ZCDP)
     member(session, 1, ZCDP)
