@@ -1,5 +1,6 @@
 """``grovekeeper profiles``: bins, class counts and a size, paid for once and reused by later jobs."""
 
+import shlex
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -28,6 +29,17 @@ class ProfileOptions:
     ] = None
     scope: ScopeOption = None
 
+    def as_typed(self) -> str:
+        """These options as a user types them."""
+        words = [self.dataset, "--epsilon", self.epsilon]
+        if self.delta is not None:
+            words += ["--delta", self.delta]
+        for parameter in self.parameter or ():
+            words += ["--parameter", parameter]
+        for word in self.scope or ():
+            words += ["--scope", word]
+        return shlex.join(words)
+
     def to_json(self) -> dict[str, Any]:
         """The body. ε and δ go out as they were typed: no float ever touches them."""
         return {
@@ -48,7 +60,8 @@ def quote(call: Remote, request: ProfileOptions) -> None:
         call.output.json(answer)
         return
     show_quote(call.output, answer, what="a profile")
-    call.output.hint(f"grovekeeper profiles release {request.dataset} --epsilon {request.epsilon}")
+    if answer["fits"]:
+        call.output.hint(f"grovekeeper profiles release {request.as_typed()}")
 
 
 @app.command("release")

@@ -4,9 +4,10 @@ Everything of one account happens under the lock of its row. A reservation is ad
 its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -52,6 +53,8 @@ class NewReservation:
         job_id: the job that will spend it; ``None`` of a mechanism that runs elsewhere: the reservation's own id.
         delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
         details: public facts that every entry of this reservation carries; see :class:`app.ledger.entries.Entry`.
+        largest_within: the largest ε of the same request whose price is within some steps, by which a refusal says
+            what would fit; ``None``: that of a job.
     """
 
     account_id: str
@@ -61,6 +64,7 @@ class NewReservation:
     job_id: str | None
     delta: Fraction | None = None
     details: dict[str, Any] | None = None
+    largest_within: Callable[[int], Fraction] | None = None
 
 
 @dataclass(frozen=True)
@@ -381,6 +385,7 @@ def _refusal(
     accountant = accountants.by_name(row.accountant)
     room = _room(row, tightest, population)
     delta = new.delta if new.delta is not None else _limit(row).split.converted_at
+    largest_within = new.largest_within or partial(accountant.largest_that_fits, delta=delta)
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
     named = population if population is not None and room < max(cap - charged - reserved, 0) else None
     if named is not None:
@@ -396,7 +401,7 @@ def _refusal(
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, new.amount),
         tightest_cell=dict(tightest.cell) if named is None else {},
-        what_fits=lambda: amounts.to_text(accountant.largest_that_fits(room, delta)),
+        what_fits=lambda: amounts.to_text(largest_within(room)),
         population=None if named is None else named.row.name,
         exact=tightest.is_exact if named is None else named.is_exact,
     )

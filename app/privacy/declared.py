@@ -10,12 +10,13 @@ amounts as exact decimal text::
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
+from app.privacy.accountants.accountant import EPSILON_PLACES, steps_up
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Json, NoBoundHere, UnknownPrivacyEvent
 
@@ -69,6 +70,33 @@ def loss(declared: DeclaredLoss, *, accountant: str, adjacency: Adjacency) -> Fr
     if (declared.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL) and declared.delta is None:
         return accountants.by_name(accountant).replace_one(1) * single
     raise UnknownPrivacyEvent("the loss is declared under another adjacency")
+
+
+def largest_epsilon(declared: DeclaredLoss, room: int, *, accountant: str, adjacency: Adjacency, rows: int) -> Fraction:
+    """The largest multiple of 10⁻⁹ that the same statement could declare as its ε and cost at most ``room``.
+
+    Args:
+        declared: a statement that names an ε and has a bound in this unit under this adjacency.
+        room: whole steps of the account's unit.
+        accountant: name of the account's accountant.
+        adjacency: of the account.
+        rows: how many rows of a unit the loss is paid for together.
+    """
+    unit = accountants.by_name(accountant)
+
+    def fits(steps: int) -> bool:
+        stated = replace(declared, epsilon=Fraction(steps, 10**EPSILON_PLACES))
+        single = loss(stated, accountant=accountant, adjacency=adjacency)
+        return steps_up(unit.group(rows) * single, unit.PLACES) <= room
+
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Fraction(low, 10**EPSILON_PLACES)
 
 
 def accepting(declared: DeclaredLoss, *, adjacency: Adjacency) -> tuple[str, ...]:

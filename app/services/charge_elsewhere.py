@@ -45,7 +45,7 @@ def quote_elsewhere(
         fits=found.fits,
         remaining=found.balance.text(found.balance.remaining),
         delta_remaining=external.delta_text(found.delta_room) if found.delta else None,
-        largest_that_fits=found.balance.largest_that_fits,
+        largest_that_fits=found.largest_that_fits,
     )
 
 
@@ -83,6 +83,7 @@ def charge_elsewhere(
                 event=None if isinstance(found.stated, DeclaredLoss) else found.stated.to_json(),
                 job_id=None,
                 details=_details(found, wanted, attested_by=principal.key_id),
+                largest_within=found.largest_within,
             )
             reservation_id = external.charge(session, new, delta=found.delta, actor=principal.key_id)
             body = reservation_out(session, living, external.find(session, living.id, reservation_id))

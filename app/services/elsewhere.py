@@ -1,11 +1,14 @@
 """A mechanism that runs outside this service, with everything public about it worked out: its price, scope, receipt."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets.catalog import Dataset
 from app.ledger import external
@@ -45,6 +48,31 @@ class Elsewhere:
     def fits(self) -> bool:
         """Whether the account admits it now."""
         return self.amount <= self.balance.room and self.delta <= self.delta_room
+
+    @property
+    def largest_within(self) -> Callable[[int], Fraction] | None:
+        """The largest ε that the same statement could declare within an amount; ``None`` if it declares none.
+
+        It reads nothing: a refusal asks for it when the transaction is over.
+        """
+        if not isinstance(self.stated, DeclaredLoss) or self.stated.epsilon is None:
+            return None
+        return partial(
+            declared.largest_epsilon,
+            self.stated,
+            accountant=self.balance.accountant,
+            adjacency=self.dataset.adjacency,
+            rows=_rows(self.dataset, per=self.per),
+        )
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε that it could declare now; for a statement without one, that a job could carry."""
+        if self.delta > self.delta_room:
+            return "0"
+        if self.largest_within is None:
+            return self.balance.largest_that_fits
+        return amounts.to_text(self.largest_within(self.balance.room))
 
     @property
     def receipt(self) -> str:
@@ -93,7 +121,7 @@ def receipt_of(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, 
     """What somebody attests, in words, under the account's adjacency."""
     if isinstance(stated, DeclaredLoss):
         return declared.in_words(stated, one=per)
-    rows = dataset.max_rows if per == "row" else 1
+    rows = _rows(dataset, per=per)
     told = receipts.in_words(stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows)
     return told if per == "row" else f"{told}\nStated for one unit with all its rows, where it says one row."
 
@@ -132,11 +160,15 @@ def _accepting(dataset: Dataset, stated: Event | DeclaredLoss) -> tuple[str, ...
 def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
     """Whole steps that cover the loss of one whole unit, rounded up once."""
     unit = accountants.by_name(accountant)
-    rows = dataset.max_rows if per == "row" else 1
     loss = _loss(dataset, accountant, stated)
     if loss == 0:
         raise InvalidRequest.at("/event", "costs-nothing")
-    return steps_up(unit.group(rows) * loss, unit.PLACES)
+    return steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES)
+
+
+def _rows(dataset: Dataset, *, per: str) -> int:
+    """How many times a loss that is stated ``per`` row or unit may happen to one unit."""
+    return dataset.max_rows if per == "row" else 1
 
 
 def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:

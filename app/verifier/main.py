@@ -67,11 +67,9 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         checkpoints = _checkpoints(evidence)
         facts, text = _check(file, checkpoints)
     except OSError as error:
-        print(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", file=sys.stderr)
-        return UNREADABLE
+        return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
     except _Unreadable as error:
-        print(error, file=sys.stderr)
-        return UNREADABLE
+        return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
         found = {"verified": False, "line": failure.line, "reason": failure.reason}
         _print(json.dumps(found) if as_json else f"NOT VERIFIED: {file}\n{failure}")
@@ -81,6 +79,14 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         return NOT_VERIFIED
     _print(json.dumps(facts) if as_json else text)
     return VERIFIED
+
+
+def _unreadable(reason: str, *, as_json: bool) -> int:
+    if as_json:
+        _print(json.dumps({"verified": False, "line": None, "reason": reason}))
+    else:
+        print(reason, file=sys.stderr)
+    return UNREADABLE
 
 
 def _not(failure: Exception) -> str:
@@ -157,7 +163,7 @@ def to_json(summary: Summary) -> dict[str, object]:
         "attested": summary.attested,
         "charged": summary.header.text(tightest.charged),
         "reserved": summary.header.text(tightest.reserved),
-        "remaining": summary.header.text(summary.cap - tightest.load),
+        "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
         "header_bound": summary.header_bound,

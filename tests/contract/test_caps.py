@@ -12,6 +12,7 @@ from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused
 from app.services import audit, run_job
 from app.services.change_cap import change_cap
 from app.services.delete_dataset import delete_dataset
+from app.verifier.main import to_json
 from app.wire.ledger import CapIn, DatasetBalance
 from tests.support.crash_scene import OWNER, Scene, opened
 
@@ -94,6 +95,7 @@ def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene
     _cap(scene, "0.5")
     balance = _balance(scene)
     assert (balance.cap, balance.charged, balance.reserved, balance.remaining) == ("0.5", "1", "1.5", "0")
+    assert to_json(scene.verified())["remaining"] == "0", "the verifier says the same"
     assert {cell.remaining for partition in balance.partitions for cell in partition.cells} == {"0"}
     with pytest.raises(BudgetExceeded) as refused:
         scene.submit(key="more", epsilon="0.000000001")
@@ -105,7 +107,7 @@ def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene
     _cap(scene, "2.75", by=ADMIN)
     assert _balance(scene).guarantee["add_remove"]["epsilon"] == "2.75"
     scene.submit(key="more", epsilon="0.25")
-    scene.verified()
+    assert to_json(scene.verified())["remaining"] == "0"
 
 
 def test_a_repeated_request_changes_a_cap_once(scene: Scene) -> None:

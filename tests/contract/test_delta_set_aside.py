@@ -168,3 +168,30 @@ def test_populations_share_no_delta(installation: Installation) -> None:
 def test_only_a_part_of_delta_is_set_aside(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         BudgetIn.model_validate(BUDGET | changes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "unit", "delta"),
+    [
+        ({"accountant": "pure", "epsilon": "3"}, {"column": "patient", "max_rows": 4}, None),
+        (BUDGET, None, None),
+        (BUDGET, None, "1e-8"),
+        ({"accountant": "gdp", "epsilon": "1", "delta": "1e-6"}, {"column": "patient", "max_rows": 2}, None),
+    ],
+)
+def test_what_is_said_to_fit_can_be_declared(
+    installation: Installation, budget: dict[str, Any], unit: dict[str, Any] | None, delta: str | None
+) -> None:
+    """An ε that somebody declares costs more than a job's, and once for each row of a unit."""
+    changes = {} if unit is None else {"privacy_unit": unit}
+    dataset = _declared(installation, budget=budget, **changes)
+    quoted = quote_elsewhere(installation, OWNER, dataset, _wanted("50", delta))
+    with pytest.raises(BudgetExceeded) as refused:
+        _charge(installation, dataset, _wanted("50", delta), key="much")
+    largest = Fraction(refused.value.largest_that_fits)
+    assert Fraction(quoted.largest_that_fits) == largest > 0
+    more = str(float(largest + Fraction(1, 10**9)))
+    assert not quote_elsewhere(installation, OWNER, dataset, _wanted(more, delta)).fits
+    _charge(installation, dataset, _wanted(refused.value.largest_that_fits, delta), key="all")
+    left = quote_elsewhere(installation, OWNER, dataset, _wanted("50", delta)).largest_that_fits
+    assert Fraction(left) < Fraction(1, 10**4), "less than a step of ρ or μ²"

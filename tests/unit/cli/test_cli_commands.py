@@ -33,8 +33,12 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
     (["train", "census", "-a", "mrf", "-e", "0.1", "--wait"], ["trained model md_1", "grovekeeper models show md_1"]),
     (
-        ["profiles", "quote", "census", "-e", "0.1", "-p", "bins=8"],
-        ["a profile on census would cost 0.1 ε", "2 counts", "next: grovekeeper profiles release census --epsilon 0.1"],
+        ["profiles", "quote", "census", "-e", "0.1", "--delta", "1e-6", "-p", "bins=8", "--scope", "shard=0,1"],
+        [
+            "a profile on census would cost 0.1 ε",
+            "2 counts",
+            "release census --epsilon 0.1 --delta 1e-6 --parameter bins=8 --scope shard=0,1",
+        ],
     ),
     (["profiles", "release", "census", "-e", "0.1"], ["job jb_1 holds", "next: grovekeeper jobs show jb_1 --wait"]),
     (["profiles", "list", "census"], ["pf_1", "0.1 ε"]),

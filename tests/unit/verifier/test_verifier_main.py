@@ -45,6 +45,13 @@ def test_json_output_is_one_object_and_nothing_else(good: Path, capsys: pytest.C
     assert answer["tightest_cell"] == {"shard": 1}
 
 
+def test_a_program_is_told_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none.jsonl"), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verified"], answer["line"]) == (False, None)
+    assert "No such file" in answer["reason"]
+
+
 def test_a_bad_line_and_the_reason_stand_on_stdout_and_it_ends_with_1(
     good: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
