@@ -73,8 +73,8 @@ def accuracy(found: Evaluation) -> Accuracy | None:
         estimate,
         low,
         high,
-        max(low - z * math.sqrt(_widest(low, high) / n_rows), 0.0),
-        min(high + z * math.sqrt(_widest(low, high) / n_rows), 1.0),
+        _lowest(low, n_rows, z),
+        1.0 - _lowest(1.0 - high, n_rows, z),
     )
 
 
@@ -101,7 +101,10 @@ def _share(right: float, wrong: float, *, otherwise: float) -> float:
     return right / (right + wrong) if right + wrong > 0 else otherwise
 
 
-def _widest(low: float, high: float) -> float:
-    """The largest variance of one answer for a share between the two."""
-    share = min(max(0.5, low), high)
-    return share * (1.0 - share)
+def _lowest(share: float, n_rows: float, z: float) -> float:
+    """The lower end of Wilson's interval: also where every answer is the same, chance is not nothing.
+
+    It rises with the share and with the number of rows, so lower bounds of both may stand in for them.
+    """
+    around = z * math.sqrt(share * (1.0 - share) / n_rows + (z / (2.0 * n_rows)) ** 2)
+    return share**2 / (share + z**2 / (2.0 * n_rows) + around)

@@ -120,6 +120,20 @@ def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: s
     assert held >= 370
 
 
+@pytest.mark.parametrize(("n_rows", "share"), [(30, 0.97), (200, 0.99), (500, 0.8)])
+def test_the_population_interval_holds_as_often_as_it_says(n_rows: int, share: float) -> None:
+    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "6"), score_bins=2)
+    generator, held = np.random.default_rng(17), 0
+    for _ in range(400):
+        right = generator.binomial(n_rows, share)
+        exact = np.array([right, n_rows - right], dtype=np.int64)
+        table = noisy_counts.release(exact, planned.event_of("accuracy"), SystemRandomness())
+        told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
+        assert told is not None
+        held += told.population_low <= share <= told.population_high
+    assert held >= 364, "91 of a hundred would be bad luck at 95"
+
+
 def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:
     planned = evaluation.plan_tables(["confusion", "auroc"], facts("pure", None, "3000"), score_bins=2)
     tables = {"confusion": np.array([9, 0, 1, 10]), "auroc": np.array([9, 0, 1, 10])}
