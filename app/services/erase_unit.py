@@ -30,7 +30,9 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     (row_id,) = admission.unit_row_ids([unit], dataset_key=dataset.row.hash_key)
     try:
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
-            with installation.database.read() as session:  # now: an upload may have ended while this one waited
+            # Under the dataset's lock: the last upload may have left the book and not yet have committed.
+            with installation.database.write() as session:
+                catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)
     except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset

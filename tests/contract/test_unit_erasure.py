@@ -1,5 +1,6 @@
 """Erasing one unit: its rows and fingerprints go from every upload, its places and its spend stay."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
-from app.datasets import catalog, erasure, private_rows, row_files
+from app.datasets import admission, catalog, erasure, private_rows, row_files
 from app.ledger import service as ledger
 from app.services.delete_dataset import delete_dataset
 from app.services.erase_unit import erase_unit
@@ -68,6 +69,25 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
     rows = private_rows.read(files, schema=found.schema, partitions=found.partitions, scope={})
     assert len(rows.y) == 3, "the files are of the form that jobs read"
+
+
+def test_an_upload_that_left_the_book_and_has_not_committed_is_waited_for(
+    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erased: list[int] = []
+    other = threading.Thread(target=lambda: erased.append(erase_unit(installation, OWNER, dataset, unit="dora").erased))
+    leave = admission.AdmissionBook.commit
+
+    def leave_and_let_the_erasure_in(book: admission.AdmissionBook) -> None:
+        leave(book)
+        other.start()
+        other.join(timeout=1)
+
+    monkeypatch.setattr(admission.AdmissionBook, "commit", leave_and_let_the_erasure_in)
+    people.upload(installation, dataset, people.visits([("dora", 8), ("ben", 9)]))
+    other.join(timeout=60)
+    assert erased == [1]
+    assert ages(installation, dataset)[-1] == [9]
 
 
 def test_it_may_be_repeated_and_a_unit_that_is_not_there_changes_nothing(
