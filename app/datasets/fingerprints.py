@@ -116,14 +116,22 @@ def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]
             rows[upload] += len(found)
             distinct[upload] += len(np.unique(found))
         for name, named in others.items():
-            theirs = {upload: _part(file, part, n_parts) for upload, file in named.items()}
+            theirs = {upload: np.unique(_part(file, part, n_parts)) for upload, file in named.items()}
+            # Put in order once for the whole set: once for each upload takes hours where there is one every day.
+            in_any, n_uploads = np.unique(np.concatenate([_NOTHING, *theirs.values()]), return_counts=True)
+            in_several = in_any[n_uploads > 1]
             for upload, found in own.items():
-                rest = [prints for other, prints in theirs.items() if other != upload]
-                shared[upload][name] += int(np.isin(found, np.concatenate([_NOTHING, *rest])).sum())
+                shared[upload][name] += _n_within(found, in_several if upload in theirs else in_any)
     return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
 
 
 _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
+
+
+def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
+    """How many of some fingerprints stand among others, which are sorted."""
+    places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(ordered, prints, side="left")
+    return int(np.count_nonzero(places))
 
 
 def _part(file: Path, part: int, n_parts: int) -> NDArray[np.uint64]:

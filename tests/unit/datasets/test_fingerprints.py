@@ -81,6 +81,24 @@ def test_overlaps_are_counted_whatever_the_parts(
     assert found["ep_2"] == fingerprints.Overlap(3, 3, {"own": 1, "other": 1, "nothing": 0, "none": 0})
 
 
+def test_many_uploads_are_put_in_order_together_and_not_each_against_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(1).integers(0, 200, (40, 10))
+    own = {f"ep_{number}": stored(tmp_path, str(number), row.tolist()) for number, row in enumerate(values)}
+    other = {"ep_x": stored(tmp_path, "x", [*range(0, 200, 7)])}
+    moved = []
+    concatenate = np.concatenate
+    monkeypatch.setattr(np, "concatenate", lambda arrays: moved.append(sum(map(len, arrays))) or concatenate(arrays))
+    found = fingerprints.compare(own, {"own": own, "other": other})
+    assert sum(moved) < 5 * values.size
+
+    for number, row in enumerate(values):
+        rest = np.delete(values, number, axis=0)
+        shared = {"own": int(np.isin(row, rest).sum()), "other": int((row % 7 == 0).sum())}
+        assert found[f"ep_{number}"] == fingerprints.Overlap(10, len(set(row.tolist())), shared)
+
+
 def test_counts_are_not_shown_by_accident() -> None:
     overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
     assert "12345" not in repr(overlap)
