@@ -236,7 +236,7 @@ def _selection(facts: PublicFacts, share: Fraction, n_models: int) -> selections
 
 
 def _covered(plan: EvaluationPlan, facts: PublicFacts) -> EvaluationPlan:
-    assert facts.budget.covers(plan.event)
+    assert facts.covers(plan.event)
     return plan
 
 

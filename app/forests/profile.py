@@ -203,7 +203,7 @@ def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     if for_size > 0:
         parts.append(Part(1, noisy_counts.priced(facts, for_size, coordinates=1)))
     made = ProfilePlan(settled, Sequential(tuple(parts)))
-    assert facts.budget.covers(made.event)
+    assert facts.covers(made.event)
     return made
 
 

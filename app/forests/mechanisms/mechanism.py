@@ -20,6 +20,7 @@ from app.forests.plan import Plan
 from app.forests.reused import ReusedProfile
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
+from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 from app.privacy.events import Event, quantised
@@ -54,6 +55,16 @@ class PublicFacts:
     budget: Budget
     profile: ReusedProfile | None = None
     unlabelled: PublicFacts | None = None
+
+    def covers(self, event: Event) -> bool:
+        """Whether an event costs no more than what was asked for.
+
+        Where ε is counted that is :attr:`epsilon` itself: a k-th part of a price is no whole number of steps, and the
+        budget is rounded down.
+        """
+        if self.budget.accountant == pure.NAME:
+            return self.budget.loss(event) <= self.epsilon
+        return self.budget.covers(event)
 
     @property
     def of_unlabelled(self) -> PublicFacts:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, evaluation, metrics, noisy_counts
+from app.forests import catalogue, evaluation, metrics, noisy_counts, profile
 from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.grow import grow
 from app.forests.mechanisms.mechanism import PublicFacts
@@ -16,6 +16,7 @@ from app.forests.predict import probabilities
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
+from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 
 SCHEMA = Schema.from_json(
@@ -53,6 +54,23 @@ def test_tables_use_the_price_up(accountant: str, delta: Fraction | None, wanted
     public = facts(accountant, delta, "1")
     spent = public.budget.loss(evaluation.plan_tables(wanted, public, score_bins=32).event)
     assert 0.999 * public.budget.limit < spent <= public.budget.limit
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
+@pytest.mark.parametrize("max_rows", [1, 3, 7])
+@pytest.mark.parametrize("epsilon", ["0.4", "0.999999999"])
+def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
+    adjacency: Adjacency, max_rows: int, epsilon: str
+) -> None:
+    asked = Fraction(epsilon)
+    request = PlanRequest("evaluation", {}, asked, None, adjacency=adjacency, max_rows=max_rows)
+    public = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
+    for event in (
+        evaluation.plan_tables(["accuracy"], public, score_bins=2).event,
+        evaluation.plan_best(3, public, winner_accuracy=True).event,
+        profile.plan({}, public).event,
+    ):
+        assert 0.999 * asked < max_rows * pure.loss(event, adjacency=adjacency) <= asked
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
