@@ -1,4 +1,4 @@
-"""Random programs of uploads, reservations, their ends and cap changes against a small model, on both databases.
+"""Random programs of uploads, reservations, their ends, caps and crashes against a small model, on both databases.
 
 The model (:mod:`tests.support.ledger_model`) looks at every joint cell, one by one. After every step the ledger answers
 as it does; after every program the entries alone give the same state, the chain is recomputed, and the verifier accepts
@@ -73,11 +73,22 @@ class Upload:
 
 
 @dataclass(frozen=True)
+class Crash:
+    """A step whose transaction ends before its commit, when all of it has been written."""
+
+    step: Reserve | Settle | SetCap
+
+
+class _Crashed(Exception):
+    """Stands for the end of the process."""
+
+
+@dataclass(frozen=True)
 class Program:
     accountant: str
     cap: int
     names: list[str]
-    steps: list[Reserve | Settle | SetCap | Upload]
+    steps: list[Reserve | Settle | SetCap | Upload | Crash]
 
 
 @st.composite
@@ -88,7 +99,8 @@ def programs(draw: st.DrawFn) -> Program:
     boxes = st.dictionaries(st.sampled_from(names), picks) if names else st.just({})
     sizes = st.integers(1, max(cap // 3, 2)) | st.sampled_from(["exactly", "over"])
     steps = st.builds(Reserve, sizes, boxes) | st.builds(Settle, st.integers(0, 29), st.sampled_from(sorted(_ENDS)))
-    steps |= st.builds(SetCap, st.integers(0, 20)) | st.builds(Upload)
+    steps |= st.builds(SetCap, st.integers(0, 20))
+    steps |= st.builds(Crash, steps) | st.builds(Upload)
     accountant = draw(st.sampled_from(accountants.NAMES))
     return Program(accountant, cap, names, draw(st.lists(steps, min_size=8, max_size=30)))
 
@@ -121,6 +133,25 @@ class Account:
         except ReservationSettled:
             return False
         return True
+
+    def crash(self, step: Reserve | Settle | SetCap, model: Model) -> None:
+        """Writes all that a step writes, and goes before the commit."""
+        with pytest.raises(_Crashed), self.database.write() as session:
+            match step:
+                case Reserve():
+                    box = _box(model, step.picks)
+                    amount = model.fits(box)
+                    if amount:
+                        new = ledger.NewReservation(self.id, amount, box, EVENT, f"jb_{len(self.reservations)}")
+                        ledger.reserve(session, new, actor="key_analyst")
+                case Settle(job, end):
+                    unsettled = [i for i in range(len(self.reservations)) if model.jobs[f"jb_{i}"].state == "reserve"]
+                    if unsettled:
+                        reservation_id = self.reservations[unsettled[job % len(unsettled)]]
+                        _ENDS[end](session, reservation_id, actor="worker")
+                case SetCap(tenths):
+                    caps.change(session, self.id, model.cap * tenths // 10, reason="a test", actor="key_owner")
+            raise _Crashed
 
     def price_of(self, epsilon: str) -> int:
         """What a job of this ε, at the account's δ, would cost; nothing costs nothing."""
@@ -219,6 +250,8 @@ def _run(installation: Installation, program: Program) -> None:
             case SetCap(tenths):
                 model.set_cap(program.cap * tenths // 10)
                 account.set_cap(program.cap * tenths // 10)
+            case Crash(unfinished):
+                account.crash(unfinished, model)
             case Upload():
                 uploads = model.cells.get(_UPLOADS, [])
                 uploads.append(f"ep_{len(uploads):02}")
