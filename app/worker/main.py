@@ -93,10 +93,17 @@ class _Loop:
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_INTERVAL_S:
             self._swept_at = time.monotonic()
-            self._heads.publish()
+            self._publish_heads()
             expire_jobs(self._installation)
             tidy_jobs(self._installation)
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:
             self._tidied_rows_at = time.monotonic()
             tidy_rows(self._installation)
             tidy_artifacts(self._installation)
+
+    def _publish_heads(self) -> None:
+        """Where their folder is full or gone, jobs are settled all the same: a dead worker's would wait for ever."""
+        try:
+            self._heads.publish()
+        except OSError:
+            _log.warning("heads were not written; will try again", exc_info=True)

@@ -3,16 +3,20 @@
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
+from app.jobs import queue
 from app.ledger.heads import HeadFolder
 from app.ledger.notes import Checkpoint
+from app.services import run_job
 from app.services.heads import Heads, HeadWriter, checkpoint_of
 from app.services.installation import Installation
+from app.worker.main import _Loop
 from tests.support.crash_scene import Scene, open_account, opened
 
 
@@ -153,6 +157,16 @@ def test_a_folder_that_cannot_be_written_is_tried_again(scene: Scene) -> None:
     folder.unlink()
     heads.publish()
     assert _written(scene) == {scene.dataset_id: 2}
+
+
+def test_a_folder_that_cannot_be_written_keeps_no_job_from_its_end(scene: Scene) -> None:
+    job_id = scene.submit_job(key="job")
+    assert run_job.claim_next(scene.installation) is not None
+    with scene.installation.database.write() as session:
+        queue.locked(session, job_id).lease_until = datetime.now(UTC) - timedelta(hours=1)
+    (scene.installation.home / "checkpoints").write_text("in the way")
+    _Loop(scene.installation)._sweep_when_due()
+    assert scene.job(job_id).state == "queued"
 
 
 def test_an_old_database_is_not_compared(empty_database_url: str, tmp_path: Path) -> None:
