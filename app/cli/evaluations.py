@@ -112,10 +112,18 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
         call.output.json({"evaluations": found})
         return
     rows = [
-        [item["id"], item["dataset_name"], ", ".join(item["releases"]), _percent(item["accuracy"]), item["created_at"]]
+        [
+            item["id"],
+            item["dataset_name"],
+            ", ".join(item["releases"]),
+            item["best"],
+            _percent(item["accuracy"]),
+            item["created_at"],
+        ]
         for item in found
     ]
-    call.output.table(["id", "on", "released", "accuracy", "at"], rows, empty="no evaluations")
+    # Of a choice the accuracy is the best model's, which need not be the one whose evaluations are listed.
+    call.output.table(["id", "on", "released", "best", "accuracy", "at"], rows, empty="no evaluations")
 
 
 @app.command("show")

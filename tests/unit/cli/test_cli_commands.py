@@ -50,7 +50,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["evaluations", "run", "md_1", "-e", "0.1", "--scope", "shard=1"], ["job jb_1 holds a reservation of 0.1 ε"]),
     (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy"], ["job jb_1 holds a reservation"]),
     (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--quote"], ["a choice among 2 models on census", "0.1 ε"]),
-    (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "75.0%"]),
+    (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0%"]),
     (["evaluations", "show", "ev_1"], ["75.0% (70.0% to 80.0%)", "0.812 (± 0.010)", "11.5", "note: rows were"]),
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
