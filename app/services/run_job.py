@@ -60,6 +60,7 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
 
     Raises:
         LeaseLost: the job is no longer ours; nothing was written after that.
+        Unavailable: the database or the home is away; what was charged stays charged, what was not waits.
     """
     if not _lay_out_inputs(installation, claim):
         return
@@ -93,6 +94,9 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
 
     Returns:
         Whether they were all there. If not, the job has failed and its reservation was given back: no row was read.
+
+    Raises:
+        Unavailable: they cannot be laid there now.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
@@ -109,6 +113,8 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             queue.finish(row, state="failed", reason="failed", at=installation.database.now(session))
         shutil.rmtree(folder, ignore_errors=True)
         return False
+    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
+        raise Unavailable("the home cannot be written") from None
     return True
 
 

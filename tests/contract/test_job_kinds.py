@@ -1,19 +1,22 @@
 """Profiles and evaluations end as training does: through one queue, one charge, one settling."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.access.idempotency import IdempotentRequest
-from app.core.errors import LeaseLost, NotFound
+from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.datasets import private_rows
 from app.registry import evaluations, profiles
 from app.services import jobs, models, run_job
 from app.services.delete_dataset import delete_dataset
 from app.services.evaluations import show_evaluation
+from app.services.expire_jobs import expire_jobs
 from app.services.job_task import JobTask
 from app.services.perform import perform
 from app.services.profiles import show_profile
@@ -63,6 +66,20 @@ def _evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
 def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
     row = scene.job(job_id)
     return row.state, row.reason, scene.kinds_of(job_id)
+
+
+def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
+    job_id = _evaluation(scene, _model(scene, "a"))
+    folder = scene.installation.home / "jobs"
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    with pytest.raises(Unavailable):
+        _run(scene)
+    assert _end(scene, job_id) == ("running", None, ["reserve"])
+    folder.unlink()
+    expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(hours=1))
+    _run(scene)
+    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
