@@ -78,6 +78,17 @@ def test_nobody_else_moves_a_cap(scene: Scene) -> None:
     assert scene.export() == before
 
 
+def test_what_the_owner_lowered_only_an_admin_raises_again(scene: Scene) -> None:
+    """Also while guarantees still follow the higher cap, because something is held."""
+    scene.submit(key="held", epsilon="1")
+    _cap(scene, "2")
+    for epsilon in ("2.000000001", "3"):
+        with pytest.raises(RoleMissing):
+            _cap(scene, epsilon)
+    _cap(scene, "3", by=ADMIN)
+    assert [entry.amount for entry in scene.entries() if entry.kind.value == "cap"] == [2 * 10**9, 3 * 10**9]
+
+
 @pytest.mark.parametrize(
     ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
 )
