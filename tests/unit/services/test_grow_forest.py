@@ -1,0 +1,51 @@
+"""Which rows a job reads: those of its own boxes, and the unlabelled ones where their absence would tell a label."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.datasets import private_rows
+from app.forests import catalogue, planning
+from app.forests.schema import Schema
+from app.privacy.adjacency import Adjacency
+from app.services import grow_forest as service
+from app.services.job_task import JobTask, OtherRows
+
+OTHER = OtherRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)})
+
+
+def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, other: OtherRows | None) -> list[dict[str, Any]]:
+    """What is asked of the reader of rows, for the job's own rows and for those of the second dataset."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
+    monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
+    monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
+    monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
+    monkeypatch.setattr(service.codec, "dumps", lambda _forest, _metadata: b"")
+    monkeypatch.setattr(service.job_output, "write", lambda _task, _artifact: None)
+    task = JobTask(
+        kind="train", job_id="jb_1", folder=Path("folder"), schema={}, work={"plan": {}}, n_trees=1,
+        row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, metadata={}, unlabelled=other,
+    )  # fmt: skip
+    service.grow_forest(task, on_tree_done=lambda: None)
+    return seen
+
+
+@pytest.mark.parametrize("algorithm", sorted(catalogue.BY_SLUG))
+def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
+    monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    """Where membership and features are public, a row that went with its label would move every exact median."""
+    (own,) = reads(monkeypatch, algorithm, None)
+
+    assert own["keep_unlabelled"] is (catalogue.mechanism(algorithm).adjacency is Adjacency.LABEL)
+    assert own["keep_unlabelled"] is (algorithm in ("sspe-2", "pte"))
+
+
+def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = sorted(reads(monkeypatch, "sspe-1", OTHER), key=lambda asked: asked["files"] != (Path("own"),))
+
+    assert (own["files"], own["scope"], own["keep_unlabelled"]) == ((Path("own"),), {"shard": (0,)}, False)
+    assert (other["files"], other["scope"], other["keep_unlabelled"]) == ((Path("other"),), {"shard": (1,)}, True)
