@@ -16,7 +16,7 @@ POINTER = "/unlabelled"
 
 PERSONS_IN_BOTH = (
     "The two datasets are declared to be about different people. A person who is in both is protected at the sum of "
-    "what the two accounts were charged; nothing checks it."
+    "what the two accounts were charged, told in one unit; nothing checks it."
 )
 
 
