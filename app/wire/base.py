@@ -70,6 +70,9 @@ FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSch
 DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
 """An exact decimal of an answer."""
 
+NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+"""A name that others will read: no character that a terminal would obey, in one byte or two."""
+
 PublicSentence: TypeAlias = Annotated[
     str,
     Field(

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, Request
+from app.wire.base import NO_CONTROLS, Answer, Request
 
 RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
 
 
 class KeyIn(Request):
-    name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)]
     roles: list[RoleName]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, Request
+from app.wire.base import NO_CONTROLS, Answer, DecimalText, JsonObject, PositiveAmount, Request
 
 
 class SpendIn(Request):
@@ -31,7 +31,7 @@ class PlanIn(SpendIn):
     unlabelled: UnlabelledIn | None = None
 
 
-JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_CONTROLS)]
 """What a client calls what its job makes."""
 
 
