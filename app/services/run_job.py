@@ -106,6 +106,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             path = input_path(folder, digest)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(installation.store.get(digest))
+            heartbeat(installation, claim, trees_done=0)  # many large models take longer than a lease
     except NotFound:
         with installation.database.write() as session:
             row = queue.held(session, claim)

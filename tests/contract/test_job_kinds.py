@@ -12,6 +12,7 @@ import pytest
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.datasets import private_rows
+from app.jobs import queue
 from app.registry import evaluations, profiles
 from app.services import jobs, models, run_job
 from app.services.delete_dataset import delete_dataset
@@ -66,6 +67,24 @@ def _evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
 def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
     row = scene.job(job_id)
     return row.state, row.reason, scene.kinds_of(job_id)
+
+
+def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
+    job_id = _evaluation(scene, _model(scene, "a"))
+    claim = run_job.claim_next(scene.installation)
+    assert claim is not None
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    with scene.installation.database.write() as session:
+        queue.locked(session, job_id).lease_until = soon
+    seen = []
+
+    def perform_later(task: JobTask) -> None:
+        seen.append(scene.job(job_id).lease_until)
+        perform(task, on_tree_done=lambda: None)
+
+    run_job.run_job(scene.installation, claim, perform_later)
+    assert seen[0] > soon
+    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
