@@ -8,6 +8,7 @@ import pytest
 from app.core import clock
 from app.ledger import populations
 from app.ledger import service as ledger
+from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from tests.concurrency.test_races import race
 from tests.support.crash_scene import OWNER, open_account, open_installation
@@ -25,7 +26,7 @@ def installation(database_url: str, tmp_path: Path):
             new = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
             populations.open_population(session, new, at=clock.now())
     for account in MEMBERS:
-        open_account(found, account, cap=120, n_cells=0)
+        open_account(found, account, cap=120, partitions=Partitions(()))
     with found.database.write() as session:
         for account, name in MEMBERS.items():
             populations.join(session, name, account, at=clock.now())
