@@ -3,6 +3,8 @@
 from app.core.errors import InstallationError, Unavailable
 from app.services.heads import Heads
 
+_REWOUND = "the ledger is not the one whose heads were written outside the database"
+
 
 def confirm_ready(heads: Heads) -> None:
     """Holds requests back while the database is old, or is not the one that was written to.
@@ -15,14 +17,18 @@ def confirm_ready(heads: Heads) -> None:
     try:
         heads.confirm()
     except InstallationError:
-        raise Unavailable("the ledger is not the one whose heads were written outside the database") from None
+        raise Unavailable(_REWOUND) from None
 
 
 def confirm_upgraded(heads: Heads) -> None:
-    """Enough for what reads released models alone: that needs no ledger, so none is compared.
+    """Enough for what reads released models alone: that needs no ledger, so none is compared for it.
+
+    A database that is known to be an old one answers nothing: keys that were revoked since live in it again.
 
     Raises:
-        Unavailable: the database does not answer, or was not upgraded.
+        Unavailable: the database does not answer, was not upgraded, or was found to be rewound.
     """
     if not heads.is_current:
         raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
+    if heads.is_rewound:
+        raise Unavailable(_REWOUND)

@@ -49,6 +49,11 @@ class Heads:
         self._is_current = self._is_current or migrate.is_current(self._database)
         return self._is_current
 
+    @property
+    def is_rewound(self) -> bool:
+        """Whether a comparison of this process has failed; asks nothing of the database."""
+        return self._rewound is not None
+
     def confirm(self) -> None:
         """Compares the database with every written head, once in this process; later calls cost nothing.
 
