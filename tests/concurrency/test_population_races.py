@@ -2,16 +2,18 @@
 
 from collections import Counter
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from app.core import clock
+from app.core.errors import BudgetExceeded
 from app.ledger import populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from tests.concurrency.test_races import race
-from tests.support.crash_scene import OWNER, open_account, open_installation
+from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 
 CAPS = {"pp_a": 150, "pp_b": 90}
 MEMBERS = {"ds_1": "pp_a", "ds_2": "pp_b", "ds_3": "pp_b", "ds_4": "pp_a"}
@@ -52,3 +54,22 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
         rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
     assert all(held[account] <= 120 for account in MEMBERS)
     assert min(rooms.values()) == 0, "everybody went on until nothing fitted there"
+
+
+def test_who_reserves_on_another_member_waits_and_then_counts_what_was_reserved(installation: Installation) -> None:
+    """Without the population's lock both would look at the sum of before."""
+    refused = Event()
+
+    def late() -> None:
+        with pytest.raises(BudgetExceeded), installation.database.write() as session:
+            ledger.reserve(session, ledger.NewReservation("ds_4", 100, {}, EVENT, "jb_2"), actor="key_a")
+        refused.set()
+
+    second = Thread(target=late)
+    with installation.database.write() as session:
+        ledger.reserve(session, ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1"), actor="key_a")
+        second.start()
+        second.join(1.0)
+        assert second.is_alive()
+    second.join()
+    assert refused.is_set()
