@@ -47,7 +47,8 @@ def race(
 def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits(scene: Scene) -> None:
     account, cap, smallest = "ds_hot", 500, 7
     open_account(scene.installation, account, cap=cap)
-    results = _race(scene, "reserve", account=account, rounds=6, smallest=smallest, largest=60)
+    # Small enough that most of the first requests fit, whoever comes first.
+    results = _race(scene, "reserve", account=account, rounds=6, smallest=smallest, largest=20)
     admitted = {job_id: (amount, cells, end) for result in results for job_id, amount, cells, end in result}
     assert sum(map(bool, results)) > N_PROCESSES // 2, "a race that most processes never ran shows nothing"
     with scene.installation.database.read() as session:
