@@ -6,7 +6,6 @@ import secrets
 
 DATASET = "ds"
 EPOCH = "ep"
-ACCOUNT = "ac"
 RESERVATION = "rs"
 JOB = "jb"
 MODEL = "md"

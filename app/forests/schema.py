@@ -14,7 +14,6 @@ from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
 
 FeatureType: TypeAlias = Literal["numeric", "integer", "categorical"]
-FEATURE_TYPES: tuple[FeatureType, ...] = ("numeric", "integer", "categorical")
 BOUNDS_NOTES = ("documented", "natural", "rounded-from-data")
 
 

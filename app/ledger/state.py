@@ -19,6 +19,9 @@ from sqlalchemy.orm import Session
 from app.ledger.tables import AccountRow, BoxRow
 from app.privacy.composition import BoxAmount, JointCell, Loads, Partitions, Scope, Tightest, covers
 
+_LONGEST_KEPT = 4_096
+"""Characters of a scope that is kept parsed: one that lists thousands of uploads has a hundred thousand."""
+
 
 @dataclass(frozen=True)
 class CellBalance:
@@ -124,9 +127,13 @@ def _tightest(account: AccountRow, rows: Sequence[_Row], scope: Scope) -> CellBa
     return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
 
 
-@lru_cache(maxsize=8192)
 def _read(written: str) -> Scope:
-    """A stored scope; public, and the same boxes are read again for every admission."""
+    """A stored scope. The same boxes are read for every admission: what they say is kept, unless it is long."""
+    return (_parsed if len(written) <= _LONGEST_KEPT else _parsed.__wrapped__)(written)
+
+
+@lru_cache(maxsize=8192)
+def _parsed(written: str) -> Scope:
     return {name: tuple(cells) for name, cells in json.loads(written).items()}
 
 

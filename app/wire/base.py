@@ -86,21 +86,6 @@ PublicSentence: TypeAlias = Annotated[
 JsonObject: TypeAlias = dict[str, Any]
 
 
-class ProblemField(Answer):
-    """A broken rule: a JSON pointer to a known place, and a slug."""
-
-    at: str
-    problem: str
-
-
-class ProblemColumn(Answer):
-    """A column of an upload that the declaration cannot read."""
-
-    name: str
-    problem: str
-    count: int
-
-
 class Problem(BaseModel):
     """RFC 9457 problem details; ``application/problem+json``. Members beyond the first four depend on ``type``."""
 

@@ -27,6 +27,9 @@ JointCell: TypeAlias = Mapping[str, Cell]
 
 _Positions: TypeAlias = NDArray[np.intp]
 
+_LONGEST_KEPT = 256
+"""Cells of a list whose positions are kept between questions."""
+
 
 class BoxAmount(NamedTuple):
     """An amount on every joint cell of a box: charged, reserved, or whatever is to be summed."""
@@ -322,9 +325,13 @@ def _widened(alone: Mapping[str, Table], boxes: Sequence[_Coupled], sizes: Mappi
     return wide
 
 
-@lru_cache(maxsize=8192)
 def _positions(domain: tuple[Cell, ...], cells: tuple[Cell, ...]) -> _Positions:
-    """Where the cells that a box and a domain share stand in the domain."""
+    """Where the cells that a box and a domain share stand in the domain. Kept for the next question, unless long."""
+    return (_looked_up if len(cells) <= _LONGEST_KEPT else _looked_up.__wrapped__)(domain, cells)
+
+
+@lru_cache(maxsize=8192)
+def _looked_up(domain: tuple[Cell, ...], cells: tuple[Cell, ...]) -> _Positions:
     place = _places(domain)
     found = np.array([place[cell] for cell in cells if cell in place], dtype=np.intp)
     found.flags.writeable = False  # it is shared
