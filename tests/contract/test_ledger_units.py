@@ -137,7 +137,7 @@ def test_what_fits_is_worked_out_when_no_lock_is_held(
     opened(installation, accountant, cap=CAPS[accountant])
     unit, asked = accountants.by_name(accountant), []
     real = unit.largest_that_fits
-    monkeypatch.setattr(unit, "largest_that_fits", lambda *numbers: asked.append(numbers) or real(*numbers))
+    monkeypatch.setattr(unit, "largest_that_fits", lambda room, delta: asked.append((room, delta)) or real(room, delta))
     with pytest.raises(BudgetExceeded) as refused:
         reserved(installation, "jb_1", CAPS[accountant] + 1)
     assert asked == []

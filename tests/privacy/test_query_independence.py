@@ -12,10 +12,11 @@ import pytest
 
 from app.forests import catalogue, codec, predict
 from app.forests.grow import grow
-from app.forests.planning import PlanRequest, plan
+from app.forests.planning import plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
+from tests.support.plans import request_for
 
 SCHEMA = Schema.from_json(
     {
@@ -64,7 +65,7 @@ def artifact_of(slug: str) -> bytes:
     accountant = mechanism.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": 6, "max_depth": 4}
-    request = PlanRequest(slug, shape, Fraction(2), 500, accountant, delta, mechanism.adjacency)
+    settled = plan(request_for(slug, shape, Fraction(2), 500, accountant=accountant, delta=delta), SCHEMA)
     generator = np.random.default_rng(1)
     columns = (generator.random(500), generator.integers(0, 4, 500).astype(np.int32))
     rows = SanitisedRows(
@@ -72,7 +73,8 @@ def artifact_of(slug: str) -> bytes:
         np.digitize(columns[0], [0.3, 0.6]).astype(np.int32),
         generator.integers(0, 256, (500, 16), dtype=np.uint8),
     )
-    forest = grow(plan(request, SCHEMA), SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None)
+    others = None if settled.unlabelled is None else rows
+    forest = grow(settled, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=others)
     return codec.dumps(forest, {"schema": SCHEMA.to_json()})
 
 
