@@ -70,21 +70,23 @@ def score(grown: Artifact) -> float:
     return float(predict.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
 
 
-def attacked(settled: Plan, statistic: Callable[[Artifact], float] = score) -> tuple[float, float]:
+def attacked(
+    settled: Plan, statistic: Callable[[Artifact], float] = score, *, n_runs: int = N_RUNS
+) -> tuple[float, float]:
     """Bounds on the chance of the attacker's event with the canary (from below) and without it (from above).
 
     The threshold that tells best is looked for in the first half of the runs and judged on the other half.
     """
     with_it, without = (
-        np.array([statistic(artifact(settled, with_canary=present)) for _ in range(N_RUNS)])
+        np.array([statistic(artifact(settled, with_canary=present)) for _ in range(n_runs)])
         for present in (True, False)
     )
-    half = N_RUNS // 2
+    half = n_runs // 2
     cuts = np.unique(np.concatenate((with_it[:half], without[:half])))
     gaps = [np.mean(with_it[:half] >= cut) - np.mean(without[:half] >= cut) for cut in cuts]
     cut = cuts[int(np.argmax(gaps))]
     hits, alarms = int(np.sum(with_it[half:] >= cut)), int(np.sum(without[half:] >= cut))
-    rest = N_RUNS - half
+    rest = n_runs - half
     low = float(stats.beta.ppf(ALPHA, hits, rest - hits + 1)) if hits else 0.0
     high = float(stats.beta.ppf(1 - ALPHA, alarms + 1, rest - alarms)) if alarms < rest else 1.0
     return low, high
@@ -156,16 +158,17 @@ def one_release(mu_squared: float) -> Plan:
 
 
 def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:
-    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above half of it: the noise is there, and not more."""
+    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a third of it: the noise is there, and not more."""
     settled = one_release(1.0)
     loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]))
+    # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and five deviations are 0.11.
+    low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]), n_runs=2_000)
     limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in (0, 1, 2, 4)}
 
     assert loss == pytest.approx(1.0, abs=1e-6)
     for epsilon, limit in limits.items():
         assert low - math.exp(epsilon) * high <= limit
-    assert low - high > 0.2 * limits[0]
+    assert low - high > limits[0] / 3
 
 
 def test_runs_of_boosting_with_a_third_of_the_noise_break_the_curve() -> None:
