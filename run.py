@@ -88,14 +88,15 @@ def _make_environment() -> None:
         sys.exit("Grovekeeper needs Python's venv module; on Debian or Ubuntu: sudo apt install python3-venv")
     for stamp in VENV.glob("*.stamp"):
         stamp.unlink()
-    venv.EnvBuilder(with_pip=True, clear=not _is_ours()).create(VENV)
+    if not _is_ours():  # Making one over another fails where its interpreter is a link.
+        venv.EnvBuilder(with_pip=True, clear=True).create(VENV)
 
 
 def _is_ours() -> bool:
-    """Whether ``.venv`` runs this very Python: one made by another version is made anew."""
+    """Whether ``.venv`` runs this very Python and has pip: one made by another version, or half made, is made anew."""
     if not PYTHON.exists():
         return False
-    asked = subprocess.run([str(PYTHON), "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+    asked = subprocess.run([str(PYTHON), "-c", "import pip, sys; print(sys.version)"], capture_output=True, text=True)
     return asked.returncode == 0 and asked.stdout.strip() == sys.version.strip()
 
 

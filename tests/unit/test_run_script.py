@@ -5,6 +5,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from types import ModuleType
 
@@ -111,3 +112,22 @@ def test_an_installation_that_broke_off_is_done_again(script: ModuleType, monkey
     monkeypatch.setattr(script, "_pip", works)
     script._install("runtime")
     assert len(script.installed) == 3
+
+
+def test_an_environment_whose_python_is_a_link_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making an environment over such a one would copy the interpreter onto itself."""
+    spec = importlib.util.spec_from_file_location("run_script", _SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder = tmp_path / ".venv"
+    venv.EnvBuilder(symlinks=True).create(folder)
+    pip = next(folder.glob("lib/python*/site-packages")) / "pip.py"
+    pip.touch()
+    (folder / "runtime.stamp").touch()
+    monkeypatch.setattr(module, "VENV", folder)
+    monkeypatch.setattr(module, "PYTHON", folder / "bin" / "python")
+    module._make_environment()
+    assert pip.exists(), "what is installed stays"
+    assert not (folder / "runtime.stamp").exists(), "until the installation is done again, nothing says that it is"
