@@ -31,6 +31,12 @@ Options = dict[str, Any]
 _ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 
 
+def until_refused(ask: Callable[..., object], *wanted: object) -> int:
+    """Asks for the same until it is refused; how often it was granted."""
+    answers = (ask(*wanted) for _ in itertools.count())
+    return sum(1 for _ in itertools.takewhile(bool, answers))
+
+
 def reserve(installation: Installation, number: int, options: Options) -> list[list[Any]]:
     """Random reservations and ends, then the smallest amount in every cell until nothing fits.
 
@@ -61,8 +67,7 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
                 _ENDS[end](session, reservation_id, actor="worker")
             admitted[-1][3] = end
     for cell in chance.sample(range(CELLS), CELLS):
-        while ask(options["smallest"], [cell]) is not None:
-            pass
+        until_refused(ask, options["smallest"], [cell])
     return admitted
 
 
@@ -97,8 +102,7 @@ def reserve_boxes(installation: Installation, number: int, options: Options) -> 
             admitted[-1][3] = end
     joint = [dict(zip(cells, ((cell,) for cell in found), strict=True)) for found in itertools.product(*cells.values())]
     for box in chance.sample(joint, len(joint))[number % 4 :: 4]:
-        while ask(options["smallest"], box) is not None:
-            pass
+        until_refused(ask, options["smallest"], box)
     return admitted
 
 
@@ -148,8 +152,7 @@ def charge_delta(installation: Installation, number: int, options: Options) -> l
     for _ in range(options["rounds"]):
         ask(chance.randint(options["smallest"], options["largest"]), sorted(chance.sample(range(CELLS), 2)))
     for cell in chance.sample(range(CELLS), CELLS):
-        while ask(options["smallest"], [cell]):
-            pass
+        until_refused(ask, options["smallest"], [cell])
     return charged
 
 
@@ -243,8 +246,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
                 else:
                     ledger.void_jobs(session, [admitted[-1][0]], actor="key_analyst")
             admitted[-1][3] = end
-    while ask(1, [chance.choice(accounts)]):
-        pass
+    until_refused(lambda: ask(1, [chance.choice(accounts)]))
     return admitted
 
 

@@ -121,8 +121,8 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         scene.submit(key="first")
         scene.installation.database.close()
         file = tmp_path / "grovekeeper.sqlite3"
-        with scene.installation.database.write():  # checkpoints the write-ahead log when it is closed
-            pass
+        with scene.installation.database.write() as session:  # checkpoints the write-ahead log when it is closed
+            assert session.is_active
         scene.installation.database.close()
         backup = shutil.copyfile(file, tmp_path / "backup")
         scene.submit(key="second")

@@ -92,7 +92,7 @@ def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: p
 
 def test_a_rolled_back_entry_leaves_no_subtree(installation: Installation) -> None:
     class Cut(Exception):
-        pass
+        """Stands for the end of the process."""
 
     def cut_after(numbers: range) -> None:
         with installation.database.write() as session:

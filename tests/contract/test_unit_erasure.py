@@ -125,7 +125,7 @@ def test_what_a_crash_cut_off_is_finished_by_repeating(
     installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     class Cut(BaseException):
-        pass
+        """Stands for the end of the process."""
 
     def cut(*_: object) -> None:
         raise Cut
