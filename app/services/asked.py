@@ -7,8 +7,6 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.roles import TRAIN, Principal
 from app.core import amounts
 from app.datasets import catalog
 from app.forests.planning import price_of
@@ -115,18 +113,6 @@ def asked(session: Session, dataset: catalog.Dataset, wanted: Spending) -> Asked
     size = expected_rows(session, dataset, scope)
     amount = price_of(wanted.epsilon, accountant=balance.accountant, delta=wanted.delta)
     return Asked(dataset, scope, balance, amount, wanted.epsilon, wanted.delta, size)
-
-
-def permitted_dataset(session: Session, principal: Principal, reference: str) -> catalog.Dataset:
-    """The dataset that a request names, if the principal may train on it.
-
-    Raises:
-        NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key may not train on it.
-    """
-    dataset = catalog.find(session, reference)
-    grants.require(session, principal, dataset.id, TRAIN, kind="dataset")
-    return dataset
 
 
 def _usual_delta(public_size: int) -> Fraction:

@@ -22,6 +22,7 @@ from app.services import scopes
 from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
+from app.services.permitted import permitted
 from app.wire.ledger import (
     BalanceList,
     BalanceOut,
@@ -71,8 +72,7 @@ def show_balance(
         InvalidRequest: the scope names no cell.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_BALANCE, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_BALANCE)
         asked = scopes.read_scope(session, dataset, scope)
         box = scopes.resolved(session, dataset, asked)
         balance = ledger.balance(session, dataset.id, box)
@@ -109,8 +109,7 @@ def list_entries(installation: Installation, principal: Principal, reference: st
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_LEDGER)
         shown, following = page_of(
             page,
             lambda limit: ledger.entries(session, dataset.id, after=page.sequence(), limit=limit),
@@ -147,8 +146,7 @@ def export_csv(installation: Installation, principal: Principal, reference: str)
 
 def _readable(installation: Installation, principal: Principal, reference: str) -> str:
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_LEDGER)
         return dataset.id
 
 

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import InvalidRequest
@@ -19,6 +18,7 @@ from app.services.audit import balance_members
 from app.services.budgets import largest_epsilon
 from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.ledger import BalanceOut, CapIn
 
 
@@ -42,8 +42,7 @@ def change_cap(
         DatasetDeleted: only the tombstone is left; nothing is admitted there anyway.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         # Converted before anything is locked: it takes a while in ρ and μ².
         cap = _steps(ledger.highest_cap(session, dataset.id), wanted.cap)
     # By id: under its name and under its id a dataset is the same, and another one of that name is not.

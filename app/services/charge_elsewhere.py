@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import ATTEST, Principal
 from app.core.errors import NotSupported
@@ -16,6 +15,7 @@ from app.privacy.declared import DeclaredLoss
 from app.services.answers import answer
 from app.services.elsewhere import Elsewhere, worked_out
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.services.show_reservations import reservation_out
 from app.wire.elsewhere import ElsewhereIn, ElsewhereQuote
 
@@ -34,7 +34,7 @@ def quote_elsewhere(
         AccountantMismatch: there is no bound in the account's unit.
     """
     with installation.database.read() as session:
-        dataset = _permitted(session, principal, reference).living()
+        dataset = permitted(session, principal, reference, ATTEST).living()
         found = _worked_out(session, dataset, wanted)
     return ElsewhereQuote(
         dataset=dataset.id,
@@ -64,7 +64,7 @@ def charge_elsewhere(
         BudgetExceeded: the ledger refuses.
     """
     with installation.database.read() as session:
-        dataset = _permitted(session, principal, reference)
+        dataset = permitted(session, principal, reference, ATTEST)
         # By id: under its name and under its id a dataset is the same, and another one of that name is not.
         request = replace(request, route=f"POST /ledger/{dataset.id}/reservations")
         earlier = stored(session, request)
@@ -90,12 +90,6 @@ def charge_elsewhere(
             return answer(201, body, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 
         return once(session, request, at=installation.database.now(session), work=work)
-
-
-def _permitted(session: Session, principal: Principal, reference: str) -> catalog.Dataset:
-    dataset = catalog.find(session, reference)
-    grants.require(session, principal, dataset.id, ATTEST, kind="dataset")
-    return dataset
 
 
 def _worked_out(session: Session, dataset: catalog.Dataset, wanted: ElsewhereIn) -> Elsewhere:

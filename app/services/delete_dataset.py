@@ -1,11 +1,11 @@
 """``DELETE /datasets/{id}``: rows are erased; spend, ledger and predictions stay."""
 
-from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.services import jobs
 from app.services.installation import Installation
+from app.services.permitted import permitted
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
@@ -19,8 +19,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         RoleMissing: only the owner erases.
     """
     with installation.database.write() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         row = catalog.locked(session, dataset.id).row  # before its jobs: no new one can slip in
         at = installation.database.now(session)
         # All jobs before the account: a worker that holds one of them may be waiting for it.

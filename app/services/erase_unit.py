@@ -1,10 +1,10 @@
 """``POST /datasets/{id}/erasures``: the rows of one person go; what was spent on them stays spent."""
 
-from app.access import grants
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.datasets import ErasureOut
 
 
@@ -22,8 +22,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
         Unavailable: an upload is running; nothing was erased.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         dataset.living()
     if dataset.unit_column is None:
         raise InvalidRequest.at("/unit", "no-unit-column")

@@ -1,15 +1,14 @@
 """``/ledger/{dataset}/checkpoint`` and ``/proofs``, and ``/signer``: what an outsider can hold the ledger to."""
 
-from app.access import grants
 from app.access.roles import SEE_LEDGER, Principal
 from app.core.errors import InvalidRequest
-from app.datasets import catalog
 from app.ledger import notes
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.notes import Signer
 from app.services.heads import checkpoint_of
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
 
 
@@ -21,8 +20,7 @@ def show_checkpoint(installation: Installation, principal: Principal, reference:
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_LEDGER)
         head = checkpoint_of(session, dataset.id, ledger.size(session, dataset.id))
     return signer.sign(head)
 
@@ -38,8 +36,7 @@ def prove_inclusion(
         InvalidRequest: there are fewer entries than that.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_LEDGER)
         size = _in_range("/size", size, at_most=ledger.size(session, dataset.id))
         sequence = _in_range("/sequence", sequence, at_most=size)
         (entry,) = ledger.entries(session, dataset.id, after=sequence - 1, limit=1)
@@ -65,8 +62,7 @@ def prove_consistency(
         InvalidRequest: there are fewer entries than that.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_LEDGER, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_LEDGER)
         size = _in_range("/size", size, at_most=ledger.size(session, dataset.id))
         from_size = _in_range("/from_size", from_size, at_most=size)
         path = Log(session, dataset.id).consistency(from_size, size)

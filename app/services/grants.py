@@ -2,8 +2,8 @@
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.datasets import catalog
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.datasets import GrantOut
 
 
@@ -15,8 +15,7 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
         RoleMissing: only the owner grants.
     """
     with installation.database.write() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role))
         return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
@@ -30,7 +29,6 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
         RoleMissing: only the owner takes back.
     """
     with installation.database.write() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.remove(session, dataset_id=dataset.id, key_id=key_id)

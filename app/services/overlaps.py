@@ -13,6 +13,7 @@ from app.datasets import catalog, fingerprints, row_files
 from app.datasets.fingerprints import Overlap
 from app.datasets.tables import EpochRow
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.datasets import EpochOverlap, OverlapOut, SharedRows
 
 
@@ -29,8 +30,7 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         Unavailable: one of the datasets is erased just now.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         owned = grants.granted_as(session, principal, Role.OWNER)
         if dataset.id not in owned:
             raise RoleMissing([Role.OWNER.value])

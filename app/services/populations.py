@@ -6,7 +6,6 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import amounts, clock, ids
@@ -22,6 +21,7 @@ from app.services.answers import answer
 from app.services.budgets import cap_of
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
+from app.services.permitted import permitted
 from app.services.show_datasets import dataset_out
 from app.wire.datasets import DatasetOut
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
@@ -99,8 +99,7 @@ def join_population(installation: Installation, principal: Principal, reference:
         PopulationMismatch: the dataset cannot be added up with the members, or belongs to another population.
     """
     with installation.database.write() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()
         locked.row.population = join(
             session, principal, dataset.id, population=population, at=installation.database.now(session)

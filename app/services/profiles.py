@@ -5,7 +5,6 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.roles import TRAIN, Principal
 from app.core import clock
-from app.datasets import catalog
 from app.forests.profile import Profile
 from app.forests.schema import Schema
 from app.registry import profiles
@@ -13,6 +12,7 @@ from app.registry.tables import ProfileRow
 from app.services import guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
+from app.services.permitted import permitted
 from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
 from app.wire.training import PriceOut
 
@@ -38,8 +38,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
         RoleMissing: the key may not train on it.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, TRAIN, kind="dataset")
+        dataset = permitted(session, principal, reference, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: profiles.page(session, dataset_id=dataset.id, before=page.cursor, limit=limit),

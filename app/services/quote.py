@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.datasets import catalog
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.privacy.events import Event
-from app.services.asked import Asked, asked, permitted_dataset
+from app.services.asked import Asked, asked
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.services.reuse import reuse
 from app.services.unlabelled import PERSONS_IN_BOTH, asked_of_unlabelled, permitted_unlabelled, request_of
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
@@ -45,7 +46,7 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         AdjacencyMismatch: the algorithm protects labels only, and the account more.
     """
     with installation.database.read() as session:
-        dataset = permitted_dataset(session, principal, wanted.dataset).living()
+        dataset = permitted(session, principal, wanted.dataset, TRAIN).living()
         unlabelled = permitted_unlabelled(session, principal, wanted)
         if unlabelled is not None:
             unlabelled.living()

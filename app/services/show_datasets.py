@@ -12,6 +12,7 @@ from app.datasets.tables import EpochRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
+from app.services.permitted import permitted
 from app.wire.datasets import AccountOut, DatasetList, DatasetOut
 
 
@@ -22,8 +23,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset, or none that this key may know of.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_DATASET)
         return dataset_out(session, dataset)
 
 

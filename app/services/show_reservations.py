@@ -4,7 +4,6 @@ from typing import Literal, NoReturn, cast
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.core.errors import ReservationSettled
 from app.datasets import catalog
@@ -15,6 +14,7 @@ from app.privacy import declared, events
 from app.services.elsewhere import price_of, receipt_of
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
+from app.services.permitted import permitted
 from app.wire.elsewhere import ReservationList, ReservationOut
 
 
@@ -28,8 +28,7 @@ def list_reservations(
         RoleMissing: the key neither attests there nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_RESERVATIONS, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
             page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
         )
@@ -46,8 +45,7 @@ def show_reservation(
         RoleMissing: the key neither attests there nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, SEE_RESERVATIONS, kind="dataset")
+        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
         return reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
 
 
@@ -102,6 +100,5 @@ def reservation_out(session: Session, dataset: catalog.Dataset, row: Reservation
 def _attested(
     session: Session, principal: Principal, reference: str, reservation_id: str
 ) -> tuple[catalog.Dataset, ReservationRow]:
-    dataset = catalog.find(session, reference)
-    grants.require(session, principal, dataset.id, ATTEST, kind="dataset")
+    dataset = permitted(session, principal, reference, ATTEST)
     return dataset, external.find(session, dataset.id, reservation_id)

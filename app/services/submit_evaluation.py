@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import SEE_MODEL, Principal
+from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.forests import evaluation
@@ -25,8 +25,9 @@ from app.registry import models, profiles
 from app.registry.tables import ModelRow
 from app.services import scopes
 from app.services.accept_job import NewWork, accept
-from app.services.asked import Asked, asked, permitted_dataset
+from app.services.asked import Asked, asked
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
@@ -134,7 +135,7 @@ def _permitted(
         rows.append(row)
     if len(set(model_ids)) < len(model_ids):
         raise InvalidRequest.at("/models", "not-distinct")
-    return rows, permitted_dataset(session, principal, wanted.dataset or rows[0].dataset_id)
+    return rows, permitted(session, principal, wanted.dataset or rows[0].dataset_id, TRAIN)
 
 
 def _quote(

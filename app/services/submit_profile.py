@@ -6,15 +6,16 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.datasets import catalog
 from app.forests import profile, quantile_bins
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import ProfilePlan
 from app.privacy.adjacency import Adjacency
 from app.services.accept_job import NewWork, accept
-from app.services.asked import Asked, asked, permitted_dataset
+from app.services.asked import Asked, asked
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.profiles import ProfileIn, ProfileQuoteOut
 
 
@@ -37,7 +38,7 @@ def show_profile_quote(
         DatasetDeleted: only the tombstone is left.
     """
     with installation.database.read() as session:
-        quoted = _quote(session, permitted_dataset(session, principal, reference).living(), wanted)
+        quoted = _quote(session, permitted(session, principal, reference, TRAIN).living(), wanted)
     schema = quoted.dataset.schema
     return ProfileQuoteOut(
         dataset=quoted.dataset.id,
@@ -73,7 +74,7 @@ def submit_profile(
         BudgetExceeded: the ledger refuses.
     """
     with installation.database.read() as session:
-        dataset = permitted_dataset(session, principal, reference)
+        dataset = permitted(session, principal, reference, TRAIN)
         # By id: under its name and under its id a dataset is the same, and another one of that name is not.
         request = replace(request, route=f"POST /datasets/{dataset.id}/profiles")
         earlier = stored(session, request)

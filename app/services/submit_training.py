@@ -6,10 +6,10 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.services.accept_job import NewWork, accept
-from app.services.asked import permitted_dataset
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.services.quote import Quote, quote
 from app.wire.training import TrainIn
 
@@ -31,7 +31,7 @@ def submit_training(
         BudgetExceeded: the ledger refuses.
     """
     with installation.database.read() as session:
-        dataset = permitted_dataset(session, principal, wanted.dataset)
+        dataset = permitted(session, principal, wanted.dataset, TRAIN)
         earlier = stored(session, request)
         if earlier is not None:
             return earlier

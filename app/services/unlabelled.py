@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests.planning import UnlabelledRequest
 from app.forests.schema import Feature, Schema
-from app.services.asked import Asked, asked, permitted_dataset
+from app.services.asked import Asked, asked
+from app.services.permitted import permitted
 from app.wire.training import PlanIn
 
 POINTER = "/unlabelled"
@@ -27,7 +28,7 @@ def permitted_unlabelled(session: Session, principal: Principal, wanted: PlanIn)
         NotFound: no such dataset, or none that this key may know of.
         RoleMissing: the key may not train on it.
     """
-    return None if wanted.unlabelled is None else permitted_dataset(session, principal, wanted.unlabelled.dataset)
+    return None if wanted.unlabelled is None else permitted(session, principal, wanted.unlabelled.dataset, TRAIN)
 
 
 def asked_of_unlabelled(

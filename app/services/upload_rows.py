@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
@@ -17,6 +16,7 @@ from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
 from app.services.answers import answer
 from app.services.installation import Installation
+from app.services.permitted import permitted
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 
@@ -36,8 +36,7 @@ def may_upload(installation: Installation, principal: Principal, reference: str)
         RoleMissing: only the owner uploads.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         return dataset.id
 
 
@@ -64,8 +63,7 @@ def upload_rows(
         Unavailable: another upload to the dataset takes too long; nothing was stored.
     """
     with installation.database.read() as session:
-        dataset = catalog.find(session, reference)
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
         earlier = None if request is None else stored(session, request)
         if earlier is not None:
             return earlier
