@@ -41,6 +41,8 @@ MAX_EVENT_SCALE = 10**60
 MAX_SENTENCE_CHARS = 500
 """A reason or a description in the ledger."""
 MAX_REQUESTS_IN_FLIGHT = 1_024
+MAX_WAITING_UPLOADS = 4
+"""Uploads of one process that wait for another upload to their dataset: each holds one of its forty threads."""
 MAX_FOLLOWERS = 256
 """Event streams of one process: fewer than its requests, so that followers cannot lock others out."""
 

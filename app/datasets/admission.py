@@ -13,6 +13,7 @@ epoch is no count.
 
 import hmac
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,12 +21,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import limits
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
 
 WAIT_S = 60.0
 """How long an upload waits for another upload to the same dataset."""
+
+RETRY_AFTER_S = 10
+
+_seats = threading.BoundedSemaphore(limits.MAX_WAITING_UPLOADS)
+"""Of this process: whoever waits for a book holds a thread that would otherwise answer somebody else."""
 
 _DOMAIN = b"grovekeeper/unit-id/1\0"
 """Longer than a row id, so that no unit's digest is made from the same bytes as a row's hash cell."""
@@ -121,16 +128,16 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
     What was not committed is forgotten when the block ends.
 
     Raises:
-        Unavailable: another upload to the dataset took too long, or the book cannot be written.
+        Unavailable: another upload to the dataset took too long, too many wait already, or the book cannot be written.
         FileNotFoundError: the dataset was erased in the middle.
     """
     file = row_files.admission_file(home, dataset_id)
     row_files.make_folder(file.parent)
     file.touch(mode=0o600)
-    connection = sqlite3.connect(file, timeout=WAIT_S, isolation_level=None)
+    connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("BEGIN IMMEDIATE")
+        _take(connection)
         for statement in _TABLES:
             connection.execute(statement)
         yield AdmissionBook(connection, max_rows=max_rows)
@@ -143,3 +150,29 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         connection.close()
+
+
+def _take(connection: sqlite3.Connection) -> None:
+    """Takes the book at once if nobody has it; else waits for it, if not too many of this process wait already.
+
+    Raises:
+        Unavailable: every seat is taken, by uploads to this dataset or to others.
+        sqlite3.OperationalError: nobody gave it back in time, or it cannot be written.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        if not _seats.acquire(blocking=False):
+            raise Unavailable("too many uploads wait for one another", RETRY_AFTER_S) from None
+        try:
+            _wait_when_busy(connection)
+            connection.execute("BEGIN IMMEDIATE")
+        finally:
+            _seats.release()
+    _wait_when_busy(connection)  # whoever comes next looks at the file, and may do so during the commit
+
+
+def _wait_when_busy(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {int(WAIT_S * 1000)}")

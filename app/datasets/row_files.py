@@ -24,6 +24,7 @@ Beside them, where the privacy unit is a column, lies the book of admitted rows 
 Folders are 0700 and files 0600. Pages carry checksums, so that a damaged file is refused instead of read.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -51,6 +52,7 @@ FORMAT = {b"grovekeeper": b"rows/1"}
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
 _UNFINISHED = ".part"
+_DOOMED = ".erased"
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
 
@@ -117,13 +119,35 @@ def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
 def erase_dataset(home: Path, dataset_id: str) -> None:
     """Erases all rows of a dataset, unfinished uploads included, durably. Erasing twice is legal.
 
-    The file system forgets the files; blocks on the medium are not overwritten.
+    The folder loses its name first: an upload that still runs finds nothing to write to, and what it makes anew is of
+    a dataset that is gone. The file system forgets the files; blocks on the medium are not overwritten.
     """
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
         folder = _dataset_folder(home, dataset_id, kind=kind)
         with suppress(FileNotFoundError):
-            shutil.rmtree(folder)
-            _sync_folder(folder.parent)
+            folder.rename(folder.with_name(f".{dataset_id}.{secrets.token_hex(8)}{_DOOMED}"))
+        for doomed in folder.parent.glob(f".{dataset_id}.*{_DOOMED}"):  # also what a killed erasure left
+            _erase_folder(doomed)
+
+
+def erase_remains(home: Path) -> None:
+    """Erases what killed erasures of datasets left behind."""
+    for kind in (PRINTS_FOLDER, ROWS_FOLDER):
+        for doomed in (home / kind).glob(f".*{_DOOMED}"):
+            _erase_folder(doomed)
+
+
+def _erase_folder(doomed: Path) -> None:
+    """Erases a folder that nobody can name any more, so that only calls in flight add to it or take from it."""
+    while doomed.exists():
+        try:
+            shutil.rmtree(doomed)
+        except FileNotFoundError:  # the writer of a file in it removed it just now
+            continue
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    _sync_folder(doomed.parent)
 
 
 def erase_unfinished(home: Path, *, before: datetime) -> int:

@@ -19,7 +19,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
         RoleMissing: only the owner erases.
         DatasetDeleted: only the tombstone is left.
         InvalidRequest: the dataset has no unit column, so that nobody can tell whose a row is.
-        Unavailable: an upload is running; nothing was erased.
+        Unavailable: an upload is running, or too many wait already; nothing was erased.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)

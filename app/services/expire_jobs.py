@@ -89,6 +89,7 @@ def tidy_rows(installation: Installation, *, stale_before: datetime | None = Non
             if file.stem not in epochs and _is_older(file, stale_before):
                 with suppress(ValueError):  # the name is not one of ours
                     row_files.erase_epoch(installation.home, folder.name, file.stem)
+    row_files.erase_remains(installation.home)
     row_files.erase_unfinished(installation.home, before=stale_before)
     for spooled in installation.spool_folder.glob("*"):
         if _is_older(spooled, stale_before):

@@ -60,7 +60,7 @@ def upload_rows(
         DatasetDeleted: only the tombstone is left.
         RowsInvalid: the declaration cannot read the batch; nothing was stored.
         TooLarge: over a public limit; nothing was stored.
-        Unavailable: another upload to the dataset takes too long; nothing was stored.
+        Unavailable: another upload to the dataset takes too long, or too many wait already; nothing was stored.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)

@@ -1,12 +1,18 @@
 """A privacy unit of several rows over HTTP: from the declaration to the verified export, on both databases."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from decimal import Decimal
+from itertools import islice
 
+import httpx
 import pytest
 
+from app.api.main import POOL_SIZE
+from app.core import limits
+from app.datasets import admission
 from app.verifier.replay import verify
-from tests.support.server import CSV, Server, csv_rows, training
+from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
 
 K = 3
 UNIT = {"column": "patient", "max_rows": K}
@@ -66,3 +72,24 @@ def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
     dataset = server.declared()
     report = server.admin.http.post(f"/datasets/{dataset['id']}/rows", content=csv_rows(5), headers=CSV).json()
     assert report["dropped"] is None
+
+
+def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
+    """More of them than the service has threads: most are asked to come back, and what they bring then is stored."""
+    dataset = server.declared(privacy_unit=UNIT)["id"]
+    keys = [new_idempotency_key() for _ in range(POOL_SIZE + 5)]
+
+    def upload(key: dict[str, str]) -> httpx.Response:
+        return server.admin.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=CSV | key)
+
+    with ThreadPoolExecutor(len(keys)) as callers:
+        with admission.opened(server.settings.home, dataset, max_rows=K):
+            sent = {callers.submit(upload, key): key for key in keys}
+            refused = list(islice(as_completed(sent), len(keys) - limits.MAX_WAITING_UPLOADS))
+            assert server.admin.http.get(f"/datasets/{dataset}").json()["epochs"] == []
+        assert sorted({each.result().status_code for each in set(sent) - set(refused)}) == [201]
+
+    assert {(each.result().status_code, each.result().json()["type"]) for each in refused} == {(503, "unavailable")}
+    assert {each.result().headers["Retry-After"] for each in refused} == {str(admission.RETRY_AFTER_S)}
+    assert {upload(sent[each]).status_code for each in refused} == {201}
+    assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == len(keys)

@@ -1,6 +1,7 @@
 """The book of admitted rows: first come, first stored, decided once; what did not commit counts for nothing."""
 
 import os
+import queue
 import sqlite3
 import stat
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core import limits
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import admission, row_files
 from app.datasets.cells import hash_cells
@@ -88,6 +90,33 @@ def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest
         seen.append("first")
     waiting.join(30)
     assert seen == ["first", "second"]
+
+
+def test_who_finds_every_seat_taken_is_told_so_at_once_and_the_others_go_on(tmp_path: Path) -> None:
+    """Forty that waited would hold every thread of the service; no seat is lost by waiting."""
+    admitted: list[str] = []
+    answered = queue.SimpleQueue[Unavailable]()
+
+    def upload() -> None:
+        try:
+            with admission.opened(tmp_path, "ds_a", max_rows=1):
+                admitted.append("")
+        except Unavailable as error:
+            answered.put(error)
+
+    for _ in range(2):
+        uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
+        with admission.opened(tmp_path, "ds_a", max_rows=1):
+            for each in uploads:
+                each.start()
+            refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
+            with admission.opened(tmp_path, "ds_b", max_rows=1):
+                assert not admitted, "and nobody who need not wait is turned away"
+        for each in uploads:
+            each.join(30)
+        assert {error.retry_after_s for error in refused} == {admission.RETRY_AFTER_S}
+        assert len(admitted) == limits.MAX_WAITING_UPLOADS
+        admitted.clear()
 
 
 def test_erased_rows_are_told_from_a_busy_book(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import threading
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -96,6 +98,68 @@ def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(tmp
     row_files.erase_dataset(tmp_path, "ds_a")
     assert everything_in(tmp_path) == ["ep_b.parquet"]
     assert not (tmp_path / "rows" / "ds_a").exists()
+
+
+def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_nor_save_a_row(tmp_path):
+    folder, is_over = tmp_path / "rows" / "ds_a", threading.Event()
+
+    def upload(name):
+        while not is_over.is_set():
+            with suppress(FileNotFoundError):
+                row_files.make_folder(folder)
+                (folder / name).touch()
+                (folder / name).unlink()
+
+    uploads = [threading.Thread(target=upload, args=(f".ep_{index}.part",)) for index in range(3)]
+    for each in uploads:
+        each.start()
+    try:
+        for index in range(100):
+            rows = folder / f"ep_{index}.parquet"
+            with suppress(FileNotFoundError):
+                row_files.make_folder(folder)
+                rows.touch()
+            row_files.erase_dataset(tmp_path, "ds_a")
+            assert not rows.exists()
+            assert not list(tmp_path.glob("rows/.*"))
+    finally:
+        is_over.set()
+        for each in uploads:
+            each.join()
+
+
+def test_a_file_that_appears_while_its_folder_goes_goes_too(tmp_path, monkeypatch):
+    """A call that found the folder just before it lost its name."""
+    (row_files.epoch_file(tmp_path, "ds_a", "ep_a")).parent.mkdir(parents=True)
+    rmdir, made = os.rmdir, []
+
+    def then_a_file_appears(path, *, dir_fd=None):
+        if not made and str(path).endswith(".erased"):
+            descriptor = os.open(path, os.O_RDONLY, dir_fd=dir_fd)
+            os.close(os.open("late.part", os.O_CREAT, dir_fd=descriptor))
+            os.close(descriptor)
+            made.append(path)
+        rmdir(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", then_a_file_appears)
+    row_files.erase_dataset(tmp_path, "ds_a")
+    assert made
+    assert list(tmp_path.glob("rows/*")) == []
+
+
+def test_what_a_killed_erasure_left_goes_with_the_next(tmp_path, monkeypatch):
+    def killed(_):
+        raise KeyboardInterrupt
+
+    for finish in (lambda: row_files.erase_dataset(tmp_path, "ds_a"), lambda: row_files.erase_remains(tmp_path)):
+        rows = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
+        rows.parent.mkdir(parents=True)
+        rows.touch()
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(row_files.shutil, "rmtree", killed)
+            row_files.erase_dataset(tmp_path, "ds_a")
+        finish()
+        assert list(tmp_path.glob("rows/*")) == []
 
 
 def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(tmp_path):
