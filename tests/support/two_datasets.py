@@ -20,13 +20,13 @@ class Pair:
     second: Scene
 
     @classmethod
-    def beside(cls, first: Scene) -> "Pair":
+    def beside(cls, first: Scene, *, name: str = "register") -> "Pair":
         """The pair of a scene and a new dataset like its own."""
         with first.installation.database.read() as session:
             row = catalog.find(session, first.dataset_id).row
         declaration = DatasetIn.model_validate(
             {
-                "name": "register",
+                "name": name,
                 "schema": row.schema,
                 "budget": {"accountant": "pure", "epsilon": "3"},
                 "partitions": row.partitions,

@@ -1,0 +1,173 @@
+"""Every use case that touches the ledger locks in one order: datasets, jobs, accounts, populations, each by id.
+
+On PostgreSQL only: on SQLite a write transaction excludes every other one. The two datasets belong to two populations
+that cross them, so that locking "as one goes" is another order than this one.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app.core import clock
+from app.ledger import external, populations
+from app.ledger import service as ledger
+from app.services import jobs, run_job
+from app.services.delete_dataset import delete_dataset
+from app.services.expire_jobs import expire_jobs
+from app.services.populations import join_population
+from tests.support.crash_scene import EVENT, OWNER, Scene, opened
+from tests.support.locks import Lock, assert_locks_in_order
+from tests.support.two_datasets import Pair
+
+POPULATIONS = ["pop_a", "pop_b"]
+
+
+@pytest.fixture
+def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
+    """The first dataset in order of ids belongs to the second population, and the other way round."""
+    with opened(postgresql_database_url, tmp_path / "home") as scene:
+        found = Pair.beside(scene)
+        with scene.installation.database.write() as session:
+            for population in POPULATIONS:
+                new = populations.NewPopulation(population, population, "pure", 10**10, None, OWNER.key_id)
+                populations.open_population(session, new, at=clock.now())
+        with scene.installation.database.write() as session:
+            for account, population in zip(_ids(found), reversed(POPULATIONS), strict=True):
+                populations.join(session, population, account, at=clock.now())
+        yield found
+
+
+def _ids(pair: Pair) -> list[str]:
+    return sorted(scene.dataset_id for scene in (pair.first, pair.second))
+
+
+def _datasets(*ids: str) -> list[Lock]:
+    return [("datasets", each) for each in ids]
+
+
+def _jobs(*ids: str) -> list[Lock]:
+    return [("jobs", each) for each in sorted(ids)]
+
+
+def _accounts(*ids: str) -> list[Lock]:
+    return [("accounts", each) for each in ids]
+
+
+def _populations(*ids: str) -> list[Lock]:
+    return [("populations", each) for each in ids]
+
+
+def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock]) -> None:
+    assert_locks_in_order(pair.first.installation.database.engine, use_case, locks)
+
+
+def _holding(scene: Scene, account_id: str) -> str:
+    """A reservation without a job's row."""
+    with scene.installation.database.write() as session:
+        return ledger.reserve(session, ledger.NewReservation(account_id, 5, {}, EVENT, "jb_alone"), actor="key_a")
+
+
+@pytest.mark.parametrize("is_crossed", [False, True])
+def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
+    mine = pair.crossed if is_crossed else pair
+    _assert_order(
+        pair,
+        lambda: mine.submit(key="k"),
+        _datasets(*_ids(pair)) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
+    )
+
+
+@pytest.mark.parametrize("is_crossed", [False, True])
+def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
+    """Whatever was locked before: the ledger keeps its own order by itself."""
+    wanted = [ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)]
+
+    def reserve() -> None:
+        with pair.first.installation.database.write() as session:
+            ledger.reserve_all(session, wanted, actor="key_a")
+
+    _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
+
+
+def test_a_charge_for_a_mechanism_elsewhere(pair: Pair) -> None:
+    one = _ids(pair)[0]
+
+    def charge() -> None:
+        with pair.first.installation.database.write() as session:
+            external.charge(session, ledger.NewReservation(one, 5, {}, EVENT, None), actor="key_a")
+
+    _assert_order(pair, charge, _accounts(one) + _populations("pop_b"))
+    scene = pair.first
+    population = {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[scene.dataset_id]
+    _assert_order(
+        pair,
+        lambda: scene.charge_elsewhere(key="k"),
+        _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
+    )
+
+
+def test_the_charge_of_a_job(pair: Pair) -> None:
+    """It changes no sum, so no population needs to know of it."""
+    job_id = pair.submit(key="k")
+    claim = run_job.claim_next(pair.first.installation)
+    assert claim is not None
+    _assert_order(
+        pair, lambda: run_job.charge_job(pair.first.installation, claim), _jobs(job_id) + _accounts(*_ids(pair))
+    )
+
+
+def test_cancelling_a_job_that_waits(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    _assert_order(
+        pair,
+        lambda: jobs.cancel_job(pair.first.installation, OWNER, job_id),
+        _jobs(job_id) + _accounts(*_ids(pair)),
+    )
+
+
+def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
+    job_id = pair.submit(key="k")
+    _assert_order(
+        pair,
+        lambda: expire_jobs(pair.first.installation, at=datetime.now(UTC) + timedelta(days=2)),
+        _jobs(job_id) + _accounts(*_ids(pair)),
+    )
+
+
+def test_the_end_of_one_reservation(pair: Pair) -> None:
+    one = _ids(pair)[1]
+    held = _holding(pair.first, one)
+
+    def void() -> None:
+        with pair.first.installation.database.write() as session:
+            ledger.void(session, held, actor="key_a")
+
+    _assert_order(pair, void, _accounts(one))
+
+
+def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
+    """All jobs before the first account; the accounts of all of them before the first entry."""
+    job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.crossed, pair))]
+    _assert_order(
+        pair,
+        lambda: delete_dataset(pair.first.installation, OWNER, pair.second.dataset_id),
+        _datasets(pair.second.dataset_id) + _jobs(*job_ids) + _accounts(*_ids(pair)),
+    )
+
+
+def test_another_cap(pair: Pair) -> None:
+    scene = pair.first
+    _assert_order(
+        pair, lambda: scene.lower_cap("1", key="k"), _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
+    )
+
+
+def test_joining_a_population(pair: Pair) -> None:
+    scene = Pair.beside(pair.first, name="third").second
+    _assert_order(
+        pair,
+        lambda: join_population(scene.installation, OWNER, scene.dataset_id, population="pop_a"),
+        _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations("pop_a"),
+    )
