@@ -1,24 +1,19 @@
 """The published form of an export: what a header and an entry must look like, before anything is made of them."""
 
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from fractions import Fraction
 from typing import TypeAlias, cast
 
-from app.verifier import amounts
+from app.verifier import amounts, form
 from app.verifier.canonical import Json
+from app.verifier.chain import Link
+from app.verifier.form import Malformed
 
 Cell: TypeAlias = "int | str"
 """A number of a hash partition, a declared text of a column, the id of an upload."""
 
 Scope: TypeAlias = "tuple[tuple[str, tuple[Cell, ...]], ...]"
 """Partition name and cells, in the order of the names; empty for the whole dataset."""
-
-GENESIS = "0" * 64
-"""The ``previous_hash`` of the first entry."""
 
 _HEADER_FIELDS = {
     "kind", "format", "dataset", "accountant", "cap", "delta", "adjacency", "privacy_unit", "partitions",
@@ -35,16 +30,6 @@ BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "
 
 MAX_HASH_CELLS = 2**20
 _PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
-
-_MAX_DELTA_PLACES = 120
-"""No request can name a δ with more."""
-
-_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
-
-
-class Malformed(ValueError):
-    """A line is not of the published form. ``str()`` says why."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +92,11 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of the ledger. ``amount`` is in steps of the account's unit, ``event`` and ``details`` as they came;
-    ``details`` is None where the entry has none."""
+class Entry(Link):
+    """One line of a dataset's ledger; ``event`` as it came."""
 
-    sequence: int
-    kind: str
-    amount: int
     scope: Scope
     event: Json
-    job_id: str | None
-    at: datetime
-    previous_hash: str
-    hash: str
-    details: Json
 
 
 def read_header(value: Json) -> Header:
@@ -130,53 +106,31 @@ def read_header(value: Json) -> Header:
         Malformed: not the header of an export in format 1 of an account that this verifier can check.
     """
     sets_aside = isinstance(value, dict) and SET_ASIDE in value
-    fields = _object(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
-    if fields["kind"] != "export" or fields["format"] is True or fields["format"] != 1:
-        raise Malformed("this is not the header of an export in format 1")
-    accountant = fields["accountant"]
-    if not isinstance(accountant, str) or accountant not in amounts.PLACES:
-        raise Malformed("the accountant is none of pure, zcdp and gdp")
-    if fields["adjacency"] not in ("add_remove", "label"):
-        raise Malformed("the adjacency is neither add_remove nor label")
-    unit = _object(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
-    unit_column = None if unit["column"] is None else _text(unit["column"], "the privacy unit's column")
-    max_rows = _positive(unit["max_rows"], "max_rows")
+    fields = form.fields(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
+    form.check_export(fields)
+    accountant = form.accountant(fields["accountant"])
+    adjacency = form.adjacency(fields["adjacency"])
+    unit = form.fields(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
+    unit_column = form.text_or_none(unit["column"], "the privacy unit's column")
+    max_rows = form.positive(unit["max_rows"], "max_rows")
     if unit_column is None and max_rows != 1:
         raise Malformed("without a column that tells units apart, a unit is one row")
     return Header(
-        dataset=_text(fields["dataset"], "dataset"),
+        dataset=form.text(fields["dataset"], "dataset"),
         accountant=accountant,
-        cap=_amount(fields["cap"], "cap", amounts.PLACES[accountant]),
-        delta=_delta(fields["delta"], accountant),
+        cap=form.amount(fields["cap"], "cap", amounts.PLACES[accountant]),
+        delta=form.delta(fields["delta"], accountant),
         delta_set_aside=_set_aside(fields) if sets_aside else 0,
-        adjacency=str(fields["adjacency"]),
+        adjacency=adjacency,
         max_rows=max_rows,
         unit_column=unit_column,
         partitions=_partitions(fields["partitions"]),
     )
 
 
-def _delta(value: Json, accountant: str) -> str | None:
-    if accountant == "pure":
-        if value is not None:
-            raise Malformed("a pure account has no delta")
-        return None
-    try:
-        amounts.to_steps(value, _MAX_DELTA_PLACES)
-    except amounts.NotAnAmount as error:
-        raise Malformed(f"delta {error}") from error
-    if not 0 < Fraction(str(value)) < 1:
-        raise Malformed("delta is not strictly between 0 and 1")
-    return str(value)
-
-
 def _set_aside(fields: Mapping[str, Json]) -> int:
-    try:
-        amounts.to_steps(fields[SET_ASIDE], _MAX_DELTA_PLACES)
-    except amounts.NotAnAmount as error:
-        raise Malformed(f"{SET_ASIDE} {error}") from error
-    set_aside = Fraction(str(fields[SET_ASIDE]))
-    if fields["accountant"] != "zcdp" or not 0 < set_aside < Fraction(str(fields["delta"])):
+    set_aside = form.fraction(fields[SET_ASIDE], SET_ASIDE)
+    if fields["accountant"] != "zcdp" or not 0 < set_aside < form.fraction(fields["delta"], "delta"):
         raise Malformed(f"{SET_ASIDE} is not a part of the delta of a zcdp account")
     return int(set_aside * 10**amounts.DELTA_PLACES)
 
@@ -187,24 +141,20 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
     Raises:
         Malformed: a field too many or too few, or one that is not of its form.
     """
-    details = value.get("details") if isinstance(value, dict) else None
-    if isinstance(value, dict) and "details" in value and not (isinstance(details, dict) and details):
-        raise Malformed("details is not an object with members")
-    fields = _object(value, _ENTRY_FIELDS | ({"details"} if details else set()), "the entry")
+    fields = form.entry_fields(value, _ENTRY_FIELDS)
     if fields["kind"] not in _KINDS:
         raise Malformed("the entry's kind is unknown")
-    _text(fields["actor"], "actor")
     entry = Entry(
-        sequence=_positive(fields["sequence"], "sequence"),
+        sequence=form.positive(fields["sequence"], "sequence"),
         kind=str(fields["kind"]),
-        amount=_amount(fields["amount"], "amount", places),
+        amount=form.amount(fields["amount"], "amount", places),
         scope=_scope(fields["scope"], partitions),
         event=fields["event"],
-        job_id=None if fields["job_id"] is None else _text(fields["job_id"], "job_id"),
-        at=_time(fields["at"]),
-        previous_hash=_hash(fields["previous_hash"], "previous_hash"),
-        hash=_hash(fields["hash"], "hash"),
-        details=details,
+        job_id=form.text_or_none(fields["job_id"], "job_id"),
+        at=form.time(fields["at"]),
+        previous_hash=form.digest(fields["previous_hash"], "previous_hash"),
+        hash=form.digest(fields["hash"], "hash"),
+        details=fields.get("details"),
     )
     _check_by_kind(entry)
     return entry
@@ -234,17 +184,17 @@ def _partition(value: Json) -> Partition:
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in _PARTITION_FIELDS:
         raise Malformed("a partition is none of hash, column and epoch")
-    fields = _object(value, {"name", "kind"} | _PARTITION_FIELDS[kind], f"a partition of kind {kind}")
-    name = _text(fields["name"], "a partition's name")
+    fields = form.fields(value, {"name", "kind"} | _PARTITION_FIELDS[kind], f"a partition of kind {kind}")
+    name = form.text(fields["name"], "a partition's name")
     if kind == "hash":
-        n_cells = _positive(fields["cells"], "cells")
+        n_cells = form.positive(fields["cells"], "cells")
         if n_cells > MAX_HASH_CELLS:
             raise Malformed(f"a hash partition has more than {MAX_HASH_CELLS} cells")
         return Partition(name, kind, range(n_cells))
     if kind == "epoch":
-        _text(fields["how"], "how")
+        form.text(fields["how"], "how")
         return Partition(name, kind, None)
-    _text(fields["column"], "a partition's column")
+    form.text(fields["column"], "a partition's column")
     if not isinstance(fields["feature"], bool):
         raise Malformed("feature is neither true nor false")
     listed = fields["cells"]
@@ -285,41 +235,3 @@ def _scope(value: Json, partitions: Mapping[str, Partition]) -> Scope:
 def _canonical(cell: Cell) -> tuple[int, str]:
     """Numbers in their order, texts in that of their code points; one partition has cells of one kind only."""
     return (cell, "") if isinstance(cell, int) else (0, cell)
-
-
-def _object(value: Json, fields: set[str], what: str) -> dict[str, Json]:
-    if not isinstance(value, dict) or set(value) != fields:
-        raise Malformed(f"{what} has not exactly the fields {', '.join(sorted(fields))}")
-    return value
-
-
-def _text(value: Json, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise Malformed(f"{what} is not a text")
-    return value
-
-
-def _positive(value: Json, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise Malformed(f"{what} is not a positive integer")
-    return value
-
-
-def _amount(value: Json, what: str, places: int) -> int:
-    try:
-        return amounts.to_steps(value, places)
-    except amounts.NotAnAmount as error:
-        raise Malformed(f"{what} {error}") from error
-
-
-def _hash(value: Json, what: str) -> str:
-    if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise Malformed(f"{what} is not 64 lower-case hexadecimal digits")
-    return value
-
-
-def _time(value: Json) -> datetime:
-    with suppress(ValueError):
-        if isinstance(value, str) and _AT.fullmatch(value):
-            return datetime.fromisoformat(value)
-    raise Malformed("at is not an RFC 3339 time in UTC with microseconds")

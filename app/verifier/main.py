@@ -15,7 +15,8 @@ from app.verifier.amounts import SYMBOLS
 from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export import Header
 from app.verifier.proofs import Disproven
-from app.verifier.replay import MAX_LINE_BYTES, NotVerified, Summary, verify
+from app.verifier.reading import MAX_LINE_BYTES, NotVerified
+from app.verifier.replay import Summary, verify
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 

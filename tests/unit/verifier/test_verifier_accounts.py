@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.verifier.replay import NotVerified, verify
+from app.verifier.reading import NotVerified
+from app.verifier.replay import verify
 
 Export = Callable[..., Any]
 PARTITIONS = [

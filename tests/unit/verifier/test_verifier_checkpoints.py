@@ -141,7 +141,7 @@ def test_of_several_checkpoints_the_first_that_does_not_hold_is_named(
 def test_a_checkpoint_of_another_account_is_found(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     other = case.checkpoint(9, text=case.note(9, account="ds_other"))
     assert case.check(case.export, other) == 1
-    assert _answer(capsys)["reason"] == "a checkpoint is of another log, not of this dataset's account"
+    assert _answer(capsys)["reason"] == "a checkpoint is of another log than that of any export given here"
 
 
 def _other_signature(note: str) -> str:

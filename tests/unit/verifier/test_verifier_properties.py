@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.verifier.replay import NotVerified, verify
+from app.verifier.reading import NotVerified
+from app.verifier.replay import verify
 
 CAP = 12
 SHARDS = 3

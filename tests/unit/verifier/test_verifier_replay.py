@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import rfc8785
 
-from app.verifier.replay import NotVerified, verify
+from app.verifier.reading import NotVerified
+from app.verifier.replay import verify
 
 Export = Callable[..., Any]
 Change = Callable[[list[dict[str, Any]]], object]

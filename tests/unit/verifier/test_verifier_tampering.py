@@ -13,7 +13,8 @@ import pytest
 
 from app.ledger import merkle
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.replay import NotVerified, Summary, verify
+from app.verifier.reading import NotVerified
+from app.verifier.replay import Summary, verify
 
 Export = Callable[..., Any]
 Path = tuple[str | int, ...]

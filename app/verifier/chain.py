@@ -1,0 +1,125 @@
+"""What holds of every account's entries, whatever they record.
+
+The sequence 1, 2, 3 … without gaps; the chain (``previous_hash`` is the hash before it, ``hash`` is its own); times
+that never go back; one opening, at the front; and the signed root, wherever a checkpoint ends.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.verifier import canonical
+from app.verifier.canonical import Json
+from app.verifier.checkpoints import ORIGIN, Checkpoint
+from app.verifier.tree import GrowingTree, leaf
+
+GENESIS = "0" * 64
+"""The ``previous_hash`` of the first entry."""
+
+
+class Broken(ValueError):
+    """A line that is well formed but does not fit the ones before it. ``str()`` says why."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What every entry has. ``amount`` is in steps of the account's unit, ``details`` as they came, None where there
+    are none."""
+
+    sequence: int
+    kind: str
+    amount: int
+    job_id: str | None
+    at: datetime
+    previous_hash: str
+    hash: str
+    details: Json
+
+
+class Chain:
+    """The entries of one account so far, and those checkpoints that are of its log."""
+
+    def __init__(self, account: str, checkpoints: Sequence[Checkpoint]) -> None:
+        own = (checkpoint for checkpoint in checkpoints if checkpoint.origin == f"{ORIGIN}{account}")
+        self.checkpoints = tuple(sorted(own, key=lambda checkpoint: checkpoint.size))
+        self.kinds: Counter[str] = Counter()
+        self.last: Link | None = None
+        self._tree = GrowingTree()
+
+    def take(self, link: Link, value: Json) -> None:
+        """Checks the place of an entry and its hash, of the whole line as it was read, and takes it in.
+
+        Raises:
+            Broken: it does not follow the one before.
+        """
+        self._check_place(link)
+        assert isinstance(value, dict), "entries are objects"
+        hashed = canonical.dumps({name: item for name, item in value.items() if name != "hash"})
+        if hashlib.sha256(hashed).hexdigest() != link.hash:
+            raise Broken("hash is not that of the entry's content: something in it was changed")
+        if (link.kind == "open") is not (self.last is None):
+            raise Broken("the first entry, and only the first, must be of kind open")
+        self._check_root(link)
+        self.kinds[link.kind] += 1
+        self.last = link
+
+    def check_end(self) -> None:
+        """Looks, after the last line, whether there ought to be more.
+
+        Raises:
+            Broken: there is no entry, or a checkpoint covers some that are not there.
+        """
+        if self.last is None:
+            raise Broken("the export ends before its first entry")
+        for checkpoint in self.checkpoints:
+            if checkpoint.size > self.last.sequence:
+                ends, covers = self.last.sequence, checkpoint.size
+                raise Broken(f"the export was cut: it ends with entry {ends}, a checkpoint covers {covers}")
+
+    def _check_place(self, link: Link) -> None:
+        expected = self.last.sequence + 1 if self.last else 1
+        if link.sequence != expected:
+            raise Broken(f"sequence is {link.sequence} where {expected} must stand")
+        if link.previous_hash != (self.last.hash if self.last else GENESIS):
+            raise Broken("previous_hash is not the hash of the entry before")
+        if self.last and link.at < self.last.at:
+            raise Broken("the time is before that of the entry before")
+
+    def _check_root(self, link: Link) -> None:
+        if not self.checkpoints:
+            return
+        self._tree.add(leaf(link.hash))
+        for checkpoint in self.checkpoints:
+            if checkpoint.size == link.sequence and checkpoint.root != self._tree.root():
+                raise Broken(
+                    f"the entries up to here are not the {checkpoint.size} whose root was signed at {checkpoint.at}"
+                )
+
+
+def check_repeated(details: Json, header: Json, names: Sequence[str]) -> None:
+    """Checks that the details of a first entry say of the account what the header says.
+
+    Raises:
+        Broken: one is missing there, or is another.
+    """
+    assert isinstance(details, dict), "details are read as an object"
+    assert isinstance(header, dict), "headers are read as objects"
+    for name in names:
+        if name not in details:
+            raise Broken(f"the first entry's details do not say {name}")
+        if canonical.dumps(details[name]) != canonical.dumps(header.get(name)):
+            raise Broken(f"the header's {name} is not what the first entry says")
+
+
+def check_reason(details: Json) -> None:
+    """Checks that a change of the cap says why.
+
+    Raises:
+        Broken: it gives no reason, or more than that.
+    """
+    if not isinstance(details, dict) or set(details) != {"reason"} or not isinstance(details["reason"], str):
+        raise Broken("an entry of kind cap gives its reason in its details, and nothing else")
+    if not details["reason"]:
+        raise Broken("an entry of kind cap gives no reason")
