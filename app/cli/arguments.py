@@ -1,12 +1,14 @@
 """What several commands read from the command line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from app.cli.command import WrongUse
+from app.cli.output import Output
 
 DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of the dataset.", show_default=False)]
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the model.", show_default=False)]
@@ -24,27 +26,54 @@ ScopeOption: TypeAlias = Annotated[
 ]
 
 
-def read_scope(typed: list[str] | None) -> dict[str, Any]:
+def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """A box as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one JSON object.
 
-    In the short form a cell of digits is the number of a hash cell. Categories with a comma or of
-    digits alone are for the JSON form.
+    Categories with a comma are for the JSON form.
+
+    Args:
+        typed: by the user.
+        declaration: fetches the dataset. It is asked for only where a cell of digits stands, which is a number in a
+            hash partition and a text in a column.
 
     Raises:
         WrongUse: it is neither form, or the two are mixed.
     """
-    scope: dict[str, Any] = {}
+    scope: dict[str, list[str]] = {}
     for word in typed or ():
         if word.startswith("{"):
             if len(typed or ()) > 1:
                 raise WrongUse("a scope in JSON is the whole scope")
             return json_object(word, "the scope")
-        name, separator, cells = word.partition("=")
-        if not (name and separator and cells):
+        name, separator, listed = word.partition("=")
+        if not (name and separator and listed):
             raise WrongUse("a scope is given as partition=cell, or as a JSON object")
-        numbers_and_names = (int(cell) if cell.isascii() and cell.isdigit() else cell for cell in cells.split(","))
-        scope.setdefault(name, []).extend(numbers_and_names)
-    return scope
+        scope.setdefault(name, []).extend(listed.split(","))
+    if not any(_is_number(cell) for cells in scope.values() for cell in cells):
+        return dict(scope)
+    columns = {each["name"] for each in declaration()["partitions"] if each["kind"] == "column"}
+    return {
+        name: [int(cell) if _is_number(cell) and name not in columns else cell for cell in cells]
+        for name, cells in scope.items()
+    }
+
+
+def _is_number(cell: str) -> bool:
+    return cell.isascii() and cell.isdigit()
+
+
+def confirm(output: Output, question: str, *, yes: bool) -> None:
+    """Asks a person before what cannot be undone, unless ``yes`` was typed.
+
+    Raises:
+        WrongUse: a program runs the command, and did not say ``--yes``.
+        typer.Abort: the person thought better of it.
+    """
+    if yes:
+        return
+    if output.as_json:
+        raise WrongUse("with --json nobody is asked: add --yes")
+    typer.confirm(question, abort=True, err=True)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:

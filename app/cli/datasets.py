@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, KeyArgument, read_bytes
+from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import amount
 
@@ -129,8 +129,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Erase the rows of a dataset for good. Its ledger and its models stay."""
-    if not yes:
-        typer.confirm(f"Erase the rows of {dataset} for good?", abort=True, err=True)
+    confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
     with call.client() as client:
         client.delete_dataset(dataset)
     if call.as_json:
@@ -152,8 +151,7 @@ def erase_unit(
     """Erase the rows of one person. What was spent stays spent."""
     if unit == "-":
         unit = sys.stdin.readline().rstrip("\r\n")
-    if not yes:
-        typer.confirm(f"Erase the rows of this unit from {dataset} for good?", abort=True, err=True)
+    confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
     with call.client() as client:
         found = client.erase_unit(dataset, unit)
     if call.as_json:

@@ -1,14 +1,21 @@
 """``grovekeeper ledger charge`` and ``reservations``: the ledger for mechanisms that run elsewhere."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.arguments import DatasetArgument, ScopeOption, json_object, read_bytes, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
-from app.cli.output import amount
+from app.cli.output import Output, amount
+from app.client.errors import ApiProblem
+
+if TYPE_CHECKING:
+    from app.client.client import Client
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Stated:
     per: Annotated[str, typer.Option(help="What the loss is stated for: row or unit.")] = "row"
     scope: ScopeOption = None
 
-    def body(self, description: str) -> dict[str, Any]:
+    def body(self, client: "Client", dataset: str, description: str) -> dict[str, Any]:
         """The request.
 
         Raises:
@@ -36,7 +43,8 @@ class Stated:
         declared = {name: value for name, value in given.items() if value is not None}
         if (self.event is None) is not bool(declared):
             raise WrongUse("say what it loses: an --event file, or one of --epsilon, --rho, --mu")
-        body: dict[str, Any] = {"description": description, "per": self.per, "scope": read_scope(self.scope)}
+        scope = read_scope(self.scope, partial(client.dataset, dataset))
+        body: dict[str, Any] = {"description": description, "per": self.per, "scope": scope}
         if self.event is not None:
             return body | {"event": json_object(read_bytes(self.event).decode("utf-8", "replace"), "the event")}
         return body | {"declared": {"adjacency": self.adjacency, **declared}}
@@ -52,9 +60,9 @@ def charge(
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
     """Charge the account for a mechanism that runs elsewhere, before it runs. It cannot be given back."""
-    body = stated.body(description)
     output = call.output
-    with call.client() as client:
+    with call.client() as client, _in_its_own_words(stated, output):
+        body = stated.body(client, dataset, description)
         if quote:
             answer = client.quote_elsewhere(dataset, body)
         else:
@@ -86,3 +94,14 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
         for item in found
     ]
     call.output.table(["reservation", "amount", "per", "attested by", "for"], rows, empty="none")
+
+
+@contextmanager
+def _in_its_own_words(stated: Stated, output: Output) -> Iterator[None]:
+    """Keeps a job's ε from people whose mechanism states ρ, μ or an event: a refusal tells what is left in its unit."""
+    try:
+        yield
+    except ApiProblem as problem:
+        if stated.epsilon is None and not output.as_json:
+            problem.body = {name: value for name, value in problem.body.items() if name != "largest_that_fits"}
+        raise

@@ -1,7 +1,7 @@
 """``grovekeeper evaluations``: what models are worth on rows that were held out, and which of several is the best."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +9,9 @@ from app.cli.arguments import ModelArgument, ScopeOption, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import Output, amount
 from app.cli.training import show_accepted, show_quote
+
+if TYPE_CHECKING:
+    from app.client.client import Client
 
 app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
 
@@ -30,13 +33,14 @@ class SpendOptions:
     ] = None
     scope: ScopeOption = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, client: "Client", model_id: str) -> dict[str, Any]:
         """The body. ε and δ go out as they were typed: no float ever touches them."""
+        dataset = self.dataset
         return {
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             **({} if self.dataset is None else {"dataset": self.dataset}),
-            "scope": read_scope(self.scope),
+            "scope": read_scope(self.scope, lambda: client.dataset(dataset or client.model(model_id)["dataset"])),
         }
 
 
@@ -50,7 +54,9 @@ MetricOption = Annotated[
 def show_price(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
     """Ask for the price of an evaluation. It never touches rows and costs nothing."""
     with call.client() as client:
-        answer = client.quote_evaluation(model_id, spend.to_json() | {"metrics": metric or ["accuracy"]})
+        answer = client.quote_evaluation(
+            model_id, spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
+        )
     _show_quote(call.output, answer, what="an evaluation")
 
 
@@ -66,8 +72,8 @@ def run(
 ) -> None:
     """Reserve budget and evaluate a model; choose a scope that was held out of its training."""
     with call.client() as client:
+        body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         with one_attempt(call.output, idempotency_key) as key:
-            body = spend.to_json() | {"metrics": metric or ["accuracy"]}
             accepted = client.evaluate(model_id, body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)
 
@@ -92,8 +98,9 @@ def best(
     idempotency_key: KeyOption = None,
 ) -> None:
     """Reserve budget and choose the best of several models: one price, however many there are."""
-    body = selection.to_json() | {"models": models, "winner_accuracy": selection.winner_accuracy}
     with call.client() as client:
+        body = selection.to_json(client, models[0])
+        body |= {"models": models, "winner_accuracy": selection.winner_accuracy}
         if selection.quote:
             _show_quote(call.output, client.quote_selection(body), what=f"a choice among {len(models)} models")
             return

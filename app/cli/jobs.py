@@ -1,6 +1,6 @@
 """``grovekeeper jobs``: look, follow, cancel."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +22,7 @@ def list_jobs(call: Remote) -> None:
         call.output.json({"jobs": jobs})
         return
     rows = [
-        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], amount(job["price"]), job["state"], made(job)]
+        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], _price(job), job["state"], made(job)]
         for job in jobs
     ]
     call.output.table(["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs")
@@ -53,7 +53,7 @@ def show(
             "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
             "dataset": job["dataset_name"],
             "algorithm": job["algorithm"],
-            "price": amount(job["price"]),
+            "price": _price(job),
             "submitted": job["submitted_at"],
             "made": made(job),
         }
@@ -71,3 +71,9 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
     if call.as_json:
         call.output.json(job)
     call.output.say(f"job {job_id} is cancelled")
+
+
+def _price(job: dict[str, Any]) -> str:
+    """What the job costs, on each account that pays for it."""
+    also, own = job["unlabelled"], amount(job["price"])
+    return own if also is None else f"{own} on {job['dataset_name']}, {amount(also['price'])} on {also['dataset_name']}"

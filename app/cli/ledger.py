@@ -1,6 +1,7 @@
 """``grovekeeper ledger``: balances, caps, history, exports."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ def show(
             accounts = list(client.balances())
             answer: dict[str, Any] = {"datasets": accounts}
         else:
-            answer = client.balance(dataset, scope=read_scope(scope) or None)
+            answer = client.balance(dataset, scope=read_scope(scope, partial(client.dataset, dataset)) or None)
             accounts = [answer]
     if output.as_json:
         output.json(answer)

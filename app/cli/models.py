@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli import prediction_rows
-from app.cli.arguments import ModelArgument, check_new
+from app.cli.arguments import ModelArgument, check_new, confirm
 from app.cli.command import Remote, command
 from app.cli.exit_codes import ExitCode
 from app.core import limits
@@ -72,8 +72,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a model. What it cost stays in the ledger."""
-    if not yes:
-        typer.confirm(f"Delete {model_id} for good?", abort=True, err=True)
+    confirm(call.output, f"Delete {model_id} for good?", yes=yes)
     with call.client() as client:
         client.delete_model(model_id)
     if call.as_json:

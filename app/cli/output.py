@@ -84,17 +84,19 @@ class Output:
             self.complain(f"  {name}: {column['problem']}, {column['count']} times")
 
     @contextmanager
-    def progress(self, *, unit: str) -> Iterator["Progress"]:
+    def progress(self, *, unit: str | None) -> Iterator["Progress"]:
         """A progress bar on stderr that redraws only on a terminal.
 
         Args:
-            unit: ``bytes`` or a plural noun for what is counted.
+            unit: ``bytes``, a plural noun for what is counted, or ``None`` where nobody may see a count.
         """
-        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
-        count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-        words = TextColumn("{task.description}", markup=False)
-        columns = (words, BarColumn(), count, *(() if unit == "bytes" else (TextColumn(unit, markup=False),)))
+        columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False), BarColumn()]
+        if unit == "bytes":
+            columns.append(DownloadColumn())
+        elif unit is not None:
+            columns += [MofNCompleteColumn(), TextColumn(unit, markup=False)]
         with Progress(*columns, console=_console(error=True), disable=self.as_json) as progress:
             yield progress
 

@@ -2,7 +2,8 @@
 
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +11,9 @@ from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 from app.cli.training import read_parameters, show_accepted, show_quote
+
+if TYPE_CHECKING:
+    from app.client.client import Client
 
 app = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
 
@@ -40,13 +44,13 @@ class ProfileOptions:
             words += ["--scope", word]
         return shlex.join(words)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, client: "Client") -> dict[str, Any]:
         """The body. ε and δ go out as they were typed: no float ever touches them."""
         return {
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
-            "scope": read_scope(self.scope),
+            "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
         }
 
 
@@ -55,7 +59,7 @@ class ProfileOptions:
 def quote(call: Remote, request: ProfileOptions) -> None:
     """Ask for the price of a profile. It never touches rows and costs nothing."""
     with call.client() as client:
-        answer = client.quote_profile(request.dataset, request.to_json())
+        answer = client.quote_profile(request.dataset, request.to_json(client))
     if call.as_json:
         call.output.json(answer)
         return
@@ -75,8 +79,8 @@ def release(
 ) -> None:
     """Reserve budget and release a profile, which later plans and jobs use with --profile at no price."""
     with call.client() as client:
+        body = request.to_json(client) | {"name": name}
         with one_attempt(call.output, idempotency_key) as key:
-            body = request.to_json() | {"name": name}
             accepted = client.release_profile(request.dataset, body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)
 

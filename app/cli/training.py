@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 FINISHED = ("succeeded", "failed", "cancelled")
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}
+_AT_WORK = {"profile": "counting rows for a profile", "evaluation": "counting answers for an evaluation"}
 _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluations"}
 
 
@@ -70,7 +72,7 @@ class PlanOptions:
             words += ["--unlabelled-scope", word]
         return shlex.join(words)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, client: "Client") -> dict[str, Any]:
         """The body of ``POST /plans``. ε and δ go out as they were typed: no float ever touches them."""
         return {
             "dataset": self.dataset,
@@ -78,12 +80,12 @@ class PlanOptions:
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),
             "parameters": read_parameters(self.parameter),
-            "scope": read_scope(self.scope),
+            "scope": read_scope(self.scope, partial(client.dataset, self.dataset)),
             **({} if self.profile is None else {"profile": self.profile}),
-            **self._unlabelled(),
+            **self._unlabelled(client),
         }
 
-    def _unlabelled(self) -> dict[str, Any]:
+    def _unlabelled(self, client: "Client") -> dict[str, Any]:
         given = {"epsilon": self.unlabelled_epsilon, "delta": self.unlabelled_delta, "scope": self.unlabelled_scope}
         if self.unlabelled is None:
             if any(value is not None for value in given.values()):
@@ -93,7 +95,7 @@ class PlanOptions:
         if self.unlabelled_delta is not None:
             part["delta"] = self.unlabelled_delta
         if self.unlabelled_scope is not None:
-            part["scope"] = read_scope(self.unlabelled_scope)
+            part["scope"] = read_scope(self.unlabelled_scope, partial(client.dataset, self.unlabelled))
         return {"unlabelled": part}
 
 
@@ -116,7 +118,7 @@ def algorithms(call: Remote) -> None:
 def plan(call: Remote, request: PlanOptions) -> None:
     """Ask for the price of a training job. It never touches rows and costs nothing."""
     with call.client() as client:
-        quote = client.plan(request.to_json())
+        quote = client.plan(request.to_json(client))
     output = call.output
     if output.as_json:
         output.json(quote)
@@ -136,8 +138,9 @@ def train(
 ) -> None:
     """Reserve budget and train a forest."""
     with call.client() as client:
+        body = request.to_json(client) | {"name": name}
         with one_attempt(call.output, idempotency_key) as key:
-            accepted = client.train(request.to_json() | {"name": name}, idempotency_key=key)
+            accepted = client.train(body, idempotency_key=key)
         show_accepted(client, accepted, call.output, wait=wait)
 
 
@@ -180,18 +183,21 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
 
 
 def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:
-    """Waits for a job with a progress bar of finished trees; returns it in its last state."""
-    with output.progress(unit="trees") as progress:
-        bar = progress.add_task("queued", total=None)
+    """Waits for a job with a progress bar of finished trees, if it grows any; returns it in its last state."""
+    try:
+        work = _AT_WORK.get(client.job(job_id)["kind"])
+        with output.progress(unit=None if work else "trees") as progress:
+            bar = progress.add_task("queued", total=None)
 
-        def show(job: dict[str, Any]) -> None:
-            progress.update(bar, description=job["state"], completed=job["trees_done"], total=job["n_trees"])
+            def show(job: dict[str, Any]) -> None:
+                doing = work if work and job["state"] == "running" else job["state"]
+                counted = {} if work else {"completed": job["trees_done"], "total": job["n_trees"]}
+                progress.update(bar, description=doing, **counted)
 
-        try:
             return client.wait_for_job(job_id, on_change=show)
-        except KeyboardInterrupt:
-            output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
-            raise
+    except KeyboardInterrupt:
+        output.complain(f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait")
+        raise
 
 
 def finish(output: Output, job: dict[str, Any]) -> None:

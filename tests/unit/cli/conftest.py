@@ -185,6 +185,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/datasets"): (201, DATASET),
     ("GET", "/datasets"): (200, {"datasets": [DATASET], "next": None}),
     ("GET", "/datasets/census"): (200, DATASET),
+    ("GET", "/datasets/ds_1"): (200, DATASET),
     ("DELETE", "/datasets/census"): (204, None),
     ("POST", "/datasets/census/rows"): (
         201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],

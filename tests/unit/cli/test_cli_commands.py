@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 from typer.testing import Result
 
 from app.cli.exit_codes import ExitCode
@@ -230,6 +231,85 @@ def test_a_scope_is_typed_in_words_or_in_json(run: Run, service: Any) -> None:
     assert json.loads(service.requests[-1].url.params["scope"]) == {"region": ["EU"]}
     run("ledger", "show", "census")
     assert "scope" not in service.requests[-1].url.params
+
+
+def test_a_cell_of_digits_is_what_the_declaration_says_it_is(run: Run, service: Any) -> None:
+    status, dataset = service.answers["GET", "/datasets/census"]
+    code = {"name": "code", "kind": "column", "column": "code", "feature": False, "sizes": None, "cells": ["1", "2"]}
+    declared = {**dataset, "partitions": [*dataset["partitions"], code]}
+    service.answers["GET", "/datasets/census"] = service.answers["GET", "/datasets/ds_1"] = (status, declared)
+    typed = ["--scope", "code=1,OTHER", "--scope", "shard=1"]
+    meant = {"code": ["1", "OTHER"], "shard": [1]}
+
+    for asked in (["plan", "census", "-a", "mrf"], ["profiles", "quote", "census"], ["evaluations", "quote", "md_1"]):
+        run(*asked, "-e", "1", *typed)
+        assert service.body()["scope"] == meant
+    run("evaluations", "best", "md_1", "md_2", "-e", "1", "--dataset", "census", *typed)
+    assert service.body()["scope"] == meant
+    run("ledger", "charge", "census", "--description", "x", "--rho", "1", *typed)
+    assert service.body()["scope"] == meant
+    run("ledger", "show", "census", *typed)
+    assert json.loads(service.requests[-1].url.params["scope"]) == meant
+    run("plan", "ds_1", "-a", "sspe-1", "-e", "1", "--unlabelled", "census", "--unlabelled-scope", "code=2")
+    assert service.body()["unlabelled"]["scope"] == {"code": ["2"]}
+
+
+def test_a_refused_statement_is_not_told_the_epsilon_of_a_job(run: Run, service: Any) -> None:
+    refusal = {"type": "budget-exceeded", "largest_that_fits": "0.7"}
+    service.answers["POST", "/ledger/census/reservations"] = (409, refusal)
+    charge = ["ledger", "charge", "census", "--description", "x"]
+    for stated in (["--rho", "1"], ["--mu", "1"], ["--event", "file.json"]):
+        result = run(*charge, *stated)
+        assert (result.exit_code, result.stderr) == (ExitCode.REFUSED, "refused: a sentence\n")
+        assert json.loads(run(*charge, *stated, "--json").stdout)["largest_that_fits"] == "0.7"
+    assert "largest ε that fits: 0.7" in run(*charge, "--epsilon", "1").stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_trees", "doing"),
+    [
+        ("train", 3, "running"),
+        ("profile", 0, "counting rows for a profile"),
+        ("evaluation", 0, "counting answers for an evaluation"),
+    ],
+)
+def test_jobs_that_grow_no_trees_say_what_they_do(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, *, kind: str, n_trees: int, doing: str
+) -> None:
+    ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
+    running = {**ended, "state": "running", "trees_done": 0}
+    answers = iter([running, running, running, ended])
+    monkeypatch.setattr("app.client.client.Client.func.job", lambda *_: next(answers))
+    told: list[str] = []
+    update = Progress.update
+
+    def seen(progress: Progress, *bar: Any, description: str, **changes: Any) -> None:
+        told.append(description)
+        update(progress, *bar, description=description, **changes)
+
+    monkeypatch.setattr(Progress, "update", seen)
+    shown = run("jobs", "show", "jb_1", "--wait").stderr
+    assert told == [doing, "succeeded"]
+    assert ("3/3 trees" in shown) is (kind == "train")
+    assert "0/0" not in shown
+
+
+def test_a_job_on_two_datasets_says_both_prices(run: Run, service: Any) -> None:
+    job = service.answers["GET", "/jobs/jb_1"][1]
+    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": job["price"]}
+    service.answers["GET", "/jobs/jb_1"] = (200, {**job, "unlabelled": also})
+    assert "0.1 ε on census, 0.1 ε on register" in run("jobs", "show", "jb_1").stdout
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["datasets", "delete", "census"], ["datasets", "erase-unit", "census", "ann"], ["models", "delete", "md_1"]],
+)
+def test_a_program_is_not_asked_but_told_to_confirm(run: Run, service: Any, typed: list[str]) -> None:
+    result = run(*typed, "--json", input="y\n")
+    assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
+    assert json.loads(result.stdout)["type"] == "wrong-use"
+    assert not service.requests
 
 
 def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, service: Any) -> None:
