@@ -76,13 +76,20 @@ def verify(
     public_key: Annotated[
         Path | None, typer.Option(help="The key that signed the checkpoints.", show_default=False)
     ] = None,
+    member: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Of a population's export: that of a member, to compare it with; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Check an export: chain, balances, cap and prices; or a proof. Needs no service, settings or network."""
     from app.verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
-    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key)
+    evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()))
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
 
 

@@ -125,6 +125,15 @@ class JointCells:
         charged = sum(box.charged for box in self._boxes.values() if _covers(box, cell))
         return Balance(charged=charged, reserved=load - charged, cell=dict(sorted(cell.items())))
 
+    def largest(self, scope: Scope, *, above: int) -> tuple[int, dict[str, Cell]] | None:
+        """The largest load in a scope, and the first joint cell that carries it; None if it is not over a threshold."""
+        return _Search(self, dict(scope), self._box(scope).meets).largest(above=above)
+
+    @property
+    def is_entangled(self) -> bool:
+        """Whether something lies on a box that restricts several partitions at once."""
+        return any(box.load and len(box.sides) > 1 for box in self._boxes.values())
+
     def domain(self, partition: Partition) -> Sequence[Cell]:
         """The cells of a partition that can be told apart so far, in canonical order."""
         return partition.cells if partition.cells is not None else sorted(self._named[partition.name])

@@ -6,33 +6,28 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from app.verifier import canonical, proofs
-from app.verifier.amounts import SYMBOLS
+from app.verifier import canonical, population, proofs, replay, report, sums
 from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
-from app.verifier.export import Header
+from app.verifier.members import MemberLedger
 from app.verifier.proofs import Disproven
 from app.verifier.reading import MAX_LINE_BYTES, NotVerified
-from app.verifier.replay import Summary, verify
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
-
-CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
-NOT_BOUND = (
-    "The header's facts are not repeated in the first entry, as ledgers of early versions do not: "
-    "compare them with the owner's declaration."
-)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Files of checkpoints, and of the key that signed them; both or neither."""
+    """What an export is held to: files of checkpoints, and of the key that signed them, both or neither; and, where it
+    is a population's, the exports of members."""
 
     checkpoints: tuple[Path, ...] = ()
     public_key: Path | None = None
+    members: tuple[Path, ...] = ()
 
 
 class _Unreadable(Exception):
@@ -55,25 +50,35 @@ def main(arguments: Sequence[str]) -> int:
         "--checkpoint", metavar="FILE", type=Path, action="append", default=[], help="a signed head; may be repeated"
     )
     parser.add_argument("--public-key", metavar="FILE", type=Path, help="the key that signed the checkpoints")
+    parser.add_argument(
+        "--member",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="the export of a dataset, where FILE is that of its population; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
         parser.error("a checkpoint is checked with a public key: give both, or neither")
-    return run(options.file, Evidence(tuple(options.checkpoint), options.public_key), as_json=options.json)
+    evidence = Evidence(tuple(options.checkpoint), options.public_key, tuple(options.member))
+    return run(options.file, evidence, as_json=options.json)
 
 
 def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     """Checks one file and prints the result on stdout; returns the exit code."""
     try:
         checkpoints = _checkpoints(evidence)
-        facts, text = _check(file, checkpoints)
+        facts, text = _check(file, evidence.members, checkpoints)
     except OSError as error:
         return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
     except _Unreadable as error:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
-        found = {"verified": False, "line": failure.line, "reason": failure.reason}
-        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {file}\n{failure}")
+        where = failure.file or str(file)
+        found = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
+        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {where}\n{failure}")
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
         _print(json.dumps({"verified": False, "line": None, "reason": str(failure)}) if as_json else _not(failure))
@@ -110,25 +115,46 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
     return found
 
 
-def _check(file: Path, checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
+def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
+    """What is found, for programs and for people."""
     with file.open("rb") as stream:
-        proof = _proof(stream.readline(MAX_LINE_BYTES))
-        if proof is not None:
+        first = _first(stream)
+        if members and not population.is_population(first):
+            raise _Unreadable("--member goes with the export of a population")
+        if proofs.is_proof(first):
             if not checkpoints:
                 raise _Unreadable("a proof is held to checkpoints: give --checkpoint and --public-key")
-            proven = proofs.check(proof, checkpoints)
+            proven = proofs.check(first, checkpoints)
             return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
-        stream.seek(0)
-        summary = verify(_lines(stream), checkpoints)
-    return to_json(summary), to_text(summary)
+        if population.is_population(first):
+            together = _check_population(stream, members, checkpoints)
+            return report.population_to_json(together), report.population_to_text(together)
+        summary = replay.verify(_lines(stream), checkpoints)
+        return report.to_json(summary), report.to_text(summary)
 
 
-def _proof(line: bytes) -> canonical.Json:
+def _check_population(
+    stream: BinaryIO, members: Sequence[Path], checkpoints: Sequence[Checkpoint]
+) -> sums.PopulationSummary:
+    with ExitStack() as opened:
+        ledgers: dict[str, MemberLedger] = {}
+        for file in members:
+            own = opened.enter_context(file.open("rb"))
+            ledger = MemberLedger(_lines(own), checkpoints, file=str(file))
+            if ledger.dataset in ledgers:
+                raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one of each member")
+            ledgers[ledger.dataset] = ledger
+        return sums.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
+
+
+def _first(stream: BinaryIO) -> canonical.Json:
+    """The first line, or None: whatever cannot be read, the export's own checks name it."""
+    line = stream.readline(MAX_LINE_BYTES)
+    stream.seek(0)
     try:
-        value = canonical.loads(line)
+        return canonical.loads(line)
     except canonical.NotStrictJson:
-        return None  # whatever it is, the export's own checks name it
-    return value if proofs.is_proof(value) else None
+        return None
 
 
 def _proven(proven: proofs.Proven) -> str:
@@ -147,80 +173,3 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
     """Lines with their ends; a longer one comes without an end, so that a file without line ends fits in memory."""
     while line := stream.readline(MAX_LINE_BYTES):
         yield line
-
-
-def to_json(summary: Summary) -> dict[str, object]:
-    """The summary for programs; amounts are exact decimal text."""
-    tightest = summary.tightest
-    return {
-        "verified": True,
-        "dataset": summary.header.dataset,
-        "accountant": summary.header.accountant,
-        "adjacency": summary.header.adjacency,
-        "entries": summary.last.sequence,
-        "kinds": summary.kinds,
-        "cap": summary.header.text(summary.cap),
-        "highest_cap": summary.header.text(summary.highest_cap),
-        "attested": summary.attested,
-        "charged": summary.header.text(tightest.charged),
-        "reserved": summary.header.text(tightest.reserved),
-        "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
-        "tightest_cell": tightest.cell,
-        "last_hash": summary.last.hash,
-        "header_bound": summary.header_bound,
-        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
-        "note": _tail(summary),
-    }
-
-
-def to_text(summary: Summary) -> str:
-    """The summary for people."""
-    facts = to_json(summary)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
-    cell = ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items()) or "the whole dataset"
-    rows = [
-        ("dataset", summary.header.dataset),
-        ("account", _account(summary.header)),
-        ("entries", f"{summary.last.sequence} ({kinds})"),
-        ("cap", _cap(summary)),
-        ("charged", facts["charged"]),
-        ("reserved", facts["reserved"]),
-        ("remaining", facts["remaining"]),
-        ("tightest cell", cell),
-        ("last hash", summary.last.hash),
-    ]
-    table = "\n".join(f"  {name:<14}{value}" for name, value in rows)
-    checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    notes = [_tail(summary)] if summary.header_bound else [NOT_BOUND, _tail(summary)]
-    if summary.attested:
-        said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
-        notes.insert(
-            0, f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."
-        )
-    return "\n".join(["VERIFIED", table, checks, *notes])
-
-
-def _cap(summary: Summary) -> str:
-    """On accounts with a δ every guarantee is that of the highest cap; on pure ones what was charged is its own."""
-    cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
-    if summary.header.accountant == "pure" or cap == highest:
-        return cap
-    return f"{cap} (guarantees are those of the highest one, {highest})"
-
-
-def _tail(summary: Summary) -> str:
-    """What is known of the end of the export."""
-    if not summary.checkpoints:
-        return CUT_TAIL
-    newest, total = summary.checkpoints[-1], summary.last.sequence
-    if newest.size == total:
-        return f"A checkpoint of {newest.at} covers all {total} entries: until then nothing is missing at the end."
-    return (
-        f"A checkpoint of {newest.at} covers the first {newest.size} of {total} entries: "
-        "what may be missing after the last one can only be found with a later checkpoint."
-    )
-
-
-def _account(header: Header) -> str:
-    at = "" if header.delta is None else f" at δ = {header.delta}"
-    return f"{header.accountant}, counted in {SYMBOLS[header.accountant]}{at}, adjacency {header.adjacency}"

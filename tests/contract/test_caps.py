@@ -12,7 +12,7 @@ from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused
 from app.services import audit, run_job
 from app.services.change_cap import change_cap
 from app.services.delete_dataset import delete_dataset
-from app.verifier.main import to_json
+from app.verifier.report import to_json
 from app.wire.ledger import CapIn, DatasetBalance
 from tests.support.crash_scene import OWNER, Scene, opened
 

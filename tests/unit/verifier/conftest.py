@@ -1,9 +1,12 @@
 """Writes exports as the service would, with another canonical serialiser than the verifier's own."""
 
 import hashlib
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -30,6 +33,16 @@ def chained(entries: list[Fields]) -> list[Fields]:
     return result
 
 
+def at(second: int) -> str:
+    """A time in the form of entries."""
+    return (datetime(2026, 11, 20, 9, tzinfo=UTC) + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def decimal(amount: Fraction) -> str:
+    """The shortest exact text of a sum of decimals."""
+    return format(Decimal(amount.numerator) / Decimal(amount.denominator), "f")
+
+
 class Writer:
     """An export in the making. Every method returns the writer, so that a history reads as one line."""
 
@@ -41,8 +54,10 @@ class Writer:
         max_rows: int = 1,
         adjacency: str = "add_remove",
         bound: bool = True,
+        clock: Iterator[int] | None = None,
         **facts: object,
     ) -> None:
+        self.clock = clock or itertools.count()
         self.header: Fields = {
             "kind": "export",
             "format": 1,
@@ -69,7 +84,6 @@ class Writer:
         event: object = None,
         details: Fields | None = None,
     ) -> "Writer":
-        at = datetime(2026, 11, 20, 9, tzinfo=UTC) + timedelta(seconds=len(self.entries))
         entry: Fields = {
             "kind": kind,
             "amount": amount,
@@ -77,7 +91,7 @@ class Writer:
             "event": event,
             "job_id": job_id,
             "actor": "key_owner",
-            "at": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "at": at(next(self.clock)),
         }
         if details is not None:
             entry["details"] = details
@@ -104,10 +118,90 @@ class Writer:
         return [json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in [self.header, *self.entries]]
 
 
+class People:
+    """A population's export in the making, and those of its members beside it, on one clock.
+
+    Loads are worked out by looking at every joint cell of a member, one by one. A changed line is not followed by the
+    later ones: :func:`chained` redoes their hashes, and nothing else.
+    """
+
+    def __init__(self, *, cap: str = "3", accountant: str = "pure", delta: str | None = None) -> None:
+        self.facts: Fields = {"accountant": accountant, "delta": delta}
+        self.header: Fields = {"kind": "export", "format": 1, "population": "pop_test", "cap": cap, **self.facts}
+        self.clock = itertools.count()
+        self.members: dict[str, Writer] = {}
+        self.highest: dict[str, str] = {}
+        self.entries: list[Fields] = []
+        self._add("open", cap, {"population": "pop_test", **self.facts})
+
+    def declare(self, dataset: str, *, cap: str = "3", **options: Any) -> "People":
+        """A dataset that is no member yet."""
+        self.members[dataset] = Writer(dataset=dataset, cap=cap, clock=self.clock, **self.facts, **options)
+        self.highest[dataset] = cap
+        return self
+
+    def join(self, dataset: str, **options: Any) -> "People":
+        """Makes a dataset a member; it is declared, if it was not before."""
+        if dataset not in self.members:
+            self.declare(dataset, **options)
+        header = self.members[dataset].header
+        unit = {"adjacency": header["adjacency"], "unit_column": header["privacy_unit"]["column"]}
+        return self._say("join", dataset, **unit, highest_cap=self.highest[dataset])
+
+    def job(self, dataset: str, job_id: str, amount: str, end: str | None = "charge", **options: Any) -> "People":
+        """A reservation on a member, or on a dataset that is none yet, and how it ended."""
+        self.step(dataset, "reserve", job_id, amount, **options)
+        return self.step(dataset, end, job_id, amount, **options) if end else self
+
+    def step(self, dataset: str, kind: str, job_id: str, amount: str, **options: Any) -> "People":
+        """One entry of a dataset's own ledger, and the load that it makes."""
+        self.members[dataset].add(kind, amount, job_id=job_id, **{"event": NANO_EVENT, **options})
+        joined = {entry["details"]["member"]["dataset"] for entry in self.entries if entry["kind"] == "join"}
+        return self._say("load", dataset, job_id=job_id) if dataset in joined and kind != "charge" else self
+
+    def cap(self, amount: str) -> "People":
+        """Puts another cap of the population in force."""
+        self.header["cap"] = amount
+        return self._add("cap", amount, {"reason": "asked for by the board"})
+
+    def load(self, dataset: str) -> str:
+        """The largest of a dataset's joint cells."""
+        writer = self.members[dataset]
+        axes = [[(part["name"], cell) for cell in range(part["cells"])] for part in writer.header["partitions"]]
+        sums = []
+        for joint in itertools.product(*axes):
+            cell = dict(joint)
+            held = [
+                each for each in writer.entries if all(cell[name] in cells for name, cells in each["scope"].items())
+            ]
+            signs = {"reserve": 1, "void": -1, "expire": -1}
+            sums.append(sum(signs.get(each["kind"], 0) * Fraction(each["amount"]) for each in held))
+        return decimal(max(sums))
+
+    def lines(self) -> list[bytes]:
+        return [json.dumps(line).encode() + b"\n" for line in [self.header, *self.entries]]
+
+    def _say(self, kind: str, dataset: str, *, job_id: str | None = None, **facts: object) -> "People":
+        newest = self.members[dataset].entries[-1]
+        named = {"dataset": dataset, "sequence": newest["sequence"], "hash": newest["hash"]}
+        return self._add(kind, self.load(dataset), {"member": {**named, **facts}}, job_id=job_id)
+
+    def _add(self, kind: str, amount: str, details: Fields, *, job_id: str | None = None) -> "People":
+        entry = {"kind": kind, "amount": amount, "scope": {}, "event": None, "job_id": job_id, "actor": "key_owner"}
+        self.entries = chained([*self.entries, {**entry, "at": at(next(self.clock)), "details": details}])
+        return self
+
+
 @pytest.fixture
 def export() -> Callable[..., Writer]:
     """Starts an export: ``export(cap="3", shards=4).job("jb_1", "1")``."""
     return Writer
+
+
+@pytest.fixture
+def people() -> Callable[..., People]:
+    """Starts a population: ``people(cap="3").join("ds_a").job("ds_a", "jb_1", "1")``."""
+    return People
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
-from app.verifier.main import CUT_TAIL, Evidence, main, run
+from app.verifier.main import Evidence, main, run
+from app.verifier.report import CUT_TAIL
 
 Export = Callable[..., Any]
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import app.verifier
-from app.verifier.main import CUT_TAIL, main
+from app.verifier.main import main
+from app.verifier.report import CUT_TAIL
 
 Export = Callable[..., Any]
 

@@ -1,0 +1,214 @@
+"""What was found, as a table for people and as an object for programs; amounts are exact decimal text."""
+
+from collections.abc import Sequence
+
+from app.verifier.amounts import SYMBOLS
+from app.verifier.export import Header
+from app.verifier.members import Compared
+from app.verifier.population import PopulationHeader
+from app.verifier.replay import Summary
+from app.verifier.sums import PopulationSummary
+
+CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
+NOT_BOUND = (
+    "The header's facts are not repeated in the first entry, as ledgers of early versions do not: "
+    "compare them with the owner's declaration."
+)
+
+
+def to_json(summary: Summary) -> dict[str, object]:
+    """The summary for programs; amounts are exact decimal text."""
+    tightest = summary.tightest
+    return {
+        "verified": True,
+        "dataset": summary.header.dataset,
+        "accountant": summary.header.accountant,
+        "adjacency": summary.header.adjacency,
+        "entries": summary.last.sequence,
+        "kinds": summary.kinds,
+        "cap": summary.header.text(summary.cap),
+        "highest_cap": summary.header.text(summary.highest_cap),
+        "attested": summary.attested,
+        "charged": summary.header.text(tightest.charged),
+        "reserved": summary.header.text(tightest.reserved),
+        "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
+        "tightest_cell": tightest.cell,
+        "last_hash": summary.last.hash,
+        "header_bound": summary.header_bound,
+        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "note": _tail(summary),
+    }
+
+
+def to_text(summary: Summary) -> str:
+    """The summary for people."""
+    facts = to_json(summary)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
+    cell = ", ".join(f"{name}={index}" for name, index in summary.tightest.cell.items()) or "the whole dataset"
+    rows = [
+        ("dataset", summary.header.dataset),
+        ("account", f"{_account(summary.header)}, adjacency {summary.header.adjacency}"),
+        ("entries", f"{summary.last.sequence} ({kinds})"),
+        ("cap", _cap(summary)),
+        ("charged", facts["charged"]),
+        ("reserved", facts["reserved"]),
+        ("remaining", facts["remaining"]),
+        ("tightest cell", cell),
+        ("last hash", summary.last.hash),
+    ]
+    checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
+    return "\n".join(["VERIFIED", *_table(rows), checks, *_notes(summary)])
+
+
+def population_to_json(summary: PopulationSummary) -> dict[str, object]:
+    """The summary of a population for programs; ``unchecked`` are the members whose own ledgers were not given."""
+    adjacency, unit_column = summary.unit or (None, None)
+    text = summary.header.text
+    return {
+        "verified": True,
+        "population": summary.header.population,
+        "accountant": summary.header.accountant,
+        "adjacency": adjacency,
+        "unit_column": unit_column,
+        "entries": summary.last.sequence,
+        "kinds": summary.kinds,
+        "cap": text(summary.cap),
+        "highest_cap": text(summary.highest_cap),
+        "together": text(summary.together),
+        "remaining": text(max(summary.cap - summary.together, 0)),
+        "printable": text(summary.printable),
+        "members": [
+            {"dataset": dataset, "load": text(member.load), "compared": _compared(summary.compared.get(dataset))}
+            for dataset, member in summary.members.items()
+        ],
+        "unchecked": _unchecked(summary),
+        "last_hash": summary.last.hash,
+        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "note": _tail(summary),
+    }
+
+
+def population_to_text(summary: PopulationSummary) -> str:
+    """The summary of a population for people."""
+    facts = population_to_json(summary)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
+    rows = [
+        ("population", summary.header.population),
+        ("account", _account(summary.header)),
+        ("unit", _unit(summary.unit)),
+        ("entries", f"{summary.last.sequence} ({kinds})"),
+        *(("member", f"{dataset}: {_standing(summary, dataset)}") for dataset in summary.members),
+        *((name, facts[name]) for name in ("together", "cap", "remaining", "printable")),
+        ("last hash", summary.last.hash),
+    ]
+    checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."
+    return "\n".join(["VERIFIED", *_table(rows), checks, *_population_notes(summary)])
+
+
+def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
+    return [f"  {name:<14}{value}" for name, value in rows]
+
+
+def _notes(summary: Summary) -> list[str]:
+    """What the checks of a dataset's export leave open."""
+    notes = [_tail(summary)] if summary.header_bound else [NOT_BOUND, _tail(summary)]
+    if summary.attested:
+        said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
+        notes.insert(
+            0, f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."
+        )
+    return notes
+
+
+def _population_notes(summary: PopulationSummary) -> list[str]:
+    """What the checks of a population's export leave open."""
+    notes = []
+    if summary.compared:
+        notes.append(
+            f"Every entry about {', '.join(summary.compared)} agrees with that dataset's own ledger, which holds."
+        )
+    if unchecked := _unchecked(summary):
+        notes.append(
+            f"NOT CHECKED: what the entries say of {', '.join(unchecked)}. Nothing here shows that these loads are "
+            "true, and that none is missing: give the export of each with --member."
+        )
+    for dataset, found in summary.compared.items():
+        open_there = (*_differences(found), *_notes(found.ledger))
+        notes += [f"{dataset}: {note}" for note in open_there]
+    return [*notes, _tail(summary)]
+
+
+def _differences(compared: Compared) -> list[str]:
+    """Where a population's entries are not simply the member's largest joint cell."""
+    notes = []
+    if compared.n_bounds:
+        notes.append(
+            f"{compared.n_bounds} loads are more than its largest joint cell carries: bounds, which are legal where "
+            "jobs restrict several partitions at once."
+        )
+    if compared.n_too_complex:
+        notes.append(f"{compared.n_too_complex} loads were not recomputed: its boxes are too entangled.")
+    if compared.n_later:
+        notes.append(
+            f"{compared.n_later} entries are later than this export of the population: their loads are in a later one."
+        )
+    return notes
+
+
+def _compared(compared: Compared | None) -> dict[str, object] | None:
+    if compared is None:
+        return None
+    return {
+        "bounds": compared.n_bounds,
+        "too_complex": compared.n_too_complex,
+        "later_entries": compared.n_later,
+        "ledger": to_json(compared.ledger),
+    }
+
+
+def _unchecked(summary: PopulationSummary) -> list[str]:
+    return [dataset for dataset in summary.members if dataset not in summary.compared]
+
+
+def _standing(summary: PopulationSummary, dataset: str) -> str:
+    load = summary.header.text(summary.members[dataset].load)
+    compared = summary.compared.get(dataset)
+    return (
+        f"{load}, not compared"
+        if compared is None
+        else f"{load}, compared with {compared.ledger.last.sequence} entries"
+    )
+
+
+def _unit(unit: tuple[str, str | None] | None) -> str:
+    if unit is None:
+        return "none yet: the first member decides"
+    adjacency, column = unit
+    who = "one row of each member" if column is None else f"all rows with one value of {column}"
+    return f"{who}, adjacency {adjacency}"
+
+
+def _cap(summary: Summary) -> str:
+    """On accounts with a δ every guarantee is that of the highest cap; on pure ones what was charged is its own."""
+    cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
+    if summary.header.accountant == "pure" or cap == highest:
+        return cap
+    return f"{cap} (guarantees are those of the highest one, {highest})"
+
+
+def _tail(summary: Summary | PopulationSummary) -> str:
+    """What is known of the end of the export."""
+    if not summary.checkpoints:
+        return CUT_TAIL
+    newest, total = summary.checkpoints[-1], summary.last.sequence
+    if newest.size == total:
+        return f"A checkpoint of {newest.at} covers all {total} entries: until then nothing is missing at the end."
+    return (
+        f"A checkpoint of {newest.at} covers the first {newest.size} of {total} entries: "
+        "what may be missing after the last one can only be found with a later checkpoint."
+    )
+
+
+def _account(header: Header | PopulationHeader) -> str:
+    at = "" if header.delta is None else f" at δ = {header.delta}"
+    return f"{header.accountant}, counted in {SYMBOLS[header.accountant]}{at}"

@@ -1,0 +1,195 @@
+"""Replays a population's export line by line: one cap over all datasets about the same people.
+
+Checked for every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against what the first
+entry says; that members join once and count the same unit; that loads are of members, and name entries of them in
+order; and the sum over all members at every load that grew, against the cap in force. The members' own exports, where
+they are given, are read in step (:mod:`app.verifier.members`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.verifier.canonical import Json
+from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
+from app.verifier.checkpoints import Checkpoint
+from app.verifier.members import Compared, MemberLedger
+from app.verifier.population import (
+    BOUND_FIELDS,
+    Joined,
+    Named,
+    PopulationEntry,
+    PopulationHeader,
+    read_entry,
+    read_header,
+)
+from app.verifier.reading import Reading, check_logs
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A member as its population's newest entry about it says.
+
+    Attributes:
+        load: its largest charged and reserved, in steps.
+        sequence: number of the member's entry that this was said after.
+    """
+
+    load: int
+    sequence: int
+
+
+@dataclass(frozen=True)
+class PopulationSummary:
+    """What a verified export of a population says.
+
+    Attributes:
+        header: the population.
+        kinds: number of entries of each kind.
+        cap: in force at the end, in steps.
+        highest_cap: the highest in force since something was held or charged that was not given back, and on top of it
+            those of members that joined with a load; what can be printed where there is a δ.
+        unit: adjacency and unit column of all members; None while there is none.
+        members: by dataset, in the order in which they joined.
+        compared: those whose own ledgers were given, by dataset.
+        last: the newest entry.
+        checkpoints: that the entries agree with, the smallest first.
+    """
+
+    header: PopulationHeader
+    kinds: dict[str, int]
+    cap: int
+    highest_cap: int
+    unit: tuple[str, str | None] | None
+    members: dict[str, Standing]
+    compared: dict[str, Compared]
+    last: Link
+    checkpoints: tuple[Checkpoint, ...]
+
+    @property
+    def together(self) -> int:
+        """The sum over members of their largest charged and reserved."""
+        return sum(member.load for member in self.members.values())
+
+    @property
+    def printable(self) -> int:
+        """What the guarantee of all members together is made of: sums of ε hold as they stand, others only as a limit
+        that was set in advance."""
+        return max(self.cap, self.together) if self.header.accountant == "pure" else self.highest_cap
+
+
+def verify(
+    lines: Iterable[bytes], members: Sequence[MemberLedger] = (), checkpoints: Sequence[Checkpoint] = ()
+) -> PopulationSummary:
+    """Checks a population's export, and what it says of the members whose own exports are given.
+
+    Args:
+        lines: of the population's export, with their line ends.
+        members: at most one export of each dataset, read up to its header.
+        checkpoints: whose signatures hold; of the population's log, or of a member's.
+
+    Raises:
+        NotVerified: at the first line that does not hold; its file is None where it is one of the population's.
+    """
+    ledgers = {member.dataset: member for member in members}
+    assert len(ledgers) == len(members), "one export of each dataset"
+    reading: Reading[PopulationAccount] = Reading(
+        lines, lambda header: PopulationAccount(read_header(header), header, ledgers, checkpoints)
+    )
+    check_logs(checkpoints, [reading.account.header.population, *ledgers])
+    while reading.advance():
+        pass
+    return reading.finished(reading.account.summary)
+
+
+class PopulationAccount:
+    """A population after the entries so far."""
+
+    def __init__(
+        self,
+        header: PopulationHeader,
+        first_line: Json,
+        ledgers: Mapping[str, MemberLedger],
+        checkpoints: Sequence[Checkpoint],
+    ) -> None:
+        self.header = header
+        self.chain = Chain(header.population, checkpoints)
+        self.cap = self.highest_cap = 0
+        self._first_line = first_line
+        self._ledgers = ledgers
+        self._members: dict[str, Standing] = {}
+        self._together = 0
+        self._unit: tuple[str, str | None] | None = None
+
+    def take(self, value: Json) -> None:
+        """Checks one entry against everything before it, and takes it in."""
+        entry = read_entry(value, places=self.header.places)
+        self.chain.take(entry, value)
+        match entry.kind:
+            case "open":
+                check_repeated(entry.details, self._first_line, BOUND_FIELDS)
+                self.cap = self.highest_cap = entry.amount
+            case "cap":
+                check_reason(entry.details)
+                self.cap = entry.amount
+                self.highest_cap = max(self.highest_cap, self.cap) if self._together else self.cap
+            case "join":
+                assert isinstance(entry.member, Joined), "joins are read with what joins"
+                self._join(entry.member, entry)
+            case _:
+                assert entry.member is not None, "loads are read with their member"
+                self._load(entry.member, entry)
+
+    def summary(self) -> PopulationSummary:
+        """What the entries so far say, and the rest of the members' own ledgers; there is at least one entry."""
+        last = self.chain.last
+        assert last is not None, "the caller has seen an entry"
+        return PopulationSummary(
+            header=self.header,
+            kinds=dict(self.chain.kinds),
+            cap=self.cap,
+            highest_cap=self.highest_cap,
+            unit=self._unit,
+            members=dict(self._members),
+            compared={dataset: ledger.finish(last.at) for dataset, ledger in self._ledgers.items()},
+            last=last,
+            checkpoints=self.chain.checkpoints,
+        )
+
+    def _join(self, joined: Joined, entry: PopulationEntry) -> None:
+        if joined.dataset in self._members:
+            raise Broken(f"{joined.dataset} is a member already")
+        unit = joined.adjacency, joined.unit_column
+        if self._unit not in (None, unit):
+            raise Broken(f"{joined.dataset} counts another unit than the members before it")
+        if entry.amount > joined.highest_cap:
+            raise Broken(f"{joined.dataset} carries more than its highest cap")
+        self._unit = unit
+        if entry.amount:
+            self.highest_cap += joined.highest_cap
+        self._stand(joined, entry)
+        if joined.dataset in self._ledgers:
+            self._ledgers[joined.dataset].join(joined, entry, self.header)
+
+    def _load(self, named: Named, entry: PopulationEntry) -> None:
+        before = self._members.get(named.dataset)
+        if before is None:
+            raise Broken(f"{named.dataset} is no member")
+        if named.sequence <= before.sequence:
+            raise Broken(
+                f"it names entry {named.sequence} of {named.dataset}, after entry {before.sequence} had its own"
+            )
+        self._stand(named, entry)
+        admits = entry.amount > before.load
+        if named.dataset in self._ledgers:
+            is_reserve = self._ledgers[named.dataset].load(named, entry).kind == "reserve"
+            if admits and not is_reserve:
+                raise Broken(f"the load of {named.dataset} grew where something was given back")
+            admits = is_reserve
+        if admits and self._together > self.cap:
+            together, cap = self.header.text(self._together), self.header.text(self.cap)
+            raise Broken(f"the members together come to {together}, over the cap of {cap}")
+
+    def _stand(self, named: Named, entry: PopulationEntry) -> None:
+        before = self._members.get(named.dataset)
+        self._together += entry.amount - (before.load if before else 0)
+        self._members[named.dataset] = Standing(entry.amount, named.sequence)

@@ -1,0 +1,146 @@
+"""Exports of populations: what is summed up, what is refused, and what the members' own exports add to it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.verifier.members import MemberLedger
+from app.verifier.reading import NotVerified
+from app.verifier.sums import PopulationSummary, verify
+
+People = Callable[..., Any]
+HASHES = [{"name": "shard", "kind": "hash", "cells": 3}, {"name": "half", "kind": "hash", "cells": 2}]
+
+
+def checked(population: Any, *members: str, lines: list[bytes] | None = None) -> PopulationSummary:
+    ledgers = [MemberLedger(population.members[name].lines(), (), file=f"{name}.jsonl") for name in members]
+    return verify(population.lines() if lines is None else lines, ledgers)
+
+
+def failure(population: Any, *members: str) -> NotVerified:
+    with pytest.raises(NotVerified) as failed:
+        checked(population, *members)
+    return failed.value
+
+
+def test_the_largest_cells_of_members_are_added_up(people: People) -> None:
+    population = people().join("ds_a", shards=2).join("ds_b")
+    population.job("ds_a", "jb_1", "1", scope={"shard": [0]}).job("ds_a", "jb_2", "0.75", scope={"shard": [1]})
+    population.job("ds_b", "jb_3", "2", "void").job("ds_b", "jb_4", "0.5", "expire").job("ds_b", "jb_5", "1.5", None)
+    found = checked(population)
+    assert found.kinds == {"open": 1, "join": 2, "load": 7}
+    assert {name: member.load for name, member in found.members.items()} == {"ds_a": 10**9, "ds_b": 15 * 10**8}
+    assert (found.together, found.cap, found.printable) == (25 * 10**8, 3 * 10**9, 3 * 10**9)
+    assert (found.unit, found.compared) == (("add_remove", None), {})
+
+
+def test_members_are_compared_entry_by_entry(people: People) -> None:
+    population = people().join("ds_a", partitions=HASHES).join("ds_b")
+    population.job("ds_a", "jb_1", "1", scope={"shard": [0], "half": [0]})
+    population.job("ds_a", "jb_2", "0.5", "void", scope={"half": [0, 1]}).job("ds_b", "jb_3", "1")
+    population.job("ds_a", "jb_4", "0.75", None, scope={"shard": [0, 1]})
+    found = checked(population, "ds_b", "ds_a")
+    assert set(found.compared) == {"ds_a", "ds_b"}
+    assert found.compared["ds_a"].ledger.tightest.load == 175 * 10**7
+    assert [(each.n_bounds, each.n_too_complex, each.n_later) for each in found.compared.values()] == [(0, 0, 0)] * 2
+
+
+def test_what_was_spent_before_a_late_join_counts_and_bars_what_comes(people: People) -> None:
+    population = people().join("ds_a").declare("ds_b").job("ds_b", "jb_0", "2.5").job("ds_b", "jb_1", "0.25", None)
+    population.job("ds_a", "jb_2", "2").join("ds_b")
+    found = checked(population, "ds_a", "ds_b")
+    assert (found.together, found.printable) == (475 * 10**7, 475 * 10**7), "the sum as it stands"
+    population.step("ds_b", "void", "jb_1", "0.25")
+    assert checked(population, "ds_b").together == 45 * 10**8, "giving back is legal while the sum is over the cap"
+    population.job("ds_a", "jb_3", "0.25", None)
+    found_bad = failure(population)
+    assert found_bad.line == 7
+    assert found_bad.reason == "the members together come to 4.75, over the cap of 3"
+
+
+def test_nothing_is_admitted_over_the_cap_even_where_no_largest_cell_grows(people: People) -> None:
+    """Only the member's own ledger tells what was held from what was given back."""
+    population = people(cap="2").join("ds_a", shards=2).declare("ds_b").job("ds_b", "jb_0", "1.5").join("ds_b")
+    population.job("ds_a", "jb_1", "0.5", scope={"shard": [0]})
+    population.cap("1").job("ds_a", "jb_2", "0.25", scope={"shard": [1]})
+    assert checked(population).together == 2 * 10**9
+    assert failure(population, "ds_a").reason == "the members together come to 2, over the cap of 1"
+
+
+def test_the_cap_in_force_counts_at_each_step(people: People) -> None:
+    population = people(cap="1").join("ds_a").job("ds_a", "jb_1", "1").cap("2").job("ds_a", "jb_2", "1").cap("0.5")
+    assert checked(population, "ds_a").cap == 5 * 10**8
+    population.job("ds_a", "jb_3", "0.25", "void")
+    assert failure(population).reason == "the members together come to 2.25, over the cap of 0.5"
+
+
+@pytest.mark.parametrize(("accountant", "delta"), [("zcdp", "0.00001"), ("gdp", "0.00001")])
+def test_the_highest_cap_follows_what_is_held(people: People, accountant: str, delta: str) -> None:
+    population = people(cap="3", accountant=accountant, delta=delta).join("ds_a").cap("2")
+    assert checked(population).printable == 2 * 10**12, "nothing was held under the 3"
+    population.job("ds_a", "jb_1", "1", "void").cap("1.5")
+    assert checked(population).printable == 15 * 10**11, "what was held was given back"
+    population.job("ds_a", "jb_2", "1", None).cap("1")
+    assert checked(population, "ds_a").printable == 15 * 10**11
+    population.declare("ds_b", cap="2.5").job("ds_b", "jb_3", "0.5").join("ds_b").join("ds_c", cap="8")
+    found = checked(population, "ds_a", "ds_b", "ds_c")
+    assert (found.printable, found.together) == (4 * 10**12, 15 * 10**11), "the late one brings its own cap, ds_c none"
+
+
+def test_members_with_a_unit_column(people: People) -> None:
+    population = people().join("ds_a", max_rows=2).join("ds_b", max_rows=5)
+    population.job("ds_a", "jb_1", "0.5").job("ds_b", "jb_2", "1.25")
+    assert checked(population, "ds_a", "ds_b").unit == ("add_remove", "person")
+
+
+def test_charges_for_mechanisms_elsewhere_are_loads(people: People) -> None:
+    word = {"attested_by": "key_ann", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
+    population = people().join("ds_a").job("ds_a", "rs_1", "1", event=None, details=word)
+    assert checked(population, "ds_a").compared["ds_a"].ledger.attested == {"key_ann": 1}
+
+
+def test_a_member_that_counts_another_unit_is_refused(people: People) -> None:
+    for options in ({"max_rows": 2}, {"adjacency": "label"}):
+        found = failure(people().join("ds_a").join("ds_b", **options))
+        assert (found.line, found.reason) == (4, "ds_b counts another unit than the members before it")
+
+
+def test_nobody_joins_twice(people: People) -> None:
+    found = failure(people().join("ds_a").join("ds_a"))
+    assert (found.line, found.reason) == (4, "ds_a is a member already")
+
+
+def test_an_export_may_be_older_than_those_of_its_members(people: People) -> None:
+    population = people().join("ds_a").job("ds_a", "jb_1", "1", None)
+    early = population.lines()
+    population.step("ds_a", "charge", "jb_1", "1").job("ds_a", "jb_2", "0.5", "void")
+    assert checked(population, "ds_a", lines=early).compared["ds_a"].n_later == 2
+    assert checked(population, "ds_a").compared["ds_a"].n_later == 0
+
+
+def test_a_members_export_that_is_older_was_cut(people: People) -> None:
+    population = people().join("ds_a").job("ds_a", "jb_1", "1").job("ds_a", "jb_2", "1", None)
+    early = population.members["ds_a"].lines()[:-1]
+    with pytest.raises(NotVerified) as failed:
+        verify(population.lines(), [MemberLedger(early, (), file="a.jsonl")])
+    assert failed.value == NotVerified(
+        5, "the export was cut: it ends with entry 3, the population names entry 4", "a.jsonl"
+    )
+
+
+def test_a_members_own_ledger_must_hold(people: People) -> None:
+    population = people(cap="9").join("ds_a", cap="1").job("ds_a", "jb_1", "0.75").job("ds_a", "jb_2", "0.75")
+    found = failure(population, "ds_a")
+    assert (found.line, found.file) == (5, "ds_a.jsonl")
+    assert "over the cap of 1" in found.reason
+
+
+def test_an_export_of_a_dataset_that_never_joined_is_no_members(people: People) -> None:
+    population = people().join("ds_a").declare("ds_b")
+    assert failure(population, "ds_b") == NotVerified(1, "this dataset is not a member of the population", "ds_b.jsonl")
+
+
+def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
+    population = people(accountant="zcdp", delta="0.0001").join("ds_a", delta_set_aside="0.00001")
+    assert failure(population, "ds_a").reason == "ds_a sets a part of its delta aside, which no sum over members covers"
