@@ -7,7 +7,7 @@ artifact, so that prediction needs nothing else.
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
 from app.core import limits
@@ -92,6 +92,14 @@ class Schema:
         """Number of declared classes."""
         return len(self.label.classes)
 
+    def has_features_of(self, other: "Schema") -> bool:
+        """Whether both read a row alike: the same features in the same order, whatever is noted on their bounds."""
+        return _without_notes(self) == _without_notes(other)
+
+    def reads_like(self, other: "Schema") -> bool:
+        """Whether both read a row and its label alike; the label's column may have another name."""
+        return self.has_features_of(other) and self.label.classes == other.label.classes
+
     def to_json(self) -> dict[str, object]:
         return {"features": [feature.to_json() for feature in self.features], "label": self.label.to_json()}
 
@@ -125,6 +133,10 @@ def _feature(item: Mapping[str, object]) -> Feature:
         missing=bool(item.get("missing", False)),
         bounds=cast("str | None", item.get("bounds")),
     )
+
+
+def _without_notes(schema: Schema) -> list[Feature]:
+    return [replace(feature, bounds=None) for feature in schema.features]
 
 
 def _plain(value: float) -> float | int:

@@ -80,9 +80,6 @@ def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, prof
     row = profiles.find(session, profile_id)
     grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
     profile = released(row)
-    if (profile.schema.features, profile.schema.label.classes) != (
-        dataset.schema.features,
-        dataset.schema.label.classes,
-    ):
+    if not profile.schema.reads_like(dataset.schema):
         raise InvalidRequest.at("/profile", "other-declaration")
     return Reuse(row, profile)

@@ -148,10 +148,7 @@ def _quote(
     """Works out plan, scope and price from public facts alone."""
     within = asked(session, dataset, wanted)
     artifacts = [installation.cache.get(row.digest) for row in rows]
-    schema = dataset.schema
-    if any(
-        (own.schema.features, own.schema.label.classes) != (schema.features, schema.label.classes) for own in artifacts
-    ):
+    if not all(artifact.schema.reads_like(dataset.schema) for artifact in artifacts):
         raise InvalidRequest.at("/dataset", "other-declaration")
     request = PlanRequest(
         algorithm="evaluation",
@@ -163,7 +160,7 @@ def _quote(
         adjacency=dataset.adjacency,
         max_rows=dataset.max_rows,
     )
-    plan = _plan(wanted, public_facts(request, schema, Adjacency.ADD_REMOVE_ONE))
+    plan = _plan(wanted, public_facts(request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
     overlaps = any(_was_trained_on(session, row, within) for row in rows)
     is_pure = within.balance.accountant == pure.NAME
     epsilon = _epsilon_of_models(session, artifacts, dataset) if is_pure else Fraction(0)

@@ -16,7 +16,7 @@ from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.events import Event
 from app.registry import models, profiles
-from app.registry.tables import ModelRow
+from app.registry.tables import ModelRow, ProfileRow
 from app.services import job_facts
 from app.services.installation import Installation
 from app.services.job_kind import OutputInvalid
@@ -77,9 +77,11 @@ class TrainKind:
         """What the model card will show, bound into the artifact's own bytes."""
         plan = row.task["work"]["plan"]
         event = events.from_json(plan["event"])
-        reused = _price_of_profile(session, row.task["work"], dataset)
+        profile = _profile(session, row.task["work"], dataset)
+        reused = 0 if profile is None else _price_of_profile(profile, dataset)
         facts = {
             **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
+            "profile_id": None if profile is None else profile.id,
             "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
         also = row.task.get("unlabelled")
@@ -98,16 +100,25 @@ class TrainKind:
         return StoredArtifact(installation.store.put(data), len(data))
 
 
-def _price_of_profile(session: Session, work: dict[str, Any], dataset: Dataset) -> int:
-    """What the request's profile cost this dataset: a model that uses it is a function of both releases.
+def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> ProfileRow | None:
+    """The profile that the model is a function of, if its request named one.
 
-    Also where the plan carries none of it: sizes that were not asked for may follow from the profile's. A profile of
-    another dataset cost these rows nothing.
+    Of the same dataset also where the plan carries none of it: sizes that were not asked for may follow from the
+    profile's. The size of another dataset says nothing.
     """
-    asked = work.get("profile") or work["plan"].get("profile", {}).get("id")  # jobs of older versions name it there
+    carried = work["plan"].get("profile", {}).get("id")
+    asked = work.get("profile") or carried  # jobs of older versions name it in the plan alone
     if asked is None:
-        return 0
+        return None
     row = profiles.find(session, asked)
+    return row if carried is not None or row.dataset_id == dataset.id else None
+
+
+def _price_of_profile(row: ProfileRow, dataset: Dataset) -> int:
+    """What a profile cost this dataset, in nano-ε: a model that uses it is a function of both releases.
+
+    A profile of another dataset cost these rows nothing; where there is a δ losses do not just add up.
+    """
     price = row.body["price"]
     if row.dataset_id != dataset.id or price["accountant"] != pure.NAME:
         return 0

@@ -1,14 +1,11 @@
 """The second dataset of a request: permitted, compatible, and asked for its own part of the price."""
 
-from dataclasses import replace
-
 from sqlalchemy.orm import Session
 
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests.planning import UnlabelledRequest
-from app.forests.schema import Feature, Schema
 from app.services.asked import Asked, asked
 from app.services.permitted import permitted
 from app.wire.training import PlanIn
@@ -44,7 +41,7 @@ def asked_of_unlabelled(
     if unlabelled.id == labelled.id:
         # One account, one event per job: parts of one dataset in two roles would need a price of their own.
         raise InvalidRequest.at(f"{POINTER}/dataset", "same-dataset")
-    if _features(unlabelled.schema) != _features(labelled.schema):
+    if not unlabelled.schema.has_features_of(labelled.schema):
         raise InvalidRequest.at(f"{POINTER}/dataset", "other-features")
     try:
         return asked(session, unlabelled, wanted.unlabelled)
@@ -64,8 +61,3 @@ def request_of(part: Asked | None) -> UnlabelledRequest | None:
         adjacency=part.dataset.adjacency,
         max_rows=part.dataset.max_rows,
     )
-
-
-def _features(schema: Schema) -> list[Feature]:
-    """Names, types, bounds, categories, order: all but the note on where bounds come from."""
-    return [replace(feature, bounds=None) for feature in schema.features]

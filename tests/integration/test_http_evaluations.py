@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.verifier.replay import verify
-from tests.support.server import Server, new_idempotency_key
+from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 DELTA = "0.000001"
 BUDGETS = {
@@ -74,7 +74,8 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     for scope, n_warnings in (({}, 1), ({"shard": [0, 1]}, 1), (HELD_OUT, 0)):
         quote = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "scope": scope}).json()
         assert len(quote["warnings"]) == n_warnings
-    fresh = server.uploaded(200)
+    age, *others = SCHEMA["features"]
+    fresh = server.uploaded(200, schema={**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]})
     elsewhere = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "dataset": fresh["id"]}).json()
     assert (elsewhere["dataset"], elsewhere["warnings"]) == (fresh["id"], [])
     found = _evaluated(server, path, epsilon="5", scope={})

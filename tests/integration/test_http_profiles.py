@@ -3,7 +3,7 @@
 import pytest
 
 from app.verifier.replay import verify
-from tests.support.server import Server, new_idempotency_key
+from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 DELTA = "0.000001"
 BUDGETS = {
@@ -148,10 +148,19 @@ def test_a_model_whose_size_follows_from_a_profile_counts_it_even_where_it_has_n
     job = server.ended(accepted.json()["job_id"])
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
     assert card["guarantee"]["add_remove"]["epsilon"] == "3", "the number of trees is a function of the profile's size"
+    assert card["profile_id"] == profile["id"]
+    twin = server.uploaded(400)
+    accepted = server.admin.http.post("/train", json={**body, "dataset": twin["id"]}, headers=new_idempotency_key())
+    job = server.ended(accepted.json()["job_id"])
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert card["profile_id"] is None, "the size of another dataset says nothing"
 
 
 def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
-    dataset, twin = server.uploaded(), server.uploaded(public_size=None)
+    age, *others = SCHEMA["features"]
+    noted = {**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]}
+    assert age["bounds"] != "documented"
+    dataset, twin = server.uploaded(), server.uploaded(public_size=None, schema=noted)
     other = server.declared(
         schema={
             "features": [{"name": "age", "type": "integer", "lower": 0, "upper": 100}],

@@ -1,0 +1,48 @@
+"""Which declarations read a row alike."""
+
+from typing import Any
+
+import pytest
+
+from app.forests.schema import Schema
+
+AGE = {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"}
+SEX = {"name": "sex", "type": "categorical", "categories": ["Female", "Male"], "ordered": False}
+INCOME = {"name": "income", "classes": ["low", "high"]}
+
+
+def schema(*features: dict[str, Any], label: dict[str, Any] = INCOME) -> Schema:
+    return Schema.from_json({"features": features or (AGE, SEX), "label": label})
+
+
+@pytest.mark.parametrize("note", [None, "documented", "rounded-from-data"])
+def test_a_note_on_bounds_changes_nothing_that_is_read(note: str | None) -> None:
+    other = schema({**AGE, "bounds": note}, SEX)
+    assert other != schema()
+    assert other.has_features_of(schema())
+    assert other.reads_like(schema())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        schema(AGE),
+        schema(SEX, AGE),
+        schema({**AGE, "upper": 121}, SEX),
+        schema({**AGE, "type": "numeric"}, SEX),
+        schema({**AGE, "missing": True}, SEX),
+        schema({**AGE, "name": "years"}, SEX),
+        schema(AGE, {**SEX, "categories": ["Male", "Female"]}),
+        schema(AGE, {**SEX, "ordered": True}),
+    ],
+)
+def test_everything_else_of_a_feature_does(other: Schema) -> None:
+    assert not other.has_features_of(schema())
+    assert not other.reads_like(schema())
+
+
+def test_classes_count_where_labels_are_read_and_the_name_of_their_column_never_does() -> None:
+    renamed, other = schema(label={**INCOME, "name": "earns"}), schema(label={**INCOME, "classes": ["high", "low"]})
+    assert renamed.reads_like(schema())
+    assert other.has_features_of(schema())
+    assert not other.reads_like(schema())
