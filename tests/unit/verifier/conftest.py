@@ -136,7 +136,7 @@ class People:
 
     def declare(self, dataset: str, *, cap: str = "3", **options: Any) -> "People":
         """A dataset that is no member yet."""
-        self.members[dataset] = Writer(dataset=dataset, cap=cap, clock=self.clock, **self.facts, **options)
+        self.members[dataset] = Writer(dataset=dataset, cap=cap, clock=self.clock, **{**self.facts, **options})
         self.highest[dataset] = cap
         return self
 

@@ -1,5 +1,6 @@
 """Joint cells against a brute force that shares no code, and the ledger's own examples."""
 
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.verifier import composition
 from app.verifier.composition import JointCells, TooComplex
-from app.verifier.export import Partition
+from app.verifier.export import Entry, Partition
+from app.verifier.largest import Largest
 
 PARTITIONS = (
     Partition("shard", "hash", range(3)),
@@ -115,3 +117,53 @@ def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
     cells.reserve((("shard", (0,)),), 1)
     assert not cells.exceeds((), 1)
     assert cells.exceeds((), 0)
+
+
+@settings(max_examples=400, deadline=None)
+@given(JOBS, st.data())
+def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.DataObject) -> None:
+    """Reservations are given back in any order; after every step the largest is that of a brute force."""
+    cells = JointCells(PARTITIONS)
+    largest = Largest(cells)
+    carried = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
+    waiting = [(scope, amount, "reserve") for scope, amount, _ in jobs]
+    held: list[tuple[Any, int]] = []
+    while waiting or held:
+        gives_back = bool(held) and (not waiting or data.draw(st.booleans()))
+        if gives_back:
+            scope, amount = held.pop(data.draw(st.integers(0, len(held) - 1)))
+        else:
+            scope, amount, _ = waiting.pop()
+            held.append((scope, amount))
+        cells.reserve(scope, -amount if gives_back else amount)
+        largest.follow(_entry("void" if gives_back else "reserve", scope, amount))
+        for cell in carried:
+            if _lies_in(cell, scope):
+                carried[cell] += -amount if gives_back else amount
+        assert largest.load == max(carried.values())
+
+
+def test_the_largest_load_is_not_guessed_at_once_it_is_too_complex(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = JointCells(PARTITIONS)
+    largest = Largest(cells)
+    for shard, region in product(range(3), ("EU", "US")):
+        scope = (("region", (region,)), ("shard", (shard,)))
+        cells.reserve(scope, 1)
+        largest.follow(_entry("reserve", scope, 1))
+    assert largest.load == 1
+    largest.follow(_entry("charge", (), 1))
+    assert largest.load == 1, "what was held is charged, and carries as much"
+    monkeypatch.setattr(composition, "MAX_WORK", 3)
+    cells.reserve((), 2)
+    largest.follow(_entry("reserve", (), 2))
+    assert largest.load is None
+    monkeypatch.undo()
+    largest.follow(_entry("reserve", (), 2))
+    assert largest.load is None, "what came before is not known any more"
+
+
+def _entry(kind: str, scope: Any, amount: int) -> Entry:
+    return Entry(
+        sequence=1, kind=kind, amount=amount, job_id="jb_1", at=datetime(2026, 11, 20, tzinfo=UTC),
+        previous_hash="", hash="", details=None, scope=scope, event=None,
+    )  # fmt: skip

@@ -4,9 +4,8 @@ The history has every kind of entry, every kind of partition, details of every f
 enumerated from the lines themselves, so a field that an export gains is covered without a change here.
 """
 
-import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from app.ledger import merkle
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.reading import NotVerified
 from app.verifier.replay import Summary, verify
+from tests.support.tampering import changed, places
 
 Export = Callable[..., Any]
-Path = tuple[str | int, ...]
 PARTITIONS = [
     {"name": "shard", "kind": "hash", "cells": 4},
     {
@@ -57,52 +56,6 @@ def history(export: Export) -> Any:
     return writer
 
 
-def _places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The path of every member and item, containers too."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        yield (*path, name)
-        yield from _places(item, (*path, name))
-
-
-def _at(line: Any, path: Path) -> Any:
-    for name in path:
-        line = line[name]
-    return line
-
-
-def _others(value: Any) -> list[Any]:
-    """Values that are not this one: of the same form where one is near, and of others."""
-    near: list[Any] = []
-    match value:
-        case bool():
-            near = [not value]
-        case int():
-            near = [value + 1, value - 1]
-        case str():
-            near = [f"{value}0", value[:-1], f"{value} "]
-        case list():
-            near = [value[:-1], [*value, *value[-1:]], value[::-1]]
-        case dict():
-            near = [{}]
-    return [other for other in (*near, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
-
-
-def _changed(line: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """The line with another value at a place, and without it, and with one more beside it."""
-    for other in _others(_at(line, path)):
-        forged = copy.deepcopy(line)
-        _at(forged, path[:-1])[path[-1]] = other
-        yield forged
-    forged = copy.deepcopy(line)
-    del _at(forged, path[:-1])[path[-1]]
-    yield forged
-    if isinstance(path[-1], str):
-        forged = copy.deepcopy(line)
-        _at(forged, path[:-1])[f"{path[-1]}_"] = _at(line, path)
-        yield forged
-
-
 def _failure(lines: list[dict[str, Any]], checkpoints: tuple[Checkpoint, ...] = ()) -> NotVerified | None:
     try:
         verify([json.dumps(line).encode() + b"\n" for line in lines], checkpoints)
@@ -124,22 +77,22 @@ def test_the_history_is_verified_and_rich(history: Any) -> None:
     summary: Summary = verify(history.lines(), [_checkpoint(history)])
     assert set(summary.kinds) == {"open", "reserve", "charge", "void", "expire", "cap"}
     assert summary.attested == {"key_ann": 2}
-    assert sum(1 for entry in history.entries for _ in _places(entry)) > 250
+    assert sum(1 for entry in history.entries for _ in places(entry)) > 250
 
 
-def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> None:
+def test_whatever_ischanged_in_an_entry_is_found_on_its_line(history: Any) -> None:
     lines = [history.header, *history.entries]
     for number, entry in enumerate(history.entries, start=2):
-        for path in _places(entry):
-            for forged in _changed(entry, path):
+        for path in places(entry):
+            for forged in changed(entry, path):
                 failure = _failure([*lines[: number - 1], forged, *lines[number:]])
                 assert failure is not None, (number, path, forged)
                 assert failure.line == number, (number, path, failure)
 
 
-def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
-    for path in _places(history.header):
-        for forged in _changed(history.header, path):
+def test_whatever_ischanged_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
+    for path in places(history.header):
+        for forged in changed(history.header, path):
             failure = _failure([forged, *history.entries])
             assert failure is not None, (path, forged)
             assert failure.line in (1, 2), (path, failure)
@@ -152,10 +105,10 @@ def test_whatever_a_forger_changes_who_redoes_the_chain_contradicts_a_checkpoint
     checkpoint = _checkpoint(history)
     accepted_without = 0
     for index, entry in enumerate(history.entries):
-        for path in _places(entry):
+        for path in places(entry):
             if path[0] in ("hash", "previous_hash", "sequence"):
                 continue  # redone with the chain
-            for forged in _changed(entry, path):
+            for forged in changed(entry, path):
                 if ("hash" not in forged) or any(
                     f"{name}_" in forged for name in ("hash", "sequence", "previous_hash")
                 ):
