@@ -57,7 +57,7 @@ def to_text(summary: Summary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    return "\n".join(["VERIFIED", *_table(rows), checks, *_notes(summary)])
+    return "\n".join(["VERIFIED", *_table(rows), checks, *_notes(summary), _tail(summary)])
 
 
 def population_to_json(summary: PopulationSummary) -> dict[str, object]:
@@ -110,8 +110,8 @@ def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
 
 
 def _notes(summary: Summary) -> list[str]:
-    """What the checks of a dataset's export leave open."""
-    notes = [_tail(summary)] if summary.header_bound else [NOT_BOUND, _tail(summary)]
+    """What the checks of a dataset's entries leave open, its tail apart."""
+    notes = [] if summary.header_bound else [NOT_BOUND]
     if summary.attested:
         said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
         notes.insert(
@@ -133,8 +133,9 @@ def _population_notes(summary: PopulationSummary) -> list[str]:
             "true, and that none is missing: give the export of each with --member."
         )
     for dataset, found in summary.compared.items():
-        open_there = (*_differences(found), *_notes(found.ledger))
-        notes += [f"{dataset}: {note}" for note in open_there]
+        # What is missing at its end moved no sum that the population knows of, so only a checkpoint is news.
+        tail = [_tail(found.ledger)] if found.ledger.checkpoints else []
+        notes += [f"{dataset}: {note}" for note in (*_differences(found), *_notes(found.ledger), *tail)]
     return [*notes, _tail(summary)]
 
 
@@ -176,7 +177,7 @@ def _standing(summary: PopulationSummary, dataset: str) -> str:
     return (
         f"{load}, not compared"
         if compared is None
-        else f"{load}, compared with {compared.ledger.last.sequence} entries"
+        else f"{load}, compared with its {compared.ledger.last.sequence} entries"
     )
 
 

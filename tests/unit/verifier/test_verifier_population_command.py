@@ -1,0 +1,222 @@
+"""``verify`` on a population's export: what it prints, and what it takes beside it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from app.ledger import merkle
+from app.ledger.notes import Checkpoint, Signer
+from app.verifier.main import main
+from app.verifier.report import CUT_TAIL
+
+People = Callable[..., Any]
+SIGNER = Signer(Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+AT = "2026-11-20T10:00:00.000000Z"
+
+
+class Folder:
+    """A population's exports as files, and checkpoints of their logs."""
+
+    def __init__(self, population: Any, path: Path) -> None:
+        self.population, self.path = population, path
+        (path / "key.pem").write_text(SIGNER.public_pem)
+        self.write("people", population.lines())
+        for name, member in population.members.items():
+            self.write(name, member.lines())
+
+    def write(self, name: str, lines: list[bytes]) -> None:
+        (self.path / f"{name}.jsonl").write_bytes(b"".join(lines))
+
+    def checkpoint(self, account: str, entries: list[dict[str, Any]]) -> list[str]:
+        """A signed head of these entries, as arguments."""
+
+        def subtree(height: int, position: int) -> bytes:
+            low, high = position << height, (position + 1) << height
+            return merkle.fold([merkle.leaf(entry["hash"]) for entry in entries[low:high]])
+
+        file = self.path / f"{account}.checkpoint"
+        file.write_text(SIGNER.sign(Checkpoint(account, len(entries), merkle.root(len(entries), subtree), AT)))
+        return ["--checkpoint", str(file), "--public-key", str(self.path / "key.pem")]
+
+    def verify(self, *arguments: str, of: str = "people", members: tuple[str, ...] = ()) -> int:
+        given = [argument for name in members for argument in ("--member", str(self.path / f"{name}.jsonl"))]
+        return main([str(self.path / f"{of}.jsonl"), *given, *arguments])
+
+
+@pytest.fixture
+def folder(people: People, tmp_path: Path) -> Folder:
+    population = people(cap="3", accountant="zcdp", delta="0.00001")
+    population.join("ds_a", max_rows=2).declare("ds_b", max_rows=2).job("ds_b", "jb_1", "0.75").join("ds_b")
+    population.job("ds_a", "jb_2", "1.5").cap("2.5").job("ds_a", "jb_3", "0.25", "void", event=FREE)
+    return Folder(population, tmp_path)
+
+
+FREE = {"type": "sequential/1", "parts": []}
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.verify() == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[:12] == [
+        "VERIFIED",
+        "population pop_test",
+        "account zcdp, counted in ρ at δ = 0.00001",
+        "unit all rows with one value of person, adjacency add_remove",
+        "entries 7 (1 open, 2 join, 3 load, 1 cap)",
+        "member ds_a: 1.5, not compared",
+        "member ds_b: 0.75, not compared",
+        "together 2.25",
+        "cap 2.5",
+        "remaining 0.25",
+        "printable 6",
+        f"last hash {folder.population.entries[-1]['hash']}",
+    ]
+    assert "sum over members and the cap at every step were recomputed and hold." in lines[12]
+    assert lines[13].startswith("NOT CHECKED: what the entries say of ds_a, ds_b.")
+    assert lines[14:] == [CUT_TAIL]
+
+
+def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert folder.verify(members=("ds_b", "ds_a")) == 0
+    printed = capsys.readouterr().out
+    assert "ds_a: 1.5, compared with its 5 entries" in printed
+    assert "ds_b: 0.75, compared with its 3 entries" in printed
+    assert "Every entry about ds_b, ds_a agrees with that dataset's own ledger, which holds." in printed
+    assert "NOT CHECKED" not in printed
+    assert printed.count(CUT_TAIL) == 1, "of the population; what it names pins the members"
+
+
+def test_json_is_one_object_with_every_number(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert folder.verify("--json", members=("ds_a",)) == 0
+    found = answer(capsys)
+    assert {name: found[name] for name in ("verified", "population", "adjacency", "unit_column", "entries")} == {
+        "verified": True, "population": "pop_test", "adjacency": "add_remove", "unit_column": "person", "entries": 7,
+    }  # fmt: skip
+    assert [found[name] for name in ("cap", "together", "remaining", "printable")] == ["2.5", "2.25", "0.25", "6"]
+    assert found["unchecked"] == ["ds_b"]
+    assert [(each["dataset"], each["load"]) for each in found["members"]] == [("ds_a", "1.5"), ("ds_b", "0.75")]
+    compared = [each["compared"] for each in found["members"]]
+    assert compared[1] is None
+    assert [compared[0][name] for name in ("bounds", "too_complex", "later_entries")] == [0, 0, 0]
+    assert (compared[0]["ledger"]["dataset"], compared[0]["ledger"]["charged"]) == ("ds_a", "1.5")
+
+
+def test_bounds_and_later_entries_are_told(
+    people: People, tmp_path: Path, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
+    population = people().join("ds_a", partitions=parts).job("ds_a", "jb_1", "1", scope={"one": [0], "two": [1]})
+    population.entries[-1]["amount"] = "1.25"
+    population.entries = rechained(population.entries)
+    early = population.lines()
+    population.job("ds_a", "jb_2", "0.5", "expire").step("ds_a", "reserve", "jb_3", "0.5")
+    folder = Folder(population, tmp_path)
+    folder.write("people", early)
+    assert folder.verify(members=("ds_a",)) == 0
+    printed = capsys.readouterr().out
+    assert "ds_a: 1 loads are more than its largest joint cell carries" in printed
+    assert "ds_a: 3 entries are later than this export of the population" in printed
+
+
+def test_what_fails_in_a_members_export_is_named_with_its_file(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder.path / "ds_b.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"0.75"', b'"0.25"'))
+    assert folder.verify(members=("ds_a", "ds_b")) == 1
+    assert capsys.readouterr().out.startswith(f"NOT VERIFIED: {file}\nline 3: hash is not that of the entry's content")
+    assert folder.verify("--json", members=("ds_b",)) == 1
+    assert (answer(capsys)["file"], folder.verify("--json", members=("ds_a",))) == (str(file), 0)
+
+
+def test_what_fails_in_the_population_is_named_with_the_population(
+    folder: Folder, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.population.entries[3]["amount"] = "0.5"
+    folder.population.entries = rechained(folder.population.entries)
+    folder.write("people", folder.population.lines())
+    assert folder.verify(members=("ds_a",)) == 1
+    found = capsys.readouterr().out
+    assert found.startswith(f"NOT VERIFIED: {folder.path / 'people.jsonl'}\nline 5: the load is 0.5, less than the 1.5")
+
+
+def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_people = folder.checkpoint("pop_test", folder.population.entries)
+    of_member = folder.checkpoint("ds_a", folder.population.members["ds_a"].entries)[:2]
+    assert folder.verify(*of_people, *of_member, members=("ds_a",)) == 0
+    printed = capsys.readouterr().out
+    assert f"\nA checkpoint of {AT} covers all 7 entries" in printed
+    assert f"\nds_a: A checkpoint of {AT} covers all 5 entries" in printed
+
+    folder.write("ds_a", folder.population.members["ds_a"].lines()[:-1])
+    assert folder.verify(*of_people, *of_member, "--json", members=("ds_a",)) == 1
+    assert answer(capsys)["reason"] == "the export was cut: it ends with entry 4, the population names entry 5"
+    folder.write("people", folder.population.lines()[:-1])
+    assert folder.verify(*of_people, "--json") == 1
+    assert answer(capsys)["reason"] == "the export was cut: it ends with entry 6, a checkpoint covers 7"
+
+
+def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_member = folder.checkpoint("ds_a", folder.population.members["ds_a"].entries)
+    assert folder.verify(*of_member, "--json") == 1
+    assert answer(capsys)["reason"] == "a checkpoint is of another log than that of any export given here"
+
+
+def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever forges all exports alike is found out only by what was signed before."""
+    true = people().join("ds_a").job("ds_a", "jb_1", "2")
+    signed = Folder(true, tmp_path).checkpoint("ds_a", true.members["ds_a"].entries)
+    forged = Folder(people().join("ds_a").job("ds_a", "jb_1", "1"), tmp_path)
+    assert forged.verify("--json", members=("ds_a",)) == 0
+    capsys.readouterr()
+    assert forged.verify("--json", *signed, members=("ds_a",)) == 1
+    found = answer(capsys)
+    assert (found["line"], found["file"]) == (4, str(tmp_path / "ds_a.jsonl"))
+
+
+def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+    entries = folder.population.entries
+    signed = folder.checkpoint("pop_test", entries)
+
+    def subtree(height: int, position: int) -> bytes:
+        low, high = position << height, (position + 1) << height
+        return merkle.fold([merkle.leaf(entry["hash"]) for entry in entries[low:high]])
+
+    path = [each.hex() for each in merkle.inclusion(3, 7, subtree)]
+    origin = "grovekeeper/ledger/pop_test"
+    proof = {"kind": "inclusion", "origin": origin, "size": 7, "sequence": 4, "entry": entries[3], "path": path}
+    folder.write("proof", [json.dumps(proof).encode() + b"\n"])
+    assert folder.verify("--json", *signed, of="proof") == 0
+    assert answer(capsys)["statement"].startswith("entry 4 is in the log of 7 entries")
+
+
+def test_members_go_with_a_population_once_each_and_are_read_first(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.verify("--json", of="ds_a", members=("ds_b",)) == 2
+    assert answer(capsys)["reason"] == "--member goes with the export of a population"
+    assert folder.verify("--json", members=("ds_a", "ds_a")) == 2
+    assert "is a second export of ds_a" in answer(capsys)["reason"]
+    assert folder.verify("--json", members=("gone",)) == 2
+    assert "gone.jsonl: No such file" in answer(capsys)["reason"]
+    assert folder.verify("--json", members=("people",)) == 1
+    found = answer(capsys)
+    assert (found["line"], found["file"]) == (1, str(folder.path / "people.jsonl"))
+    assert folder.verify("--json", of="ds_a") == 0, "a member's export is one as any other"
