@@ -3,7 +3,7 @@
 ::
 
     python3 run.py demo [options]     grovekeeper demo
-    python3 run.py test [options]     every test; options go to pytest
+    python3 run.py test [options]     every test; options go to pytest (-n0: in one process, for a debugger)
     python3 run.py lint               formatting, lint, types, import contracts
     python3 run.py check              lint, then test: all that CI runs
     python3 run.py lock               renews the hashed lock files (needs uv)
@@ -29,6 +29,9 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 LOCKS = ROOT / "requirements"
 
+TEST_PROCESS_BYTES = 2**31  # with the servers, workers and children that its tests start
+MOST_TEST_PROCESSES = 8  # each of them starts a PostgreSQL of its own
+
 LINT = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
@@ -51,7 +54,23 @@ def main(arguments: list[str]) -> None:
         _lint()
     if command == "lint":
         sys.exit(0)
-    _replace_process([str(PYTHON), "-m", "pytest", *rest])
+    _replace_process([str(PYTHON), "-m", "pytest", *_on_every_processor(), *rest])
+
+
+def _on_every_processor() -> list[str]:
+    """Options that stand before the caller's own, which win.
+
+    The tests of a file stay together, because they share what their fixtures start. Files are taken in their order:
+    the quick ones come last, so that no process waits for another at the end.
+    """
+    return [f"--numprocesses={_n_test_processes()}", "--dist=loadfile", "--no-loadscope-reorder"]
+
+
+def _n_test_processes() -> int:
+    """One per processor and one more, because many tests wait for a lease or a socket; fewer where memory is short."""
+    n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    return max(1, min(n_processors + 1, memory_bytes // TEST_PROCESS_BYTES, MOST_TEST_PROCESSES))
 
 
 def _install(lock: str) -> None:

@@ -1,4 +1,8 @@
-"""Servers that the HTTP tests share, one of each kind on each database, started once."""
+"""Servers that the HTTP tests share, one of each kind on each database, started once in each process of tests.
+
+A module runs on one database and then on the other. Both servers of a kind stay up for the session: were the session's
+fixture itself the parametrised one, every change of database would stop one server and start another.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,35 +15,57 @@ from tests.support.postgres import fresh_database
 from tests.support.server import Server, running_server
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest) -> Server:
     """A server with one worker; every test that asks for it runs once on each database, on datasets of its own."""
-    with _server(request, tmp_path_factory, n_workers=1) as running:
-        yield running
+    found: Server = request.getfixturevalue(f"_{request.param}_server")
+    return found
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def idle_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def idle_server(request: pytest.FixtureRequest) -> Server:
     """The same without a worker: its jobs stay queued until a test starts one."""
-    with _server(request, tmp_path_factory, n_workers=0) as running:
+    found: Server = request.getfixturevalue(f"_idle_{request.param}_server")
+    return found
+
+
+@pytest.fixture(scope="session")
+def _sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=1) as running:
         yield running
 
 
-@contextmanager
-def _server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, *, n_workers: int
+@pytest.fixture(scope="session")
+def _idle_sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _postgresql_server(
+    postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    with _database(request, folder) as url, running_server(url, folder / "home", n_workers=n_workers) as running:
+    with (
+        fresh_database(postgres_url, template=_migrated_postgresql) as url,
+        running_server(url, tmp_path_factory.mktemp("server") / "home", n_workers=1) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _idle_postgresql_server(
+    postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    with (
+        fresh_database(postgres_url, template=_migrated_postgresql) as url,
+        running_server(url, tmp_path_factory.mktemp("server") / "home", n_workers=0) as running,
+    ):
         yield running
 
 
 @contextmanager
-def _database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        shutil.copyfile(request.getfixturevalue("_migrated_sqlite"), folder / "grovekeeper.sqlite3")
-        yield f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
-        return
-    template = request.getfixturevalue("_migrated_postgresql")
-    with fresh_database(request.getfixturevalue("postgres_url"), template=template) as url:
-        yield url
+def _on_sqlite(migrated: Path, folder: Path, *, n_workers: int) -> Iterator[Server]:
+    shutil.copyfile(migrated, folder / "grovekeeper.sqlite3")
+    url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
+    with running_server(url, folder / "home", n_workers=n_workers) as running:
+        yield running

@@ -33,7 +33,7 @@ from app.jobs.queue import UNFINISHED
 from app.jobs.tables import JobRow
 from app.services.keys import create_admin
 
-_READY_WITHIN_S = 30
+_READY_WITHIN_S = 120
 _JOB_WITHIN_S = 120
 
 SCHEMA: dict[str, Any] = {

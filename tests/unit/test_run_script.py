@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -131,3 +132,27 @@ def test_an_environment_whose_python_is_a_link_is_kept(tmp_path: Path, monkeypat
     module._make_environment()
     assert pip.exists(), "what is installed stays"
     assert not (folder / "runtime.stamp").exists(), "until the installation is done again, nothing says that it is"
+
+
+@pytest.mark.parametrize(
+    ("processors", "memory_gib", "expected"),
+    [(1, 16, 2), (2, 16, 3), (2, 4, 2), (64, 512, 8), (4, 1, 1), (4, 0, 1)],
+    ids=["one processor", "two", "short of memory", "a large machine", "a tiny one", "memory unknown"],
+)
+def test_tests_run_on_every_processor_that_memory_allows(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, processors: int, memory_gib: int, expected: int
+) -> None:
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory_gib * 2**18}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(processors)), raising=False)
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert script._n_test_processes() == expected
+
+
+def test_the_caller_s_options_stand_last_and_win(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(script, "_replace_process", started.append)
+    script.main(["test", "-n0", "tests/unit"])
+    (command,) = started
+    assert command[1:3] == ["-m", "pytest"]
+    assert command[-2:] == ["-n0", "tests/unit"]
+    assert any(option.startswith("--numprocesses=") for option in command[3:-2])
