@@ -47,9 +47,15 @@ _MECHANISMS: tuple[AnyMechanism, ...] = (
 BY_SLUG: Mapping[str, AnyMechanism] = MappingProxyType({mechanism.slug: mechanism for mechanism in _MECHANISMS})
 
 
-REUSING_PROFILES = frozenset({"rpf", "nbrt", "mrf", "maxtree", "rdt-mv", "rdt-ta", "rdt-pa", "rdt-jagannathan", "srt"})
-"""Algorithms that use the bins of a profile (and ``nbrt`` its class counts) in place of paying for their own, or in
-place of equal steps. The others cut numbers by a rule of their own."""
+REUSING_PROFILES = frozenset(
+    {
+        *("rpf", "nbrt"),
+        *("mrf", "maxtree", "rdt-mv", "rdt-ta", "rdt-pa", "rdt-jagannathan", "srt", "spe", "sspe-1", "bms-rf"),
+    }
+)
+"""Algorithms that use the bins of a profile: the first two (and ``nbrt`` its class counts) in place of paying for their
+own, the others in place of equal steps. ``sspe-2`` and ``pte`` have nothing to gain by it: features are public there,
+and their medians are exact ones among 255 steps, at no price."""
 
 
 def mechanism(slug: str) -> AnyMechanism:

@@ -152,9 +152,10 @@ def _facts_for(mechanism: AnyMechanism, request: PlanRequest, schema: Schema) ->
     if request.unlabelled is None:
         return facts
     try:
-        return replace(facts, unlabelled=public_facts(request.unlabelled, schema, mechanism.adjacency))
+        of_unlabelled = public_facts(request.unlabelled, schema, mechanism.adjacency)
     except InvalidRequest as invalid:
         raise invalid.below(_UNLABELLED) from None
+    return replace(facts, unlabelled=replace(of_unlabelled, profile=facts.profile))
 
 
 def _unlabelled_plan(

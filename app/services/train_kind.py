@@ -56,11 +56,14 @@ class StoredArtifact:
         installation.store.remove(self.digest)
 
 
-def _on_unlabelled(session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event) -> dict[str, Any]:
+def _on_unlabelled(
+    session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event, profile: ProfileRow | None
+) -> dict[str, Any]:
     """The same of the second dataset, and what holds for a person who is in both."""
     other = catalog.find(session, part["dataset"])
+    reused = _price_of_profile(profile, other)
     return {
-        **job_facts.on_account(session, other, price=part["price"], event=event, subject="model"),
+        **job_facts.on_account(session, other, price=part["price"], event=event, subject="model", reused=reused),
         "ledger": {"dataset": other.id, "reservation_id": part["reservation_id"], "job_id": row.id},
         "persons_in_both": PERSONS_IN_BOTH,
     }
@@ -78,7 +81,7 @@ class TrainKind:
         plan = row.task["work"]["plan"]
         event = events.from_json(plan["event"])
         profile = _profile(session, row.task["work"], dataset)
-        reused = 0 if profile is None else _price_of_profile(profile, dataset)
+        reused = _price_of_profile(profile, dataset)
         facts = {
             **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
             "profile_id": None if profile is None else profile.id,
@@ -86,9 +89,8 @@ class TrainKind:
         }
         also = row.task.get("unlabelled")
         if also is not None:
-            facts["unlabelled"] = _on_unlabelled(
-                session, row, also, event=events.from_json(plan["unlabelled"]["event"])
-            )
+            event = events.from_json(plan["unlabelled"]["event"])
+            facts["unlabelled"] = _on_unlabelled(session, row, also, event=event, profile=profile)
         return facts
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
@@ -114,12 +116,12 @@ def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> Profil
     return row if carried is not None or row.dataset_id == dataset.id else None
 
 
-def _price_of_profile(row: ProfileRow, dataset: Dataset) -> int:
+def _price_of_profile(row: ProfileRow | None, dataset: Dataset) -> int:
     """What a profile cost this dataset, in nano-ε: a model that uses it is a function of both releases.
 
     A profile of another dataset cost these rows nothing; where there is a δ losses do not just add up.
     """
-    price = row.body["price"]
-    if row.dataset_id != dataset.id or price["accountant"] != pure.NAME:
+    if row is None or row.dataset_id != dataset.id or row.body["price"]["accountant"] != pure.NAME:
         return 0
+    price = row.body["price"]
     return pure.price(Fraction(price["amount"]))

@@ -156,6 +156,30 @@ def test_a_model_whose_size_follows_from_a_profile_counts_it_even_where_it_has_n
     assert card["profile_id"] is None, "the size of another dataset says nothing"
 
 
+def test_a_profile_counts_on_the_account_of_its_own_dataset(server: Server) -> None:
+    """Medians of the second dataset, in bins of the second dataset: its people pay for both, the others for neither."""
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    profile = _released(server, unlabelled["id"], epsilon="3")
+    body = {
+        "dataset": labelled["id"], "algorithm": "sspe-1", "epsilon": "1", "profile": profile["id"],
+        "parameters": {"n_estimators": 2, "max_depth": 2},
+        "unlabelled": {"dataset": unlabelled["id"], "epsilon": "2"},
+    }  # fmt: skip
+    quote = server.admin.http.post("/plans", json=body).json()
+    assert (quote["profile"]["id"], quote["profile"]["is_used"]) == (profile["id"], True)
+    assert (quote["price"]["amount"], quote["unlabelled"]["price"]["amount"]) == ("1", "2")
+    accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
+    card = server.admin.http.get(f"/models/{server.ended(accepted.json()['job_id'])['model_id']}").json()
+
+    assert card["profile_id"] == profile["id"]
+    assert card["guarantee"]["add_remove"]["epsilon"] == "1"
+    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "5"
+    for dataset, charged in ((labelled, "1"), (unlabelled, "5")):
+        assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == charged
+        export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
+        verify(export.splitlines(keepends=True))
+
+
 def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server) -> None:
     age, *others = SCHEMA["features"]
     noted = {**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]}
@@ -175,7 +199,8 @@ def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server)
     assert on_twin.json()["profile"]["size"] is None, "the size of another dataset says nothing"
     refused = server.admin.http.post("/plans", json={**asked, "dataset": other["id"]})
     assert refused.json()["errors"] == [{"at": "/profile", "problem": "other-declaration"}]
-    unfit = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "algorithm": "spe"})
+    of_labels = server.declared(protects="label")
+    unfit = server.admin.http.post("/plans", json={**asked, "dataset": of_labels["id"], "algorithm": "sspe-2"})
     assert unfit.json()["errors"] == [{"at": "/profile", "problem": "not-for-this-algorithm"}]
     unknown = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "profile": "pf_none"})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")

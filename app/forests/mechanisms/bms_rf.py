@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.core import amounts
 from app.core.errors import InvalidRequest
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.histograms import TreeHistograms
@@ -152,8 +153,10 @@ class StackedForest:
         if int(settled["n_layers"]) > n_trees:
             raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees")
         depth = greedy.default_depth(facts, n_trees)
-        first, *later = (Encoding.of(own, int(settled["n_bins"])) for own in layers.schemas(facts.schema, settled)[:2])
-        for encoding in later:  # its tables must fit as well; that it can split deeper is no reason to
+        first = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        for own in layers.schemas(facts.schema, settled)[1:2]:
+            # Its tables must fit as well; that it can split deeper is no reason to.
+            encoding = Encoding.of(own, int(settled["n_bins"]))
             fitting = dict(settled)
             shapes.settle_depth(fitting, depth, encoding, tables=True)
             depth = min(depth, int(fitting["max_depth"]))
@@ -164,10 +167,11 @@ class StackedForest:
         disjoint = layers.is_disjoint(parameters)
         n_trees = layers.sizes(parameters)
         own_facts = replace(facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees))
-        told = zip(n_trees, layers.schemas(facts.schema, parameters), strict=True)
+        schemas = layers.schemas(facts.schema, parameters)
+        told = zip(n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True)
         events = tuple(
-            LAYER.event({**parameters, "n_estimators": size}, replace(own_facts, schema=schema))
-            for size, schema in told
+            LAYER.event({**parameters, "n_estimators": size}, replace(own_facts, schema=schema, profile=profile))
+            for size, schema, profile in told
         )
         return layers.joined(events, disjoint=disjoint)
 

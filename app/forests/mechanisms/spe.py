@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
@@ -83,7 +84,7 @@ class MedianTrees:
         """Fills in ten trees and, from the public size and ε, their depth."""
         settled = dict(asked)
         settled.setdefault("n_estimators", DEFAULT_TREES)
-        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(
             settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True
         )
@@ -94,8 +95,7 @@ class MedianTrees:
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = common.loss_per_tree(parameters, facts.epsilon)
         share = common.structure_share(parameters)
-        feature = Encoding.of(facts.schema, int(parameters["n_bins"])).candidates.feature
-        widest = int(np.bincount(feature, minlength=1).max())
+        widest = most_splits(bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=RANGE_SENSITIVITY, max_candidates=widest),)
             for loss in common.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
@@ -180,6 +180,11 @@ def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Rand
         return alive
     groups = structure.by_feature(encoding.candidates, alive)
     return groups[randomness.uniform(len(groups))]
+
+
+def most_splits(encoding: Encoding) -> int:
+    """Public splits of the feature that has most of them: among so many a median is selected at most."""
+    return int(np.bincount(encoding.candidates.feature, minlength=1).max())
 
 
 def split_evenness(rows: TreeHistograms, encoding: Encoding, feature: int) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests import bins
 from app.forests.encoding import Encoding
 from app.forests.families.counts import CountFamily
 from app.forests.families.family import Family
@@ -76,7 +77,7 @@ class SemiSupervisedTrees:
         settled.setdefault("n_estimators", spe.DEFAULT_TREES)
         n_trees = int(settled["n_estimators"])
         rule = min(spe.default_depth(own, n_trees) for own in (facts, facts.of_unlabelled))
-        encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+        encoding = bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         return settled, shapes.settle_depth(settled, rule, encoding, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -90,8 +91,7 @@ class SemiSupervisedTrees:
         """What the unlabelled dataset pays for: one private median per level of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
         per_tree = common.loss_per_tree(parameters, facts.epsilon)
-        feature = Encoding.of(facts.schema, int(parameters["n_bins"])).candidates.feature
-        widest = int(np.bincount(feature, minlength=1).max())
+        widest = spe.most_splits(bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=spe.RANGE_SENSITIVITY, max_candidates=widest),)
             for loss in common.geometric_losses(per_tree, depth, spe.LEVEL_RATIO)
@@ -136,7 +136,7 @@ class SemiSupervisedTrees:
         self, plan: Plan, schema: Schema, rows: SanitisedRows, unlabelled: SanitisedRows, randomness: Randomness
     ) -> Iterator[ReleasedTree]:
         assert plan.unlabelled is not None
-        encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
+        encoding = bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
         levels, priced = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
         of_both = _parted(plan, encoding, rows, unlabelled, randomness)
         for index in range(plan.n_trees):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import assignment
-from app.forests.encoding import Encoding
+from app.forests import assignment, bins
 from app.forests.families.leaf_sums import LeafSums
 from app.forests.forest import Forest
 from app.forests.plan import Plan
@@ -73,7 +72,7 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
         schema: public; of the rows that it sees.
         columns: PRIVATE or a caller's own, as that layer sees them.
     """
-    encoding = Encoding.of(schema, int(layer.plan.parameters["n_bins"]))
+    encoding = bins.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = votes.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
     return LeafSums(encoding, layer.arrays, values).of(columns).astype(np.int64)  # sums of whole numbers, exact
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.forests.mechanisms.common import is_sharded
 from app.forests.mechanisms.parameters import Value
 from app.forests.plan import Plan
+from app.forests.reused import ReusedProfile
 from app.forests.schema import Schema
 from app.forests.stacking import features
 from app.privacy.events import Event, Parallel, Part, Sequential, UnknownPrivacyEvent
@@ -26,6 +27,11 @@ def schemas(schema: Schema, parameters: Mapping[str, Value]) -> tuple[Schema, ..
     """The public schema of each layer's rows: as declared, then with the votes added."""
     later = features.stacked_schema(schema, features.largest_shift(parameters))
     return (schema, *[later] * (int(parameters["n_layers"]) - 1))
+
+
+def profiles(profile: ReusedProfile | None, parameters: Mapping[str, Value]) -> tuple[ReusedProfile | None, ...]:
+    """What each layer reuses. Bins are cut where the rows of the first one lie; votes move those of the others."""
+    return (profile, *[None] * (int(parameters["n_layers"]) - 1))
 
 
 def joined(events: tuple[Event, ...], *, disjoint: bool) -> Event:
@@ -57,10 +63,11 @@ def is_disjoint(parameters: Mapping[str, Value]) -> bool:
 
 def plans(plan: Plan) -> tuple[Plan, ...]:
     """What each layer is grown by: a forest of its own, with its share of the trees and of the event."""
-    told = zip(sizes(plan.parameters), events(plan.event, plan.parameters), strict=True)
+    own = plan.parameters
+    told = zip(sizes(own), events(plan.event, own), profiles(plan.profile, own), strict=True)
     return tuple(
-        replace(plan, parameters={**plan.parameters, "n_estimators": size}, n_trees=size, event=event)
-        for size, event in told
+        replace(plan, parameters={**own, "n_estimators": size}, n_trees=size, event=event, profile=profile)
+        for size, event, profile in told
     )
 
 

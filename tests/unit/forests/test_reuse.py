@@ -11,11 +11,12 @@ from app.core.errors import InvalidRequest
 from app.forests import codec, predict, profile
 from app.forests.grow import grow
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, plan, public_facts, read
+from app.forests.planning import PlanRequest, UnlabelledRequest, plan, public_facts, read
 from app.forests.randomness import SystemRandomness
 from app.forests.reused import ReusedProfile
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
+from app.forests.stacking.family import StackedFamily
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 
@@ -29,7 +30,7 @@ SCHEMA = Schema.from_json(
     }
 )
 DELTA = Fraction(1, 10**6)
-STEPS = ["mrf", "maxtree", "rdt-ta", "rdt-jagannathan", "srt"]
+STEPS = ["mrf", "maxtree", "rdt-ta", "rdt-jagannathan", "srt", "spe"]
 """These have public bins of equal steps, and pay for none."""
 CASES = [("rpf", "pure", None), ("rpf", "gdp", DELTA), ("nbrt", "gdp", DELTA), ("nbrt", "zcdp", DELTA)]
 
@@ -79,6 +80,13 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
     assert shares[0, 0] > shares[1, 0]
 
 
+def answers_along(artifact: codec.Artifact) -> set[bytes]:
+    """Different answers to rows along the first number."""
+    asked = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
+    answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
+    return {row.tobytes() for row in answers}
+
+
 @pytest.mark.parametrize("slug", STEPS)
 def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: ReusedProfile) -> None:
     narrow = replace(released, cuts=((40,), ()))
@@ -86,10 +94,42 @@ def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: Re
     assert made.profile == narrow
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
     artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
-    values = np.linspace(0.1, 9.9, 50)
-    asked = SanitisedColumns((values, np.full(50, 50.0)), 50)
-    answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
-    assert len({row.tobytes() for row in answers}) <= 2, "one cut of the only number that has any"
+    assert len(answers_along(artifact)) <= 2, "one cut of the only number that has any"
+
+
+def test_medians_of_a_second_dataset_are_among_the_bins_of_a_profile(released: ReusedProfile) -> None:
+    narrow = replace(released, cuts=((40,), ()))
+    second = UnlabelledRequest(Fraction(5), 2_000, "pure", None, Adjacency.ADD_REMOVE_ONE, 1)
+    parameters = {"n_estimators": 4, "max_depth": 2}
+    request = PlanRequest("sspe-1", parameters, Fraction(5), 2_000, profile=narrow, unlabelled=second)
+    made, alone = plan(request, SCHEMA), plan(replace(request, profile=None), SCHEMA)
+    forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None, unlabelled=rows_of(200))
+    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+
+    assert made.profile == artifact.plan.profile == narrow
+    assert made.event == alone.event, "counts are the same"
+    assert made.unlabelled is not None
+    assert alone.unlabelled is not None
+    assert made.unlabelled.event != alone.unlabelled.event, "medians have fewer candidates"
+    assert len(answers_along(artifact)) <= 2, "one cut of the only number that has any"
+
+
+@pytest.mark.parametrize("parameters", [{}, {"layer_assignment": "sharded"}, {"leaf": "label"}])
+def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
+    released: ReusedProfile, parameters: dict[str, object]
+) -> None:
+    narrow = replace(released, cuts=((40,), ()))
+    made = planned("bms-rf", "pure", None, narrow, **parameters)
+    forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
+    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    first, second = (layer.encoding.edges for layer in StackedFamily().reader(forest, SCHEMA, "mv").layers)
+
+    assert artifact.plan.profile == narrow
+    assert [len(own) for own in first if own is not None] == [1, 0]
+    assert all(own is not None and len(own) > 1 for own in second), "votes have moved the rows"
+    alone = planned("bms-rf", "pure", None, narrow, **parameters, n_layers=1)
+    forest = grow(alone, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
+    assert len(answers_along(codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()})))) <= 2
 
 
 def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None:
@@ -128,8 +168,9 @@ def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> Non
 
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:
+    request = PlanRequest("pte", {}, Fraction(5), 2_000, adjacency=Adjacency.LABEL, profile=released)
     with pytest.raises(InvalidRequest) as refused:
-        planned("spe", "pure", None, released)
+        plan(request, SCHEMA)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/profile", "not-for-this-algorithm")]
 
 
