@@ -12,7 +12,7 @@ MODEL = "md"
 PROFILE = "pf"
 EVALUATION = "ev"
 KEY = "key"
-POPULATION = "pp"
+POPULATION = "pop"
 
 _REFERENCE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 

@@ -1,4 +1,4 @@
-"""Changing the cap of an account: what is admitted from here on, never what was spent.
+"""Changing the cap of an account, a dataset's or a population's: what is admitted from here on, never what was spent.
 
 A change is an entry of its own, with its reason. A reservation that was admitted under a higher cap keeps its place and
 may still be charged; nothing else is admitted in its cells until the cap covers them again.
@@ -6,8 +6,9 @@ may still be charged; nothing else is admitted in its cells until the cap covers
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, repository
+from app.ledger import chain, loads, repository
 from app.ledger.entries import EntryKind
+from app.ledger.loads import Population
 from app.ledger.service import Limit, balance, highest_cap
 from app.privacy.accountants import pure
 
@@ -24,9 +25,9 @@ def in_force(session: Session, account_id: str) -> int:
 def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
     """Puts another cap in force.
 
-    The limit that guarantees are made of follows: as long as nothing is held or charged, it is the new cap alone; from
-    then on it never falls, because outputs that were released under a cap are covered by that cap only, and because
-    what is held was admitted under it (docs/proofs/caps.md).
+    The limit that guarantees are made of follows: as long as nothing is held or charged (of a population: in no
+    member), it is the new cap alone; from then on it never falls, because outputs that were released under a cap are
+    covered by that cap only, and because what is held was admitted under it (docs/proofs/caps.md).
 
     Args:
         session: of the caller's transaction.
@@ -39,7 +40,7 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
         NotFound: no such account.
     """
     row = repository.locked_account(session, account_id)
-    is_used = repository.has_living_reservation(session, account_id)
+    is_used = repository.has_living_reservation(session, account_id) or loads.standing(session, row).together > 0
     row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 
@@ -55,3 +56,15 @@ def printable(session: Session, account_id: str) -> Limit:
         return limit
     now = balance(session, account_id)
     return Limit(pure.NAME, max(now.cap, now.charged + now.reserved), None)
+
+
+def printable_of(session: Session, population: Population) -> Limit:
+    """The limit that the guarantee of a population is made of: that of all outputs about its members together.
+
+    The same as of one account, with what the members carry in the place of what it holds and charged
+    (docs/proofs/accounting.md A8).
+    """
+    limit = highest_cap(session, population.account.id)
+    if limit.accountant != pure.NAME:
+        return limit
+    return Limit(pure.NAME, max(population.account.cap, population.together), None)

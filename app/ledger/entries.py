@@ -18,7 +18,7 @@ FIRST_PREVIOUS_HASH = "0" * 64
 
 
 class EntryKind(StrEnum):
-    """What a line records. No kind lowers what was spent."""
+    """What a line records. No kind lowers what was spent. The last two stand in chains of populations only."""
 
     OPEN = "open"
     RESERVE = "reserve"
@@ -26,6 +26,8 @@ class EntryKind(StrEnum):
     VOID = "void"
     EXPIRE = "expire"
     CAP = "cap"
+    JOIN = "join"
+    LOAD = "load"
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,17 @@ class Entry:
     Attributes:
         sequence: from 1, without gaps.
         kind: see :class:`EntryKind`.
-        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself.
+        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` what
+            lies on the member's tightest joint cell.
         scope: the cells it covers, by partition; empty = the whole dataset.
-        event: the privacy event's JSON form; ``None`` for ``open`` and ``cap``.
+        event: the privacy event's JSON form; only entries of reservations have one.
         job_id: the job it belongs to.
         actor: the key that caused it, or ``worker``.
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
-            of a charge for a mechanism that ran elsewhere who attests it. Where there are none, the object has no such
+            of a charge for a mechanism that ran elsewhere who attests it, of ``join`` and ``load`` which entry of which
+            member. Where there are none, the object has no such
             member, so entries from before there were details keep their hashes.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: of this entry.

@@ -1,18 +1,13 @@
-"""Populations: one cap over the accounts of all datasets about the same people.
+"""Populations: one cap over the accounts of all datasets about the same people, opened, found and joined.
 
-A reservation is admitted only if it fits its own account *and* the sum over the population's members of the largest
-``charged + reserved`` stays within the population's cap (docs/proofs/accounting.md A8,
-docs/adr/0012-populations-add-largest-cells.md). The sum is taken from the members' boxes when it is needed and kept
-nowhere, so it cannot drift from the entries. Erased datasets stay members: their spend was spent.
-
-Whoever reserves locks the account first and then the population; nobody else raises a load. A reservation that comes
-to an end only lowers one, and needs no lock of the population.
+A population is an account: it has a cap that may change and a chain of entries of its own, and reserves nothing itself.
+A reservation on a member is admitted only if it fits the member's own account *and* the sum over all members of their
+loads stays within the population's cap (:mod:`app.ledger.loads`; docs/proofs/accounting.md A8,
+docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members: their spend was spent.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fractions import Fraction
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -20,7 +15,9 @@ from sqlalchemy.orm import Session
 from app.core import ids
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import repository, state
+from app.ledger import chain, facts, loads, repository, state
+from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.ledger.loads import Population
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -48,17 +45,12 @@ class Member:
     reserved: int
     is_exact: bool
 
-    @property
-    def load(self) -> int:
-        """What one person may lose in this member, reservations included."""
-        return self.charged + self.reserved
-
 
 @dataclass(frozen=True)
-class Population:
-    """A population with its members as they stand."""
+class Standing:
+    """A population with how much of its members' loads is charged: ``charged + reserved`` is the sum of the loads."""
 
-    row: PopulationRow
+    population: Population
     members: tuple[Member, ...]
 
     @property
@@ -76,52 +68,41 @@ class Population:
         """Whether both are sums of maxima, and no bounds."""
         return all(member.is_exact for member in self.members)
 
-    @property
-    def delta(self) -> Fraction | None:
-        """Of all members."""
-        return None if self.row.delta is None else Fraction(self.row.delta)
-
-    def room(self, account_id: str, tightest: CellBalance) -> int:
-        """The largest amount that still fits in a box of a member; nothing while the sum is over the cap.
-
-        What lies in other boxes of the member counts by its largest cell, so that jobs on disjoint cells of one member
-        cost a person their maximum here as there.
-
-        Args:
-            account_id: the member.
-            tightest: the tightest joint cell of the box.
-        """
-        own = next(member.load for member in self.members if member.account_id == account_id)
-        together = sum(member.load for member in self.members)
-        if together > self.row.cap:
-            return 0
-        return self.row.cap - (together - own) - (tightest.charged + tightest.reserved)
-
 
 def open_population(session: Session, new: NewPopulation, *, at: datetime) -> PopulationRow:
-    """Opens a population that no account belongs to yet.
+    """Opens a population that no account belongs to yet, with its account and that one's first entry.
 
     Raises:
         NameTaken: there is one of that name.
     """
     taken = session.execute(
         insert(session, PopulationRow)
-        .values(
-            id=new.id,
-            name=new.name,
-            accountant=new.accountant,
-            cap=new.cap,
-            printable=new.cap,
-            delta=new.delta,
-            declared_by=new.declared_by,
-            created_at=at,
-        )
+        .values(id=new.id, name=new.name, declared_by=new.declared_by, created_at=at)
         .on_conflict_do_nothing()
         .returning(PopulationRow.id)
     )
     if taken.scalar_one_or_none() is None:
         raise NameTaken("population")
-    return locked(session, new.id)
+    account = AccountRow(
+        id=new.id,
+        name=new.name,
+        accountant=new.accountant,
+        adjacency=None,
+        cap=new.cap,
+        highest_cap=new.cap,
+        delta=new.delta,
+        delta_set_aside=None,
+        privacy_unit=None,
+        partitions=[],
+        last_sequence=0,
+        last_hash=FIRST_PREVIOUS_HASH,
+        last_at="",
+    )
+    session.add(account)
+    session.flush()
+    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=new.declared_by, details=facts.of_account(account))
+    chain.append(session, account, opened)
+    return session.get_one(PopulationRow, new.id)
 
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
@@ -154,52 +135,17 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
     return list(session.execute(query).scalars())
 
 
-def locked(session: Session, population_id: str) -> PopulationRow:
-    """A population under its row lock; every account that is needed was locked before."""
-    query = select(PopulationRow).where(PopulationRow.id == population_id)
-    return session.execute(query.with_for_update().execution_options(populate_existing=True)).scalar_one()
-
-
-def lock_all(session: Session, account_ids: Sequence[str]) -> None:
-    """Locks the populations of several accounts in order of their ids; the accounts are locked already."""
-    for population_id in sorted({found for each in account_ids if (found := id_of(session, each)) is not None}):
-        locked(session, population_id)
-
-
-def id_of(session: Session, account_id: str) -> str | None:
-    """The population that an account belongs to."""
-    row = session.get(MemberRow, account_id, populate_existing=True)
-    return None if row is None else row.population_id
-
-
-def of_account(session: Session, account_id: str, *, lock: bool = False) -> Population | None:
-    """The population of an account as it stands, or under its lock if something rests on it."""
-    population_id = id_of(session, account_id)
-    if population_id is None:
-        return None
-    return standing(session, locked(session, population_id) if lock else session.get_one(PopulationRow, population_id))
-
-
-def standing(session: Session, row: PopulationRow) -> Population:
-    """A population with what its members carry now."""
-    query = select(MemberRow.account_id).where(MemberRow.population_id == row.id).order_by(MemberRow.account_id)
-    accounts = repository.accounts(session, session.execute(query).scalars().all())
+def standing(session: Session, population: Population) -> Standing:
+    """How much of what the members carry is charged; read in one transaction with the population."""
+    accounts = repository.accounts(session, list(population.loads))
     tightest = state.tightest_of_each(session, accounts)
-    return Population(row, tuple(_member(account, tightest[account.id]) for account in accounts))
+    return Standing(
+        population,
+        tuple(_member(account, population.loads[account.id], tightest[account.id]) for account in accounts),
+    )
 
 
-def of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Population]:
-    """The populations of those accounts that belong to one, by account; each is looked at once."""
-    members = session.execute(
-        select(MemberRow.account_id, PopulationRow)
-        .join(PopulationRow, PopulationRow.id == MemberRow.population_id)
-        .where(MemberRow.account_id.in_(account_ids))
-    ).all()
-    standing_now = {row.id: standing(session, row) for row in {row.id: row for _, row in members}.values()}
-    return {account_id: standing_now[row.id] for account_id, row in members}
-
-
-def join(session: Session, population_id: str, account_id: str, *, at: datetime) -> None:
+def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:
     """Makes an account a member, for good. Joining again is legal and does nothing.
 
     An account that has spent before makes more printable than the cap. Where losses just add up that is the sum as it
@@ -210,23 +156,21 @@ def join(session: Session, population_id: str, account_id: str, *, at: datetime)
         PopulationMismatch: the account counts otherwise than the members do, or belongs to another population.
     """
     account = repository.locked_account(session, account_id)
-    current = id_of(session, account_id)
+    current = loads.id_of(session, account_id)
     if current == population_id:
         return
-    row = locked(session, population_id)
-    differs = _differences(row, account) if current is None else ("population",)
+    population = repository.locked_account(session, population_id)
+    row = session.get_one(PopulationRow, population_id, populate_existing=True)
+    differs = _differences(population, row, account) if current is None else ("population",)
     if differs:
         raise PopulationMismatch(differs)
-    row.adjacency = account.adjacency
-    row.unit_column = account.privacy_unit["column"]
-    session.add(MemberRow(account_id=account_id, population_id=row.id, joined_at=at))
-    session.flush()
-    load = _member(account, state.tightest(session, account, {})).load
-    if load and row.accountant == pure.NAME:
-        row.printable = max(row.printable, sum(member.load for member in standing(session, row).members))
-    elif load:
-        row.printable += account.highest_cap
-    session.flush()
+    row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
+    load = state.tightest(session, account, {}).load
+    session.add(MemberRow(account_id=account_id, population_id=population_id, joined_at=at, load=load))
+    if load and population.accountant != pure.NAME:
+        population.highest_cap += account.highest_cap
+    joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": _as_it_joins(account)})
+    chain.append(session, population, joined)
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:
@@ -240,15 +184,33 @@ def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -
     return row
 
 
-def _differences(row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
+def _differences(population: AccountRow, row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
     """What keeps an account from being added up with the members. The first member decides what the unit is."""
-    found = [name for name in ("accountant", "delta") if getattr(row, name) != getattr(account, name)]
+    found = [name for name in ("accountant", "delta") if getattr(population, name) != getattr(account, name)]
     found += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has none to share
     if row.adjacency is not None:
         found += ["adjacency"] if row.adjacency != account.adjacency else []
-        found += ["privacy_unit"] if row.unit_column != account.privacy_unit["column"] else []
+        found += ["privacy_unit"] if row.unit_column != _unit_column(account) else []
     return tuple(found)
 
 
-def _member(account: AccountRow, tightest: CellBalance) -> Member:
-    return Member(account.id, account.name, tightest.charged, tightest.reserved, tightest.is_exact)
+def _as_it_joins(account: AccountRow) -> dict[str, object]:
+    return {
+        "dataset": account.id,
+        "sequence": account.last_sequence,
+        "hash": account.last_hash,
+        "adjacency": account.adjacency,
+        "unit_column": _unit_column(account),
+        "highest_cap": facts.amount_text(account.accountant, account.highest_cap),
+    }
+
+
+def _unit_column(account: AccountRow) -> str | None:
+    assert account.privacy_unit is not None, "populations are no members"
+    column: str | None = account.privacy_unit["column"]
+    return column
+
+
+def _member(account: AccountRow, load: int, tightest: CellBalance) -> Member:
+    """What a bound is over the load that the chain says, or under it, counts as charged."""
+    return Member(account.id, account.name, load - tightest.reserved, tightest.reserved, tightest.is_exact)

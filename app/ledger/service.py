@@ -1,7 +1,8 @@
 """The only writer of the ledger: open, reserve, charge, void, expire, each on the caller's transaction.
 
 Everything of one account happens under the lock of its row. A reservation is admitted only if, in every joint cell of
-its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged.
+its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged. What an
+entry of a member changes for its population is said there too, in the same transaction (:mod:`app.ledger.loads`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +15,11 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, populations, repository, state
+from app.ledger import chain, facts, loads, populations, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
-from app.ledger.populations import Population
+from app.ledger.facts import amount_text
+from app.ledger.loads import Population
+from app.ledger.populations import Standing
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -145,7 +148,7 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     )
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=_facts(row))
+    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=facts.of_account(row))
     chain.append(session, row, opened)
 
 
@@ -163,9 +166,10 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
         raise ValueError("a reservation is positive")
     row = repository.locked_account(session, new.account_id)
     tightest = state.tightest(session, row, new.scope)
-    population = populations.of_account(session, row.id, lock=True)
+    population = loads.locked_of(session, row.id)
     if new.amount > _room(row, tightest, population):
-        raise _refusal(row, tightest, new, population=population)
+        together = None if population is None else populations.standing(session, population)
+        raise _refusal(row, tightest, new, together=together)
     reservation_id = ids.new(ids.RESERVATION)
     reservation = ReservationRow(
         id=reservation_id,
@@ -179,7 +183,10 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     )
     session.add(reservation)
     state.move(session, row.id, new.scope, reserved=new.amount)
-    chain.append(session, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
+    entry = chain.append(session, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
+    if population is not None:
+        at_most = max(population.loads[row.id], tightest.load + new.amount)
+        loads.record(session, population, row, entry, at_most=at_most)
     return reservation.id
 
 
@@ -223,7 +230,7 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
         BudgetExceeded: an account refuses; the error names it.
     """
     _lock_accounts(session, [new.account_id for new in wanted])
-    populations.lock_all(session, [new.account_id for new in wanted])
+    loads.lock_all(session, [new.account_id for new in wanted])
     made = {
         new.account_id: reserve(session, new, actor=actor) for new in sorted(wanted, key=lambda new: new.account_id)
     }
@@ -257,14 +264,14 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
     """The tightest joint cell of an account, or of a box of it."""
     row = repository.account(session, account_id)
     tightest = state.tightest(session, row, scope or {})
-    return _balance(row, tightest, populations.of_account(session, account_id))
+    return _balance(row, tightest, loads.of_account(session, account_id))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in as many questions to the database as for one."""
     accounts = repository.accounts(session, account_ids)
     tightest = state.tightest_of_each(session, accounts)
-    found = populations.of_each(session, account_ids)
+    found = loads.of_each(session, account_ids)
     return {row.id: _balance(row, tightest[row.id], found.get(row.id)) for row in accounts}
 
 
@@ -281,11 +288,6 @@ def _balance(row: AccountRow, tightest: CellBalance, population: Population | No
         delta=_limit(row).split.converted_at,
         room=_room(row, tightest, population),
     )
-
-
-def amount_text(accountant: str, amount: int) -> str:
-    """Whole steps of an accountant's unit as exact decimal text."""
-    return amounts.from_steps(amount, accountants.by_name(accountant).PLACES)
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:
@@ -312,21 +314,13 @@ def size(session: Session, account_id: str) -> int:
     return repository.account(session, account_id).last_sequence
 
 
-def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
-    """The header of an export, and the sequence of its last entry: later ones are left out.
-
-    Entries never change, so they may then be read in as many transactions as is convenient.
-    """
-    row = repository.account(session, account_id)
-    header = {"kind": "export", "format": 1, "cap": amount_text(row.accountant, row.cap), **_facts(row)}
-    return header, row.last_sequence
-
-
 def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
     held = repository.reservations_of(session, job_ids)
     if {row.job_id for row in held} != set(job_ids):
         raise NotFound("reservation")
     _lock_accounts(session, [row.account_id for row in held])
+    if kind is not EntryKind.CHARGE:
+        loads.lock_all(session, [row.account_id for row in held])
     for row in held:
         _settle(session, row.id, kind=kind, end=end, actor=actor)
 
@@ -341,31 +335,18 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     reservation = repository.reservation(session, reservation_id)  # again, now under the account's lock
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
-    reservation.state = end
     charged = reservation.amount if kind is EntryKind.CHARGE else 0
+    population = None if charged else loads.locked_of(session, row.id)
+    reservation.state = end
     state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
-    chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
+    entry = chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
+    if population is not None:
+        loads.record(session, population, row, entry, at_most=population.loads[row.id])
 
 
 def _limit(row: AccountRow) -> Limit:
     delta = None if row.delta is None else Fraction(row.delta)
     return Limit(row.accountant, row.highest_cap, delta, Fraction(row.delta_set_aside or 0))
-
-
-def _facts(row: AccountRow) -> dict[str, Any]:
-    """What an account is, fixed when it was opened: said in its first entry, and again at the head of an export.
-
-    Accounts that set no δ aside have no such member, like those that were opened before there was one.
-    """
-    facts = {
-        "dataset": row.id,
-        "accountant": row.accountant,
-        "delta": row.delta,
-        "adjacency": row.adjacency,
-        "privacy_unit": row.privacy_unit,
-        "partitions": state.partitions_of(row).to_json(),
-    }
-    return facts if row.delta_set_aside is None else {**facts, "delta_set_aside": row.delta_set_aside}
 
 
 def _scope(reservation: ReservationRow) -> Scope:
@@ -374,22 +355,22 @@ def _scope(reservation: ReservationRow) -> Scope:
 
 def _room(row: AccountRow, tightest: CellBalance, population: Population | None) -> int:
     """The largest amount that both caps admit in a box whose tightest joint cell is given."""
-    room = row.cap - tightest.charged - tightest.reserved
+    room = row.cap - tightest.load
     return max(room if population is None else min(room, population.room(row.id, tightest)), 0)
 
 
 def _refusal(
-    row: AccountRow, tightest: CellBalance, new: NewReservation, *, population: Population | None
+    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Standing | None
 ) -> BudgetExceeded:
     """Tells of the cap that leaves less: the account's own, or the population's."""
     accountant = accountants.by_name(row.accountant)
-    room = _room(row, tightest, population)
+    room = _room(row, tightest, None if together is None else together.population)
     delta = new.delta if new.delta is not None else _limit(row).split.converted_at
     largest_within = new.largest_within or partial(accountant.largest_that_fits, delta=delta)
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
-    named = population if population is not None and room < max(cap - charged - reserved, 0) else None
+    named = together if room < max(cap - charged - reserved, 0) else None
     if named is not None:
-        cap, charged, reserved = named.row.cap, named.charged, named.reserved
+        cap, charged, reserved = named.population.account.cap, named.charged, named.reserved
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
@@ -402,6 +383,6 @@ def _refusal(
         requested=amount_text(row.accountant, new.amount),
         tightest_cell=dict(tightest.cell) if named is None else {},
         what_fits=lambda: amounts.to_text(largest_within(room)),
-        population=None if named is None else named.row.name,
+        population=None if named is None else named.population.account.name,
         exact=tightest.is_exact if named is None else named.is_exact,
     )

@@ -32,6 +32,11 @@ class CellBalance:
     reserved: int
     is_exact: bool
 
+    @property
+    def load(self) -> int:
+        """What lies on it, reservations included."""
+        return self.charged + self.reserved
+
 
 @dataclass(frozen=True)
 class CellDelta:

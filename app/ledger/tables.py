@@ -12,11 +12,16 @@ from app.db.types import CanonicalJson
 
 
 class AccountRow(Base):
-    """The holder of a lifetime cap: the lock under which everything of the account happens.
+    """The holder of a lifetime cap and of a chain of entries: the lock under which everything of the account happens.
 
-    ``id`` is the id of what holds the budget: a dataset. ``highest_cap`` is what guarantees are made of
-    (:func:`app.ledger.caps.change`). ``delta_set_aside`` is the part of ``delta`` that (ε, δ) mechanisms may spend; the
-    cap is converted at the rest. ``last_…`` are the head of the account's chain.
+    Attributes:
+        id: of what holds the budget: a dataset, or a population, which reserves nothing itself and has one more row
+            (:class:`PopulationRow`).
+        adjacency: of a dataset; a population's is its members'.
+        highest_cap: what guarantees are made of (:func:`app.ledger.caps.change`).
+        delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
+        privacy_unit: of a dataset; a population's is its members'.
+        last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
     """
 
     __tablename__ = "accounts"
@@ -24,12 +29,12 @@ class AccountRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     accountant: Mapped[str]
-    adjacency: Mapped[str]
+    adjacency: Mapped[str | None]
     cap: Mapped[int]
     highest_cap: Mapped[int]
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
-    privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
     partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
     last_sequence: Mapped[int]
     last_hash: Mapped[str]
@@ -66,11 +71,10 @@ class BoxRow(Base):
 
 
 class PopulationRow(Base):
-    """A cap over all accounts of datasets about the same people: the lock under which their sum is looked at.
+    """What a population is beside an account (:class:`AccountRow` of the same id): a cap over datasets about the same
+    people.
 
     Attributes:
-        printable: the largest amount that the members together can have lost or will ever lose: the cap, or more where
-            an account joined that had spent.
         adjacency: of the members; with ``unit_column`` set when the first one joins.
         unit_column: that names the same people in every member; ``None`` with rows as units.
     """
@@ -79,29 +83,27 @@ class PopulationRow(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
-    accountant: Mapped[str]
-    cap: Mapped[int]
-    printable: Mapped[int]
-    delta: Mapped[str | None]
     adjacency: Mapped[str | None]
     unit_column: Mapped[str | None]
     declared_by: Mapped[str]
     created_at: Mapped[datetime]
 
-    __table_args__ = (
-        CheckConstraint("cap >= 0", name="cap_not_negative"),
-        CheckConstraint("printable >= cap", name="printable_covers_cap"),
-    )
-
 
 class MemberRow(Base):
-    """An account of a population, for ever: erased datasets keep their spend there."""
+    """An account of a population, for ever: erased datasets keep their spend there.
+
+    ``load`` is what one person may lose in it: the amount of its newest ``join`` or ``load`` entry in the population's
+    chain, moved in that entry's transaction.
+    """
 
     __tablename__ = "population_members"
 
     account_id: Mapped[str] = mapped_column(primary_key=True)
     population_id: Mapped[str] = mapped_column(index=True)
     joined_at: Mapped[datetime]
+    load: Mapped[int]
+
+    __table_args__ = (CheckConstraint("load >= 0", name="load_not_negative"),)
 
 
 class ReservationRow(Base):
@@ -160,5 +162,7 @@ class EntryRow(Base):
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),
         CheckConstraint("amount >= 0", name="amount_not_negative"),
-        CheckConstraint("kind IN ('open', 'reserve', 'charge', 'void', 'expire', 'cap')", name="kind_known"),
+        CheckConstraint(
+            "kind IN ('open', 'reserve', 'charge', 'void', 'expire', 'cap', 'join', 'load')", name="kind_known"
+        ),
     )

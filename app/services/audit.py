@@ -13,7 +13,7 @@ from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import RoleMissing
 from app.datasets import catalog
-from app.ledger import external
+from app.ledger import external, facts
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
@@ -23,6 +23,7 @@ from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.services.permitted import permitted
+from app.services.readable_ledgers import Readable, of_dataset
 from app.wire.ledger import (
     BalanceList,
     BalanceOut,
@@ -101,66 +102,76 @@ def show_balance(
     )
 
 
-def list_entries(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> EntryList:
+def list_entries(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    page: PageRequest,
+    *,
+    readable: Readable = of_dataset,
+) -> EntryList:
     """A page of an account's history, in order.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset or population, or none that this key may know of.
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, SEE_LEDGER)
+        account_id = readable(session, principal, reference)
         shown, following = page_of(
             page,
-            lambda limit: ledger.entries(session, dataset.id, after=page.sequence(), limit=limit),
+            lambda limit: ledger.entries(session, account_id, after=page.sequence(), limit=limit),
             lambda entry: str(entry.sequence),
         )
         return EntryList(entries=[_entry(entry) for entry in shown], next=following)
 
 
-def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
+def export_json_lines(
+    installation: Installation, principal: Principal, reference: str, *, readable: Readable = of_dataset
+) -> Iterator[bytes]:
     """The whole history as JSON Lines: a header, then every entry as it was hashed. What the verifier reads.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset or population, or none that this key may know of.
         RoleMissing: the key may not read the ledger.
     """
-    dataset_id = _readable(installation, principal, reference)
-    header, last = _header(installation, dataset_id)
-    lines = (entry.to_json() for entry in _entries(installation, dataset_id, last))
+    account_id = _account(installation, principal, reference, readable)
+    header, last = _header(installation, account_id)
+    lines = (entry.to_json() for entry in _entries(installation, account_id, last))
     return (rfc8785.dumps(line) + b"\n" for line in itertools.chain([header], lines))
 
 
-def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
+def export_csv(
+    installation: Installation, principal: Principal, reference: str, *, readable: Readable = of_dataset
+) -> Iterator[bytes]:
     """The same entries as a table for people; objects as canonical JSON text.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset or population, or none that this key may know of.
         RoleMissing: the key may not read the ledger.
     """
-    dataset_id = _readable(installation, principal, reference)
-    _, last = _header(installation, dataset_id)
-    lines = (_csv_line(_csv_cells(entry)) for entry in _entries(installation, dataset_id, last))
+    account_id = _account(installation, principal, reference, readable)
+    _, last = _header(installation, account_id)
+    lines = (_csv_line(_csv_cells(entry)) for entry in _entries(installation, account_id, last))
     return itertools.chain([_csv_line(CSV_COLUMNS)], lines)
 
 
-def _readable(installation: Installation, principal: Principal, reference: str) -> str:
+def _account(installation: Installation, principal: Principal, reference: str, readable: Readable) -> str:
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, SEE_LEDGER)
-        return dataset.id
+        return readable(session, principal, reference)
 
 
-def _header(installation: Installation, dataset_id: str) -> tuple[dict[str, Any], int]:
+def _header(installation: Installation, account_id: str) -> tuple[dict[str, Any], int]:
     with installation.database.read() as session:
-        return ledger.export_header(session, dataset_id)
+        return facts.export_header(session, account_id)
 
 
-def _entries(installation: Installation, dataset_id: str, last: int) -> Iterator[Entry]:
+def _entries(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
     """Entries up to ``last``, each batch in a transaction of its own: what is written once reads the same for ever."""
     after = 0
     while after < last:
         with installation.database.read() as session:
-            batch = ledger.entries(session, dataset_id, after=after, limit=min(EXPORT_BATCH, last - after))
+            batch = ledger.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
         yield from batch
         after = batch[-1].sequence
 

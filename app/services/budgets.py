@@ -1,7 +1,10 @@
 """A budget as an owner writes it, and the cap that it opens."""
 
+from fractions import Fraction
+
 from app.core import limits
 from app.core.errors import InvalidRequest
+from app.ledger.service import Limit
 from app.privacy import accountants
 from app.wire.datasets import BudgetIn
 
@@ -23,4 +26,22 @@ def cap_of(budget: BudgetIn) -> int:
     cap = accountants.by_name(budget.accountant).cap(budget.epsilon, budget.conversion_delta)
     if cap == 0:
         raise InvalidRequest.at("/budget/epsilon", "too-small")
+    return cap
+
+
+def changed_cap(limit: Limit, epsilon: Fraction) -> int:
+    """Another cap of an account, in whole steps of its unit; it takes a while in ρ and μ².
+
+    Args:
+        limit: one of the account, with its accountant and δ.
+        epsilon: what the new cap is to be.
+
+    Raises:
+        InvalidRequest: it is too large to be counted, or less than one step.
+    """
+    if epsilon > largest_epsilon(limit.accountant):
+        raise InvalidRequest.at("/cap", "too-large")
+    cap = accountants.by_name(limit.accountant).cap(epsilon, limit.split.converted_at)
+    if cap == 0:
+        raise InvalidRequest.at("/cap", "too-small")
     return cap

@@ -1,7 +1,6 @@
 """``POST /ledger/{dataset}/cap``: another cap, with a reason that stays in the ledger."""
 
 from dataclasses import replace
-from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
@@ -11,11 +10,10 @@ from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.ledger import caps
 from app.ledger import service as ledger
-from app.privacy import accountants
 from app.registry import models
 from app.services.answers import answer
 from app.services.audit import balance_members
-from app.services.budgets import largest_epsilon
+from app.services.budgets import changed_cap
 from app.services.guarantee import account_guarantee
 from app.services.installation import Installation
 from app.services.permitted import permitted
@@ -43,8 +41,8 @@ def change_cap(
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
-        # Converted before anything is locked: it takes a while in ρ and μ².
-        cap = _steps(ledger.highest_cap(session, dataset.id), wanted.cap)
+        # Converted before anything is locked.
+        cap = changed_cap(ledger.highest_cap(session, dataset.id), wanted.cap)
     # By id: under its name and under its id a dataset is the same, and another one of that name is not.
     identity = None if request is None else replace(request, route=f"POST /ledger/{dataset.id}/cap")
     with installation.database.write() as session:
@@ -57,21 +55,22 @@ def change_cap(
         return once(session, identity, at=installation.database.now(session), work=work)
 
 
-def _steps(limit: ledger.Limit, epsilon: Fraction) -> int:
-    if epsilon > largest_epsilon(limit.accountant):
-        raise InvalidRequest.at("/cap", "too-large")
-    cap = accountants.by_name(limit.accountant).cap(epsilon, limit.split.converted_at)
-    if cap == 0:
-        raise InvalidRequest.at("/cap", "too-small")
-    return cap
+def change_checked(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:
+    """Puts another cap of a dataset or a population in force, for a key that may lower it.
 
-
-def _change(session: Session, principal: Principal, dataset_id: str, *, cap: int, reason: str) -> None:
-    in_force = caps.in_force(session, dataset_id)
+    Raises:
+        RoleMissing: only an admin raises.
+        InvalidRequest: it is the one that is in force.
+    """
+    in_force = caps.in_force(session, account_id)
     if cap > in_force:
         principal.require()  # nobody but an admin
     if cap == in_force:
         raise InvalidRequest.at("/cap", "unchanged")
-    caps.change(session, dataset_id, cap, reason=reason, actor=principal.key_id)
+    caps.change(session, account_id, cap, reason=reason, actor=principal.key_id)
+
+
+def _change(session: Session, principal: Principal, dataset_id: str, *, cap: int, reason: str) -> None:
+    change_checked(session, principal, dataset_id, cap=cap, reason=reason)
     if ledger.highest_cap(session, dataset_id).delta is not None:
         models.put_guarantee(session, dataset_id, account_guarantee(session, dataset_id, subject="model"))

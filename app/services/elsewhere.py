@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets.catalog import Dataset
-from app.ledger import external
+from app.ledger import external, facts
 from app.ledger import service as ledger
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
@@ -112,7 +112,7 @@ def price_of(accountant: str, amount: int, delta: int) -> ElsewherePrice:
     return ElsewherePrice(
         accountant=accountant,
         unit=unit.UNIT,
-        amount=ledger.amount_text(accountant, amount),
+        amount=facts.amount_text(accountant, amount),
         delta=external.delta_text(delta) if delta else None,
     )
 

@@ -11,8 +11,7 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
-from app.ledger import populations
-from app.ledger import service as ledger
+from app.ledger import caps, facts, loads, populations
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
@@ -22,6 +21,7 @@ from app.services.budgets import cap_of
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.services.permitted import permitted
+from app.services.readable_ledgers import sees_all_populations, visible_population
 from app.services.show_datasets import dataset_out
 from app.wire.datasets import DatasetOut
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
@@ -55,7 +55,7 @@ def open_population(
                 declared_by=principal.key_id,
             )
             row = populations.open_population(session, new, at=at)
-            return answer(201, _shown(session, row), location=f"/populations/{row.id}")
+            return answer(201, population_out(session, row), location=f"/populations/{row.id}")
 
         return once(session, request, at=at, work=work)
 
@@ -67,14 +67,14 @@ def list_populations(installation: Installation, principal: Principal, page: Pag
         RoleMissing: the key neither declares datasets nor audits.
     """
     principal.require(Role.OWNER, Role.AUDITOR)
+    declared_by = None if sees_all_populations(principal) else principal.key_id
     with installation.database.read() as session:
-        declared_by = None if _sees_all(principal) else principal.key_id
         shown, following = page_of(
             page,
             lambda limit: populations.page(session, declared_by=declared_by, after=page.cursor, limit=limit),
             lambda row: row.id,
         )
-        return PopulationList(populations=[_shown(session, row) for row in shown], next=following)
+        return PopulationList(populations=[population_out(session, row) for row in shown], next=following)
 
 
 def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
@@ -84,9 +84,7 @@ def show_population(installation: Installation, principal: Principal, reference:
         NotFound: no such population, or somebody else's.
     """
     with installation.database.read() as session:
-        found = populations.find(session, reference)
-        row = populations.require_visible(found, key_id=principal.key_id, sees_all=_sees_all(principal))
-        return _shown(session, row)
+        return population_out(session, visible_population(session, principal, reference))
 
 
 def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
@@ -120,42 +118,39 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
             populations.open_with_budget_of(session, dataset_id, name=population, by=principal.key_id, at=at)
         found = populations.find(session, population)
     row = populations.require_visible(found, key_id=principal.key_id, sees_all=principal.is_admin)
-    populations.join(session, row.id, dataset_id, at=at)
+    populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
     return row.name
 
 
-def _sees_all(principal: Principal) -> bool:
-    return principal.is_admin or Role.AUDITOR in principal.roles
-
-
-def _shown(session: Session, row: PopulationRow) -> PopulationOut:
-    population = populations.standing(session, row)
-    members = [_member(session, row.accountant, member) for member in population.members]
-    remaining = max(row.cap - population.charged - population.reserved, 0)
+def population_out(session: Session, row: PopulationRow) -> PopulationOut:
+    """A population as answers show it."""
+    population = loads.of_population(session, row.id)
+    account, standing = population.account, populations.standing(session, population)
+    limit = caps.printable_of(session, population)
     figures: Mapping[str, int] = {
-        "cap": row.cap,
-        "charged": population.charged,
-        "reserved": population.reserved,
-        "remaining": remaining,
+        "cap": account.cap,
+        "charged": standing.charged,
+        "reserved": standing.reserved,
+        "remaining": max(account.cap - population.together, 0),
     }
     return PopulationOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
-            "accountant": row.accountant,
-            "unit": accountants.by_name(row.accountant).UNIT,
-            "delta": row.delta,
-            **{name: ledger.amount_text(row.accountant, amount) for name, amount in figures.items()},
+            "accountant": account.accountant,
+            "unit": accountants.by_name(account.accountant).UNIT,
+            "delta": account.delta,
+            **{name: facts.amount_text(account.accountant, amount) for name, amount in figures.items()},
             "adjacency": row.adjacency,
             "unit_column": row.unit_column,
             "guarantee": guarantees.guarantee_of_population(
-                accountant=row.accountant,
-                amount=row.printable,
-                delta=population.delta,
+                accountant=limit.accountant,
+                amount=limit.amount,
+                delta=limit.delta,
                 adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
                 unit_column=row.unit_column,
             ),
-            "members": members,
+            "members": [_member(session, account.accountant, member) for member in standing.members],
             "created_at": clock.to_text(row.created_at),
         }
     )
@@ -166,7 +161,7 @@ def _member(session: Session, accountant: str, member: populations.Member) -> Me
     return MemberOut(
         dataset=member.account_id,
         dataset_name=member.name,
-        charged=ledger.amount_text(accountant, member.charged),
-        reserved=ledger.amount_text(accountant, member.reserved),
+        charged=facts.amount_text(accountant, member.charged),
+        reserved=facts.amount_text(accountant, member.reserved),
         deleted_at=None if deleted_at is None else clock.to_text(deleted_at),
     )

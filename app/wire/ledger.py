@@ -1,4 +1,4 @@
-"""``/ledger``: balances, entries, exports."""
+"""``/ledger``: balances, entries, exports; entries and caps of populations too."""
 
 from typing import Literal
 
@@ -66,7 +66,7 @@ class EntryOut(Answer):
     """One immutable line of an account; the object whose RFC 8785 form, without ``hash``, was hashed."""
 
     sequence: int
-    kind: Literal["open", "reserve", "charge", "void", "expire", "cap"]
+    kind: Literal["open", "reserve", "charge", "void", "expire", "cap", "join", "load"]
     amount: DecimalText
     scope: JsonObject
     event: JsonObject | None

@@ -8,7 +8,7 @@ import pytest
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import populations
+from app.ledger import loads, populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -31,7 +31,7 @@ def installation(database_url: str, tmp_path: Path):
         open_account(found, account, cap=120, partitions=Partitions(()))
     with found.database.write() as session:
         for account, name in MEMBERS.items():
-            populations.join(session, name, account, at=clock.now())
+            populations.join(session, name, account, actor=OWNER.key_id, at=clock.now())
     yield found
     found.close()
 
@@ -47,9 +47,9 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
         together = sum(held[account] for account, population in MEMBERS.items() if population == name)
         assert together <= cap
         with installation.database.read() as session:
-            found = populations.of_account(session, next(a for a, p in MEMBERS.items() if p == name))
-            assert found is not None
-            assert found.charged + found.reserved == together
+            found = loads.of_population(session, name)
+            assert found.loads == {account: held[account] for account in found.loads}
+            assert found.together == together
     with installation.database.read() as session:
         rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
     assert all(held[account] <= 120 for account in MEMBERS)

@@ -89,6 +89,10 @@ def test_data_of_a_past_revision_survives(empty_database_url: str, revision: str
     assert min(before.values()) > 0, "every table of a revision has a row in its data file"
     migrate.upgrade(empty_database_url)
     after = _counts(empty_database_url)
+    if revision < "0015":  # which gives a population an account, an entry, and one more for each member
+        n_populations = before.get("populations", 0)
+        after["accounts"] -= n_populations
+        after["entries"] -= n_populations + before.get("population_members", 0)
     assert {table: after[_REPLACED.get(table, table)] for table in before} == before
     assert migrate.current_revision(empty_database_url) == migrate.head_revision()
 
@@ -250,7 +254,7 @@ def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: 
     assert migrate.current_revision(database_url) == "next"
     with _connected(database_url) as connection:
         assert append_only_tables(connection) == {"entries", "log_blocks"}
-        assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (2, 0)
+        assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (4, 0)
 
 
 def test_a_rebuild_without_the_triggers_is_seen(sqlite_database_url: str, next_revision: "_NextRevision") -> None:

@@ -53,13 +53,18 @@ def test_datasets_that_named_one_population_become_its_members(empty_database_ur
     migrate.upgrade(empty_database_url)
     with engine.connect() as connection:
         found = connection.execute(
-            text("SELECT name, accountant, cap, printable, unit_column FROM populations ORDER BY name")
+            text(
+                "SELECT populations.name, accountant, cap, unit_column, CAST(SUM(load) AS BIGINT) FROM populations "
+                "JOIN accounts ON accounts.id = populations.id "
+                "JOIN population_members ON population_id = populations.id "
+                "GROUP BY populations.name, accountant, cap, unit_column ORDER BY populations.name"
+            )
         )
         assert [tuple(row) for row in found] == [
-            ("people", "pure", 100, 130, None),
-            ("people-ds_3", "pure", 30, 30, None),
-            ("people-ds_4", "zcdp", 50, 50, None),
-            ("people-ds_5", "pure", 30, 30, "patient"),
+            ("people", "pure", 100, None, 130),
+            ("people-ds_3", "pure", 30, None, 0),
+            ("people-ds_4", "zcdp", 50, None, 5),
+            ("people-ds_5", "pure", 30, "patient", 0),
         ]
         members = connection.execute(
             text(

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import populations
+from app.ledger import caps, loads, populations
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from tests.support.crash_scene import CELLS, EVENT, OWNER, open_account, open_installation
@@ -40,7 +40,6 @@ class Model:
 
     loads: list[list[int]]
     members: set[int] = dataclasses.field(default_factory=set)
-    printable: int = CAP
     waiting: dict[str, tuple[int, int, list[int]]] = dataclasses.field(default_factory=dict)
 
     def worst_person(self) -> int:
@@ -68,8 +67,6 @@ class Model:
     def join(self, account: int) -> None:
         if account not in self.members:
             self.members.add(account)
-            if max(self.loads[account]):
-                self.printable = max(self.printable, self.worst_person())
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +119,7 @@ def _take(session: Session, model: Model, step: tuple, accounts: list[str], *, p
                 assert fits
                 model.waiting[made] = (account, amount, cells)
         case ("join", account):
-            populations.join(session, population, accounts[account], at=clock.now())
+            populations.join(session, population, accounts[account], actor="key_a", at=clock.now())
             model.join(account)
         case (end, index):
             if model.waiting:
@@ -136,10 +133,10 @@ def _take(session: Session, model: Model, step: tuple, accounts: list[str], *, p
 
 
 def _compare(session: Session, model: Model, accounts: list[str], population: str) -> None:
-    row = populations.find(session, population)
-    assert row is not None
-    standing = populations.standing(session, row)
-    assert standing.charged + standing.reserved == model.worst_person() <= row.printable == model.printable
+    found = loads.of_population(session, population)
+    standing, worst = populations.standing(session, found), model.worst_person()
+    assert standing.charged + standing.reserved == found.together == worst
+    assert caps.printable_of(session, found).amount == max(CAP, worst)
     for number, account in enumerate(accounts):
         room = ledger.balance(session, account).room
         own = OWN_CAP - max(model.loads[number])

@@ -1,11 +1,12 @@
 """``/ledger``: balances, entries, exports, caps."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
+from app.access.roles import Principal
 from app.api import exact_json, problems
 from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
 from app.api.exact_json import ExactRoute
@@ -22,9 +23,20 @@ from app.core.errors import (
 )
 from app.services import audit
 from app.services.change_cap import change_cap as change
+from app.services.installation import Installation
+from app.services.readable_ledgers import Readable, of_dataset
 from app.wire.ledger import BalanceList, BalanceOut, CapIn, DatasetBalance, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=ExactRoute)
+
+Form = Annotated[Literal["jsonl", "csv"], Query(alias="format")]
+EXPORTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A header line, then every entry.",
+        "content": {"application/x-ndjson": {}, "text/csv": {}},
+    }
+}
+"""What an export answers."""
 
 
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
@@ -54,21 +66,11 @@ def list_entries(here: Here, caller: Caller, dataset: str, page: Page) -> EntryL
     "/{dataset}/export",
     operation_id="export_ledger",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "description": "A header line, then every entry.",
-            "content": {"application/x-ndjson": {}, "text/csv": {}},
-        },
-        **problems.documented(NotFound, RoleMissing),
-    },
+    responses={**EXPORTED, **problems.documented(NotFound, RoleMissing)},
 )
-def export_ledger(
-    here: Here, caller: Caller, dataset: str, form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
-) -> StreamingResponse:
+def export_ledger(here: Here, caller: Caller, dataset: str, form: Form = "jsonl") -> StreamingResponse:
     """The whole history, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
-    if form == "csv":
-        return StreamingResponse(audit.export_csv(here, caller, dataset), media_type="text/csv")
-    return StreamingResponse(audit.export_json_lines(here, caller, dataset), media_type="application/x-ndjson")
+    return exported(here, caller, dataset, form=form, readable=of_dataset)
 
 
 @router.post(
@@ -83,6 +85,16 @@ def export_ledger(
 def change_cap(here: Here, caller: Caller, dataset: str, body: CapIn, request: OptionalIdempotency) -> Response:
     """Lowers the lifetime cap (the owner) or raises it (an admin), with a reason. What was spent stays spent."""
     return sent(change(here, caller, dataset, body, request=request))
+
+
+def exported(
+    here: Installation, caller: Principal, reference: str, *, form: Literal["jsonl", "csv"], readable: Readable
+) -> StreamingResponse:
+    """An account's history in one of the two forms."""
+    if form == "csv":
+        return StreamingResponse(audit.export_csv(here, caller, reference, readable=readable), media_type="text/csv")
+    lines = audit.export_json_lines(here, caller, reference, readable=readable)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 def _scope(text: str | None) -> Mapping[str, object]:

@@ -112,4 +112,4 @@ def test_details_stand_in_the_object_as_they_are() -> None:
 
 
 def test_no_kind_lowers_what_was_spent() -> None:
-    assert {kind.value for kind in EntryKind} == {"open", "reserve", "charge", "void", "expire", "cap"}
+    assert {kind.value for kind in EntryKind} == {"open", "reserve", "charge", "void", "expire", "cap", "join", "load"}
