@@ -35,7 +35,7 @@ def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
                 populations.open_population(session, new, at=clock.now())
         with scene.installation.database.write() as session:
             for account, population in zip(_ids(found), reversed(POPULATIONS), strict=True):
-                populations.join(session, population, account, at=clock.now())
+                populations.join(session, population, account, actor=OWNER.key_id, at=clock.now())
         yield found
 
 
@@ -56,7 +56,8 @@ def _accounts(*ids: str) -> list[Lock]:
 
 
 def _populations(*ids: str) -> list[Lock]:
-    return [("populations", each) for each in ids]
+    """A population is locked by its account."""
+    return [("accounts", each) for each in ids]
 
 
 def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock]) -> None:
@@ -123,7 +124,7 @@ def test_cancelling_a_job_that_waits(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: jobs.cancel_job(pair.first.installation, OWNER, job_id),
-        _jobs(job_id) + _accounts(*_ids(pair)),
+        _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
 
@@ -132,7 +133,7 @@ def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: expire_jobs(pair.first.installation, at=datetime.now(UTC) + timedelta(days=2)),
-        _jobs(job_id) + _accounts(*_ids(pair)),
+        _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
 
@@ -144,7 +145,7 @@ def test_the_end_of_one_reservation(pair: Pair) -> None:
         with pair.first.installation.database.write() as session:
             ledger.void(session, held, actor="key_a")
 
-    _assert_order(pair, void, _accounts(one))
+    _assert_order(pair, void, _accounts(one) + _populations("pop_a"))
 
 
 def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
@@ -153,7 +154,7 @@ def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: delete_dataset(pair.first.installation, OWNER, pair.second.dataset_id),
-        _datasets(pair.second.dataset_id) + _jobs(*job_ids) + _accounts(*_ids(pair)),
+        _datasets(pair.second.dataset_id) + _jobs(*job_ids) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
 
