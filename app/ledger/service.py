@@ -314,6 +314,16 @@ def size(session: Session, account_id: str) -> int:
     return repository.account(session, account_id).last_sequence
 
 
+def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
+    """The header of an export, and the sequence of its last entry: later ones are left out.
+
+    Entries never change, so they may then be read in as many transactions as is convenient.
+    """
+    row = repository.account(session, account_id)
+    header = {"kind": "export", "format": 1, "cap": amount_text(row.accountant, row.cap), **facts.of_account(row)}
+    return header, row.last_sequence
+
+
 def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
     held = repository.reservations_of(session, job_ids)
     if {row.job_id for row in held} != set(job_ids):

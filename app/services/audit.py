@@ -13,7 +13,7 @@ from app.access import grants
 from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import RoleMissing
 from app.datasets import catalog
-from app.ledger import external, facts
+from app.ledger import external
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.state import CellBalance
@@ -163,7 +163,7 @@ def _account(installation: Installation, principal: Principal, reference: str, r
 
 def _header(installation: Installation, account_id: str) -> tuple[dict[str, Any], int]:
     with installation.database.read() as session:
-        return facts.export_header(session, account_id)
+        return ledger.export_header(session, account_id)
 
 
 def _entries(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
