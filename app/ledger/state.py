@@ -5,22 +5,16 @@ cell carries follows from them (:mod:`app.privacy.composition`); the cost of an 
 boxes, not with the number of entries.
 """
 
-import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
-import rfc8785
-from sqlalchemy import Text, select, type_coerce
+import numpy as np
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.ledger import known_scopes
 from app.ledger.tables import AccountRow, BoxRow
-from app.privacy.composition import BoxAmount, JointCell, Loads, Partitions, Scope, Tightest, covers
-
-_LONGEST_KEPT = 4_096
-"""Characters of a scope that is kept parsed: one that lists thousands of uploads has a hundred thousand."""
+from app.privacy.composition import Boxes, JointCell, Loads, Partitions, Scope, Table, Tightest
 
 
 @dataclass(frozen=True)
@@ -51,10 +45,10 @@ def move(
     session: Session, account_id: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta_charged: int = 0
 ) -> None:
     """Adds to what lies on a box; the caller holds the account's lock. A box that is left with nothing goes."""
-    written = {name: list(cells) for name, cells in scope.items()}
-    box = hashlib.sha256(rfc8785.dumps(written)).hexdigest()
+    box = known_scopes.digest_of(scope)
     row = session.get(BoxRow, (account_id, box), populate_existing=True)
     if row is None:
+        written = {name: list(cells) for name, cells in scope.items()}
         row = BoxRow(account_id=account_id, box=box, scope=written, charged=0, reserved=0, delta_charged=0)
         session.add(row)
     row.charged += charged
@@ -67,36 +61,31 @@ def move(
 
 def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance:
     """The joint cell of a box with the largest ``charged + reserved``; ties in canonical order."""
-    return _tightest(account, _rows(session, [account.id])[account.id], scope)
+    return _tightest(account, _rows(session, [account])[account.id], scope)
 
 
 def tightest_of_each(session: Session, accounts: Sequence[AccountRow]) -> dict[str, CellBalance]:
     """The same of several whole accounts, by id: asked for once."""
-    rows = _rows(session, [account.id for account in accounts])
+    rows = _rows(session, accounts)
     return {account.id: _tightest(account, rows[account.id], {}) for account in accounts}
 
 
 def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellDelta:
     """The joint cell of a box with the largest charged δ."""
-    query = select(BoxRow.scope, BoxRow.delta_charged).where(BoxRow.account_id == account.id, BoxRow.delta_charged > 0)
-    charged = [
-        BoxAmount({name: tuple(cells) for name, cells in listed.items()}, steps)
-        for listed, steps in session.execute(query)
-    ]
-    found = Loads(partitions_of(account), charged, inside=scope).largest()
+    query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account.id, BoxRow.delta_charged > 0)
+    steps = {box: int(amount) for box, amount in session.execute(query)}
+    scopes = known_scopes.numbering(session, account.id, partitions_of(account), steps)
+    boxes = scopes.boxes(list(steps), _table(steps.values()))
+    found = Loads(partitions_of(account), boxes, inside=scope).largest()
     return CellDelta(found.cell, found.load, found.is_exact)
 
 
 def by_cell(session: Session, account: AccountRow, scope: Scope) -> dict[str, list[CellBalance]]:
     """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
-    rows, partitions = _rows(session, [account.id])[account.id], partitions_of(account)
-    load = Loads(partitions, [row.load for row in rows], inside=scope)
-    spent = Loads(partitions, [BoxAmount(row.scope, row.charged) for row in rows], inside=scope)
+    rows, partitions = _rows(session, [account])[account.id], partitions_of(account)
+    loads = Loads(partitions, rows.boxes, inside=scope)
     return {
-        partition.name: [
-            _split(found, load.at(found.cell), spent.at(found.cell), cap=account.highest_cap)
-            for found in load.by_cell(partition.name)
-        ]
+        partition.name: [_split(found, loads, rows, cap=account.highest_cap) for found in loads.by_cell(partition.name)]
         for partition in partitions.declared
     }
 
@@ -106,47 +95,47 @@ def partitions_of(account: AccountRow) -> Partitions:
     return Partitions.from_json(account.partitions)
 
 
-class _Row(NamedTuple):
-    scope: Scope
-    charged: int
-    reserved: int
+@dataclass(frozen=True)
+class _Rows:
+    """What lies on the boxes of an account: charged and reserved together, and the charged part of it."""
 
-    @property
-    def load(self) -> BoxAmount:
-        return BoxAmount(self.scope, self.charged + self.reserved)
+    boxes: Boxes
+    charged: Table
 
 
-def _rows(session: Session, account_ids: Sequence[str]) -> dict[str, list[_Row]]:
-    written = type_coerce(BoxRow.scope, Text)
-    query = select(BoxRow.account_id, written, BoxRow.charged, BoxRow.reserved)
-    found: dict[str, list[_Row]] = {account_id: [] for account_id in account_ids}
-    for account_id, scope, charged, reserved in session.execute(query.where(BoxRow.account_id.in_(account_ids))):
-        found[account_id].append(_Row(_read(scope), charged, reserved))
-    return found
+def _rows(session: Session, accounts: Sequence[AccountRow]) -> dict[str, _Rows]:
+    columns = BoxRow.__table__.c  # plain columns: there may be thousands of rows
+    query = select(columns.account_id, columns.box, columns.charged, columns.reserved)
+    listed: dict[str, dict[str, tuple[int, int]]] = {account.id: {} for account in accounts}
+    for account_id, box, charged, reserved in session.execute(query.where(columns.account_id.in_(listed))).all():
+        listed[account_id][box] = (charged, reserved)
+    return {account.id: _numbered(session, account, listed[account.id]) for account in accounts}
 
 
-def _tightest(account: AccountRow, rows: Sequence[_Row], scope: Scope) -> CellBalance:
-    load = Loads(partitions_of(account), [row.load for row in rows], inside=scope)
-    found = load.largest()
-    charged = sum(row.charged for row in rows if covers(row.scope, found.cell))
-    return _split(found, load.at(found.cell), charged, cap=account.highest_cap)
+def _numbered(session: Session, account: AccountRow, amounts: Mapping[str, tuple[int, int]]) -> _Rows:
+    """A box whose scope is not found any more carries nothing: it was given back in between, by somebody else."""
+    scopes = known_scopes.numbering(session, account.id, partitions_of(account), amounts)
+    known = [box for box in amounts if box in scopes]
+    boxes = scopes.boxes(known, _table([sum(amounts[box]) for box in known]))
+    return _Rows(boxes, _table([amounts[box][0] for box in known]))
 
 
-def _read(written: str) -> Scope:
-    """A stored scope. The same boxes are read for every admission: what they say is kept, unless it is long."""
-    return (_parsed if len(written) <= _LONGEST_KEPT else _parsed.__wrapped__)(written)
+def _table(amounts: Collection[int]) -> Table:
+    return np.array(list(amounts), np.int64 if sum(amounts) < 2**62 else object)
 
 
-@lru_cache(maxsize=8192)
-def _parsed(written: str) -> Scope:
-    return {name: tuple(cells) for name, cells in json.loads(written).items()}
+def _tightest(account: AccountRow, rows: _Rows, scope: Scope) -> CellBalance:
+    loads = Loads(partitions_of(account), rows.boxes, inside=scope)
+    return _split(loads.largest(), loads, rows, cap=account.highest_cap)
 
 
-def _split(found: Tightest, carried: int, charged: int, *, cap: int) -> CellBalance:
+def _split(found: Tightest, loads: Loads, rows: _Rows, *, cap: int) -> CellBalance:
     """Says of a load how much of it is charged.
 
     A bound over what the named cell truly carries counts as charged, but not beyond the highest cap: every admission
     was below it, so no joint cell carries more.
     """
+    covering = loads.covering(found.cell)
+    carried, charged = int(rows.boxes.amounts[covering].sum()), int(rows.charged[covering].sum())
     over = min(found.load, max(cap, carried)) - carried
     return CellBalance(found.cell, charged + over, carried - charged, found.is_exact)

@@ -1,16 +1,18 @@
 """The state behind an account that is cut in several ways, on both databases: rows per distinct box, and bounds."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
+from app.ledger import known_scopes, repository, state
 from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
-from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
+from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
 
@@ -115,3 +117,32 @@ def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Ins
     assert _balance(installation, month=("ep_1",)).remaining == 30
     assert _balance(installation, month=("ep_2",)).remaining == 60
     assert _balance(installation).tightest_cell == {"month": "ep_1", "region": "EU", "shard": 0}
+
+
+def test_scopes_that_are_forgotten_are_read_again(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    _reserve(installation, "jb_1", 5, shard=(0, 1))
+    _reserve(installation, "jb_2", 7, shard=(1, 2), region=("EU",))
+    known = _balance(installation)
+    monkeypatch.setattr(known_scopes, "MAX_SIZE", -1)
+    assert _balance(installation) == known
+    assert (known.tightest_cell, known.reserved) == ({"region": "EU", "shard": 1}, 12)
+
+
+def test_what_is_given_back_between_two_reads_carries_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at a member of a population holds no lock of it: a row may go when its scope is about to be read."""
+    _reserve(installation, "jb_1", 5, shard=(0,))
+    held = _reserve(installation, "jb_2", 7, shard=(3,))
+    monkeypatch.setattr(known_scopes, "MAX_SIZE", -1)
+    real = known_scopes.numbering
+
+    def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
+        ledger.void(session, held, actor="worker")
+        return real(session, account_id, partitions, digests)
+
+    with installation.database.write() as session:
+        monkeypatch.setattr(known_scopes, "numbering", late)
+        account = repository.account(session, ACCOUNT)
+        found = state.tightest(session, account, {})
+    assert (found.cell, found.reserved) == ({"region": "EU", "shard": 0}, 5)

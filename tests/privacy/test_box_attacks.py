@@ -12,7 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from app.privacy.composition import BoxAmount, Cell, EpochPartition, HashPartition, Loads, Partitions, Scope
+from app.privacy.composition import Cell, EpochPartition, HashPartition, Partitions, Scope
+from tests.support.loads import BoxAmount, loads_of
 
 CAP = 6
 PARTITIONS = Partitions((HashPartition("shard", 2), HashPartition("coin", 2), EpochPartition("month", "monthly")))
@@ -24,7 +25,7 @@ Rule = Callable[[Sequence[BoxAmount], Scope], int]
 
 def exact(charged: Sequence[BoxAmount], box: Scope) -> int:
     """Production: the maximum over joint cells."""
-    return Loads(PARTITIONS, charged, inside=box).largest().load
+    return loads_of(PARTITIONS, charged, inside=box).largest().load
 
 
 def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
@@ -43,7 +44,7 @@ def same_box_only(charged: Sequence[BoxAmount], box: Scope) -> int:
 
 def forgets_unrestricted(charged: Sequence[BoxAmount], box: Scope) -> int:
     """Flaw: jobs on everything are kept apart from jobs on cells."""
-    return Loads(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=box).largest().load
+    return loads_of(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=box).largest().load
 
 
 def _programs(seed: int) -> list[BoxAmount]:

@@ -3,26 +3,25 @@
 import math
 from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
 from app.privacy.composition import (
-    BoxAmount,
     Cell,
     CellProblem,
     ColumnPartition,
     EpochPartition,
     HashPartition,
-    Loads,
     Partition,
     Partitions,
     Scope,
     UnknownPartition,
+    cover,
 )
-from app.privacy.composition.elimination import Block, plan
+from app.privacy.composition.elimination import plan
+from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
 THOROUGH = settings(max_examples=1_500, deadline=None)
@@ -88,18 +87,36 @@ def test_the_tightest_joint_cell_is_that_of_brute_force(ledger: tuple[Partitions
     partitions, boxes, inside = ledger
     cells = _joint_cells(partitions, inside)
     largest = max(_covering(boxes, cell) for cell in cells)
-    loads = Loads(partitions, boxes, inside=inside)
+    loads = loads_of(partitions, boxes, inside=inside)
     found = loads.largest()
     assert (found.load, found.is_exact) == (largest, True)
     assert found.cell == next(cell for cell in cells if _covering(boxes, cell) == largest), "ties in canonical order"
     assert [loads.at(cell) for cell in cells] == [_covering(boxes, cell) for cell in cells]
 
 
+@settings(max_examples=100, deadline=None)
+@given(ledgers(), st.sampled_from([1, 3, 8]))
+def test_arrays_that_are_worked_through_in_parts_say_the_same(
+    ledger: tuple[Partitions, list[BoxAmount], Scope], part: int
+) -> None:
+    partitions, boxes, inside = ledger
+    whole = loads_of(partitions, boxes, inside=inside)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cover, "_CHUNK", part)
+        in_parts = loads_of(partitions, boxes, inside=inside)
+        assert in_parts.largest() == whole.largest()
+        patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        bounded = loads_of(partitions, boxes, inside=inside).largest()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        assert loads_of(partitions, boxes, inside=inside).largest() == bounded
+
+
 @settings(max_examples=300, deadline=None)
 @given(ledgers())
 def test_every_cell_shows_the_tightest_joint_cell_in_it(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
     partitions, boxes, inside = ledger
-    loads = Loads(partitions, boxes, inside=inside)
+    loads = loads_of(partitions, boxes, inside=inside)
     for partition in partitions.declared:
         shown = loads.by_cell(partition.name)
         assert [found.cell[partition.name] for found in shown] == list(
@@ -120,7 +137,7 @@ def test_beyond_the_work_limit_a_bound_is_given_that_no_joint_cell_passes(
     partitions, boxes, inside = ledger
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
-        loads = Loads(partitions, boxes, inside=inside)
+        loads = loads_of(partitions, boxes, inside=inside)
         bounded, by_cell = loads.largest(), [loads.by_cell(partition.name) for partition in partitions.declared]
     cells = _joint_cells(partitions, inside)
     largest = max(_covering(boxes, cell) for cell in cells)
@@ -141,12 +158,12 @@ def test_one_amount_more_never_lowers_the_answer(
     one_more = BoxAmount(data.draw(boxes_of(partitions)), data.draw(st.integers(0, 5)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "MAX_COMPOSITION_WORK", work)
-        before = Loads(partitions, boxes, inside=inside).largest()
-        after = Loads(partitions, [*boxes, one_more], inside=inside).largest()
-        narrower = Loads(partitions, boxes, inside=one_more.scope).largest()
+        before = loads_of(partitions, boxes, inside=inside).largest()
+        after = loads_of(partitions, [*boxes, one_more], inside=inside).largest()
+        narrower = loads_of(partitions, boxes, inside=one_more.scope).largest()
     assert after.load >= before.load
     if before.is_exact and narrower.is_exact:
-        everywhere = Loads(partitions, boxes, inside={name: EPOCHS for name in inside if name == "batch"}).largest()
+        everywhere = loads_of(partitions, boxes, inside={name: EPOCHS for name in inside if name == "batch"}).largest()
         assert narrower.load <= everywhere.load
 
 
@@ -154,19 +171,19 @@ def test_boxes_on_different_partitions_add_up() -> None:
     """The maximum over the partitions one by one would say 3."""
     partitions = Partitions((HashPartition("shard", 2), HashPartition("coin", 2)))
     boxes = [BoxAmount({"shard": (0,)}, 3), BoxAmount({"shard": (1,)}, 2), BoxAmount({"coin": (1,)}, 3)]
-    found = Loads(partitions, boxes).largest()
+    found = loads_of(partitions, boxes).largest()
     assert (found.load, found.cell) == (6, {"coin": 1, "shard": 0})
 
 
 def test_the_bound_names_a_box_on_its_narrowest_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
     boxes = [BoxAmount({"shard": (0,), "coin": (0,)}, 5), BoxAmount({"shard": (1,), "coin": (1,)}, 4)]
-    assert Loads(partitions, boxes).largest().load == 5
+    assert loads_of(partitions, boxes).largest().load == 5
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
-    bounded = Loads(partitions, boxes).largest()
+    bounded = loads_of(partitions, boxes).largest()
     assert (bounded.load, bounded.is_exact) == (5, False), "on shard the two stay apart; on coin they would not, either"
     crossing = [*boxes, BoxAmount({"shard": (1, 2, 3), "coin": (0,)}, 3)]
-    assert Loads(partitions, crossing).largest().load == 5 + 3, "which is more than the true 5: a bound"
+    assert loads_of(partitions, crossing).largest().load == 5 + 3, "which is more than the true 5: a bound"
 
 
 def test_a_bound_on_some_partitions_is_said_of_the_cells_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +194,14 @@ def test_a_bound_on_some_partitions_is_said_of_the_cells_of_all(monkeypatch: pyt
         for cell, other in product(range(4), repeat=2)
     ]
     boxes = [*entangled, BoxAmount({"north": (0,), "south": (0,)}, 5)]
-    exact = {name: Loads(partitions, boxes).by_cell(name) for name in ("east", "north")}
+    exact = {name: loads_of(partitions, boxes).by_cell(name) for name in ("east", "north")}
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 12)
     for name, true in exact.items():
-        shown = Loads(partitions, boxes).by_cell(name)
+        shown = loads_of(partitions, boxes).by_cell(name)
         assert all(cell.is_exact for cell in true)
         assert not any(cell.is_exact for cell in shown)
         assert all(cell.load > own.load for cell, own in zip(shown, true, strict=True))
-    alone = Loads(partitions, boxes[-1:]).by_cell("north")
+    alone = loads_of(partitions, boxes[-1:]).by_cell("north")
     assert [(cell.load, cell.is_exact) for cell in alone] == [(5, True), (0, True), (0, True), (0, True)]
 
 
@@ -199,7 +216,7 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     seen = 0
     for number in range(2, 10):
         boxes.append(BoxAmount({"batch": (f"ep_{number}",)}, 0))
-        bounded = Loads(partitions, boxes).largest()
+        bounded = loads_of(partitions, boxes).largest()
         assert bounded.load >= seen
         seen = bounded.load
 
@@ -207,35 +224,32 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_epoch_that_nobody_named_carries_nothing_of_the_others() -> None:
     partitions = Partitions((EpochPartition("batch", "one per month"),))
     boxes = [BoxAmount({"batch": ("ep_1",)}, 7)]
-    assert Loads(partitions, []).largest().cell == {}
-    assert Loads(partitions, boxes).largest().cell == {"batch": "ep_1"}
-    fresh = Loads(partitions, boxes, inside={"batch": ("ep_2",)}).largest()
+    assert loads_of(partitions, []).largest().cell == {}
+    assert loads_of(partitions, boxes).largest().cell == {"batch": "ep_1"}
+    fresh = loads_of(partitions, boxes, inside={"batch": ("ep_2",)}).largest()
     assert (fresh.load, fresh.cell) == (0, {"batch": "ep_2"})
 
 
-def _block(*variables: int, n_values: int = 1) -> Block:
-    return Block(variables, tuple(np.arange(n_values) for _ in variables), 1)
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.data())
-def test_an_order_is_a_permutation_whose_work_never_falls_when_a_block_is_added(
+def test_an_order_is_a_permutation_whose_work_never_falls_when_something_is_coupled(
     sizes: list[int], data: st.DataObject
 ) -> None:
-    variables = st.lists(st.integers(0, len(sizes) - 1), min_size=1, unique=True).map(sorted)
-    blocks = [_block(*found) for found in data.draw(st.lists(variables, max_size=6))]
+    variables = st.lists(st.integers(0, len(sizes) - 1), min_size=1, unique=True).map(lambda each: tuple(sorted(each)))
+    volumes = data.draw(st.dictionaries(variables, st.integers(1, 9), max_size=6))
     last = data.draw(st.none() | st.integers(0, len(sizes) - 1))
-    order = plan(sizes, blocks, last=last)
+    order = plan(sizes, volumes, last=last)
     assert sorted(order.variables) == list(range(len(sizes)))
     assert last is None or order.variables[-1] == last
-    everything = math.prod(sizes)
-    assert sum(sizes) <= order.work <= everything * len(sizes) + everything * len(blocks)
-    assert plan(sizes, [*blocks, _block(*data.draw(variables))], last=last).work > order.work
-    free = plan(sizes, blocks)
-    assert free.work == min(plan(sizes, blocks, last=each).work for each in range(len(sizes)))
+    everything = math.prod(sizes) * (len(sizes) + len(volumes)) + sum(volumes.values())
+    assert sum(sizes) <= order.work <= everything
+    more = data.draw(variables)
+    assert plan(sizes, volumes | {more: volumes.get(more, 0) + 1}, last=last).work > order.work
+    free = plan(sizes, volumes)
+    assert free.work == min(plan(sizes, volumes, last=each).work for each in range(len(sizes)))
 
 
 def test_a_chain_costs_its_pairs_and_not_its_product() -> None:
-    chain = [_block(at, at + 1, n_values=3) for at in range(5)]
+    chain = {(at, at + 1): 9 for at in range(5)}
     assert plan([100] * 6, chain).work == 5 * (100**2 + 3**2) + 100
 
 

@@ -6,7 +6,9 @@ so the charges of disjoint cells never add up for one record. With several parti
 and the maximum runs over all combinations: it is not the maximum over the partitions taken one by one.
 """
 
-from app.privacy.composition.loads import BoxAmount, JointCell, Loads, Tightest, covers
+from app.privacy.composition.cover import Table
+from app.privacy.composition.loads import JointCell, Loads, Tightest
+from app.privacy.composition.numbering import Boxes, Numbering
 from app.privacy.composition.partitions import (
     MISSING_CELL,
     OTHER_CELL,
@@ -24,7 +26,7 @@ from app.privacy.composition.partitions import (
 __all__ = [
     "MISSING_CELL",
     "OTHER_CELL",
-    "BoxAmount",
+    "Boxes",
     "Cell",
     "CellProblem",
     "ColumnPartition",
@@ -32,10 +34,11 @@ __all__ = [
     "HashPartition",
     "JointCell",
     "Loads",
+    "Numbering",
     "Partition",
     "Partitions",
     "Scope",
+    "Table",
     "Tightest",
     "UnknownPartition",
-    "covers",
 ]

@@ -6,25 +6,17 @@ entangled the boxes are. :func:`plan` works that cost out before anything is com
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Table: TypeAlias = NDArray[Any]
-"""Integers: int64 where every sum fits, Python integers (dtype object) where one might not."""
+from app.privacy.composition.cover import Table
 
-
-@dataclass(frozen=True)
-class Block:
-    """An amount on a product of value sets: ``values[i]`` lists the covered values of variable ``variables[i]``."""
-
-    variables: tuple[int, ...]
-    values: tuple[NDArray[np.intp], ...]
-    amount: int
+Factor: TypeAlias = tuple[tuple[int, ...], Table]
+"""Some variables in order, and an amount at every combination of their values: one axis for each."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +27,17 @@ class Order:
     work: int
 
 
-def plan(sizes: Sequence[int], blocks: Sequence[Block], *, last: int | None = None) -> Order:
+def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: int | None = None) -> Order:
     """The cheapest order of all, found by dynamic programming over sets of eliminated variables.
 
-    The optimum, and not a greedy guess, because then the work never falls when blocks are added.
+    The optimum, and not a greedy guess, because then the work never falls when something is coupled that was not, or
+    more of it.
 
     Args:
         sizes: number of values of each variable; few variables (the cost is 2ⁿ).
-        blocks: what couples them.
+        volumes: for variables that are coupled, how many amounts have to be added up.
         last: the variable that has to remain to the end, if one has to.
     """
-    volumes: Counter[tuple[int, ...]] = Counter()
-    for block in blocks:
-        volumes[block.variables] += math.prod(map(len, block.values))
     best: dict[int, Order] = {0: Order((), 0)}
     for done in range(2 ** len(sizes) - 1):
         if done not in best:
@@ -65,13 +55,15 @@ def plan(sizes: Sequence[int], blocks: Sequence[Block], *, last: int | None = No
 
 
 def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int]) -> int:
-    """Entries of the table in which a variable is eliminated after ``done``, and of the blocks that are added there."""
-    axes = {variable, *_reached(variable, done, volumes)}
-    work = math.prod(sizes[axis] for axis in axes)
-    for variables, volume in volumes.items():
-        if variable in variables and not any(done >> other & 1 for other in variables):
-            work += volume * math.prod(sizes[axis] for axis in axes.difference(variables))
-    return work
+    """Of the table in which a variable is eliminated after ``done``: its entries, once for each set of variables that
+    arrives, and the amounts that are added up for those sets."""
+    entries = math.prod(sizes[axis] for axis in {variable, *_reached(variable, done, volumes)})
+    coupled = [
+        volume
+        for variables, volume in volumes.items()
+        if variable in variables and not any(done >> other & 1 for other in variables)
+    ]
+    return entries * max(len(coupled), 1) + sum(coupled)
 
 
 def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> set[int]:
@@ -88,27 +80,24 @@ def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> se
 class Eliminated:
     """All variables but the last of an order maximised away, with a way back to the values that attain a maximum."""
 
-    def __init__(self, unary: Sequence[Table], blocks: Sequence[Block], order: Sequence[int]) -> None:
+    def __init__(self, unary: Sequence[Table], coupled: Sequence[Factor], order: Sequence[int]) -> None:
         """Runs the elimination.
 
         Args:
             unary: for each variable its own amount at each value; the dtype of all tables.
-            blocks: amounts on products of value sets.
+            coupled: amounts at combinations of values.
             order: every variable once.
         """
         self._order = tuple(order)
         self._choices: list[tuple[tuple[int, ...], NDArray[np.intp]]] = []
-        waiting: list[tuple[tuple[int, ...], Table]] = []
-        left = list(blocks)
+        waiting = list(coupled)
         for variable in order[:-1]:
-            mine = [block for block in left if variable in block.variables]
-            left = [block for block in left if variable not in block.variables]
             arrived = [factor for factor in waiting if variable in factor[0]]
             waiting = [factor for factor in waiting if variable not in factor[0]]
-            scope, table = _joined(variable, mine, arrived, unary)
+            scope, table = _joined(variable, arrived, unary)
             self._choices.append((scope, np.argmax(table, axis=0)))
             waiting.append((scope, np.max(table, axis=0)))
-        _, self.last = _joined(order[-1], left, waiting, unary)
+        _, self.last = _joined(order[-1], waiting, unary)
 
     def assignment(self, value: int) -> dict[int, int]:
         """The values of all variables that attain the maximum with the last variable at ``value``."""
@@ -118,29 +107,16 @@ class Eliminated:
         return found
 
 
-def _joined(
-    variable: int, blocks: Sequence[Block], factors: Sequence[tuple[tuple[int, ...], Table]], unary: Sequence[Table]
-) -> tuple[tuple[int, ...], Table]:
+def _joined(variable: int, factors: Sequence[Factor], unary: Sequence[Table]) -> Factor:
     """One table of everything that involves a variable: its own axis first, then those of the scope."""
-    others = {other for block in blocks for other in block.variables}
-    others |= {other for scope, _ in factors for other in scope}
+    others = {other for scope, _ in factors for other in scope}
     scope = tuple(sorted(others - {variable}))
     axes = (variable, *scope)
     table = np.zeros([len(unary[axis]) for axis in axes], dtype=unary[variable].dtype)
     table += _spread(unary[variable], (variable,), axes)
     for mine, factor in factors:
         table += _spread(factor, mine, axes)
-    all_values = {axis: np.arange(len(unary[axis])) for axis in axes}
-    for block in blocks:
-        covered = dict(zip(block.variables, block.values, strict=True))
-        table[_product([covered.get(axis, all_values[axis]) for axis in axes])] += block.amount
     return scope, table
-
-
-def _product(sides: Sequence[NDArray[np.intp]]) -> tuple[NDArray[np.intp], ...]:
-    """An index of all combinations, as ``np.ix_`` makes one, without its checks."""
-    n_sides = len(sides)
-    return tuple(side.reshape([-1 if at == axis else 1 for at in range(n_sides)]) for axis, side in enumerate(sides))
 
 
 def _spread(factor: Table, mine: Sequence[int], axes: Sequence[int]) -> Table:

@@ -8,34 +8,22 @@ one partition that restricts it most. A wider box covers more, so the answer is 
 Integers only, no I/O, and a function of public numbers: whatever it costs, it tells nothing about rows.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import limits
-from app.privacy.composition.elimination import Block, Eliminated, Order, Table, plan
+from app.privacy.composition.cover import Coupled, Lists, Numbers, Table
+from app.privacy.composition.elimination import Eliminated, Order, plan
+from app.privacy.composition.numbering import Boxes
 from app.privacy.composition.partitions import Cell, Partitions, Scope
 
 JointCell: TypeAlias = Mapping[str, Cell]
 """One cell of each partition. An epoch partition is left out as long as no upload is known."""
-
-_Positions: TypeAlias = NDArray[np.intp]
-
-_LONGEST_KEPT = 256
-"""Cells of a list whose positions are kept between questions."""
-
-
-class BoxAmount(NamedTuple):
-    """An amount on every joint cell of a box: charged, reserved, or whatever is to be summed."""
-
-    scope: Scope
-    amount: int
 
 
 @dataclass(frozen=True)
@@ -53,39 +41,35 @@ class Tightest:
     is_exact: bool
 
 
-def covers(scope: Scope, cell: JointCell) -> bool:
-    """Whether a joint cell lies in a box."""
-    return all(cell.get(name) in cells for name, cells in scope.items())
-
-
 class Loads:
     """The joint cells inside a box, under some amounts."""
 
-    def __init__(self, partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scope | None = None) -> None:
+    def __init__(self, partitions: Partitions, boxes: Boxes, *, inside: Scope | None = None) -> None:
         """Sorts the amounts by how many partitions they restrict.
 
         Args:
             partitions: declared; epochs are known by the boxes and ``inside`` that name them.
-            boxes: amounts ≥ 0 on scopes in normal form.
+            boxes: amounts on scopes in normal form.
             inside: the box that is asked about; the whole dataset if left out.
         """
         inside = inside or {}
         named = {partition.name: partition for partition in partitions.declared}
+        self._amounts = boxes.amounts
         self._domains: dict[str, tuple[Cell, ...]] = {}
         self._sizes: dict[str, int] = {}
+        self._lists: dict[str, Lists] = {}
         for name in sorted(named):
             known = inside.get(name, named[name].known_cells)
-            domain = known if known is not None else _mentioned(name, boxes)
+            # An upload that no box names carries no more than any that one does.
+            domain = known if known is not None else boxes.sides[name].cells
             if domain:
                 self._domains[name] = domain
                 self._sizes[name] = limits.MAX_HASH_CELLS if known is None else len(domain)
-        total = sum(box.amount for box in boxes)
-        self._dtype = np.dtype(np.int64 if total < 2**62 else object)
+                self._lists[name] = boxes.sides[name].clipped(domain)
         self._everywhere = 0
-        self._alone = {name: np.zeros(len(cells), self._dtype) for name, cells in self._domains.items()}
-        self._coupled: dict[tuple[tuple[str, tuple[Cell, ...]], ...], int] = defaultdict(int)
-        for box in boxes:
-            self._add(box)
+        self._alone = {name: np.zeros(len(cells), self._amounts.dtype) for name, cells in self._domains.items()}
+        self._coupled: list[Coupled] = []
+        self._sort()
         self._groups = [self._group(names) for names in self._connected()]
 
     def largest(self) -> Tightest:
@@ -130,56 +114,56 @@ class Loads:
 
     def at(self, cell: JointCell) -> int:
         """What one joint cell inside the box carries: the sum of the amounts that cover it."""
-        load = self._everywhere
-        for name, domain in self._domains.items():
-            load += int(self._alone[name][_places(domain)[cell[name]]])
-        return load + sum(
-            amount for box, amount in self._coupled.items() if all(cell[name] in cells for name, cells in box)
-        )
+        return int(self._amounts[self.covering(cell)].sum())
 
-    def _add(self, box: BoxAmount) -> None:
-        restricted = []
-        for name, cells in sorted(box.scope.items()):
-            domain = self._domains[name]
-            covered = _positions(domain, cells)
-            if not len(covered):
-                return
-            if len(covered) < len(domain):
-                restricted.append((name, cells))
-        if not restricted:
-            self._everywhere += box.amount
-        elif len(restricted) == 1:
-            ((name, cells),) = restricted
-            self._alone[name][_positions(self._domains[name], cells)] += box.amount
+    def covering(self, cell: JointCell) -> NDArray[np.bool_]:
+        """Which of the boxes cover a joint cell inside the box."""
+        found = np.ones(len(self._amounts), np.bool_)
+        for name, domain in self._domains.items():
+            lists = self._lists[name]
+            found &= lists.covers[lists.of_box, domain.index(cell[name])]
+        return found
+
+    def _sort(self) -> None:
+        """Puts every amount where it belongs, by the partitions that its box restricts inside the box asked about."""
+        is_inside = np.ones(len(self._amounts), np.bool_)
+        restricts = np.zeros(len(self._amounts), np.intp)
+        for bit, (name, lists) in enumerate(self._lists.items()):
+            lengths = lists.lengths[lists.of_box]
+            is_inside &= lengths > 0
+            restricts |= (lengths < len(self._domains[name])).astype(np.intp) << bit
+        for pattern in np.unique(restricts[is_inside]):
+            mine = np.flatnonzero(is_inside & (restricts == pattern))
+            names = tuple(name for bit, name in enumerate(self._lists) if pattern >> bit & 1)
+            self._put(names, mine)
+
+    def _put(self, names: tuple[str, ...], boxes: Numbers) -> None:
+        amounts = self._amounts[boxes]
+        if not names:
+            self._everywhere += int(amounts.sum())
+        elif len(names) == 1:
+            lists = self._lists[names[0]]
+            self._alone[names[0]] += lists.sums(amounts, lists.of_box[boxes])
         else:
-            self._coupled[tuple(restricted)] += box.amount
+            columns = [self._lists[name].of_box[boxes] for name in names]
+            self._coupled.append(Coupled.merged(names, np.stack(columns, axis=1), amounts))
 
     def _connected(self) -> list[tuple[str, ...]]:
         """The partitions that some boxes restrict together, in connected groups."""
         groups: list[set[str]] = []
-        for box in self._coupled:
-            names = {name for name, _ in box}
-            joined = [group for group in groups if group & names]
-            groups = [group for group in groups if not group & names]
-            groups.append(names.union(*joined))
+        for coupled in self._coupled:
+            joined = [group for group in groups if group.intersection(coupled.names)]
+            groups = [group for group in groups if group not in joined]
+            groups.append(set(coupled.names).union(*joined))
         return sorted(tuple(sorted(group)) for group in groups)
 
     def _group(self, names: tuple[str, ...]) -> "_Group":
-        boxes = [
-            _Coupled({name: _positions(self._domains[name], cells) for name, cells in box}, amount)
-            for box, amount in self._coupled.items()
-            if box[0][0] in names
-        ]
-        alone = {name: self._alone[name] for name in names}
-        return _Group(names, alone, boxes, sizes={name: self._sizes[name] for name in names})
-
-
-@dataclass(frozen=True)
-class _Coupled:
-    """An amount on a box that restricts several partitions: the positions of its cells in each."""
-
-    covered: Mapping[str, _Positions]
-    amount: int
+        return _Group(
+            {name: self._lists[name] for name in names},
+            [coupled for coupled in self._coupled if coupled.names[0] in names],
+            alone={name: self._alone[name] for name in names},
+            sizes={name: self._sizes[name] for name in names},
+        )
 
 
 @dataclass(frozen=True)
@@ -194,22 +178,23 @@ class _Group:
 
     def __init__(
         self,
-        names: tuple[str, ...],
-        alone: Mapping[str, Table],
-        boxes: Sequence[_Coupled],
+        lists: Mapping[str, Lists],
+        coupled: Sequence[Coupled],
         *,
+        alone: Mapping[str, Table],
         sizes: Mapping[str, int],
     ) -> None:
-        self.names = names
-        self._boxes = boxes
+        self.names = tuple(lists)
+        self._lists = lists
+        self._coupled = coupled
         self._alone = alone
         self._sizes = sizes
-        self._class_of, self._best, covered = {}, {}, {}
-        for name in names:
-            covers_cell = _cover(name, len(alone[name]), boxes)
-            self._class_of[name], self._best[name] = _classes(alone[name], covers_cell)
-            covered[name] = covers_cell[:, self._best[name]]
-        self._blocks = [self._block(row, box, covered) for row, box in enumerate(boxes)]
+        self._class_of, self._best, self._covers = {}, {}, {}
+        for name in self.names:
+            used = [each.lists[:, each.names.index(name)] for each in coupled if name in each.names]
+            covers = lists[name].covers
+            self._class_of[name], self._best[name] = _classes(alone[name], covers[np.unique(np.concatenate(used))])
+            self._covers[name] = covers[:, self._best[name]]
 
     def largest(self) -> _Found:
         """The largest load, exact or bounded."""
@@ -242,12 +227,37 @@ class _Group:
 
     @cached_property
     def _wide(self) -> dict[str, Table]:
-        return _widened(self._alone, self._boxes, self._sizes)
+        """Every box on the one partition of which it covers the smallest share: more cells than it has, never fewer.
+
+        Which one does not depend on the other boxes, so that the bound never falls when one is added.
+        """
+        wide = {name: loads.copy() for name, loads in self._alone.items()}
+        for coupled in self._coupled:
+            lengths = [self._lists[name].lengths[coupled.lists[:, at]] for at, name in enumerate(coupled.names)]
+            narrowest = np.zeros(len(coupled.amounts), np.intp)
+            length, size = lengths[0], np.full(len(coupled.amounts), self._sizes[coupled.names[0]])
+            for at, name in enumerate(coupled.names[1:], start=1):
+                is_narrower = lengths[at] * size < length * self._sizes[name]  # shares, without a division
+                narrowest[is_narrower] = at
+                length = np.where(is_narrower, lengths[at], length)
+                size = np.where(is_narrower, self._sizes[name], size)
+            for at, name in enumerate(coupled.names):
+                mine = narrowest == at
+                wide[name] += self._lists[name].sums(coupled.amounts[mine], coupled.lists[mine, at])
+        return wide
 
     def _affordable(self, *, last: int | None) -> Order | None:
         """The cheapest order, unless even that one is over the limit of work. Never cheaper with more boxes."""
-        order = plan([len(self._best[name]) for name in self.names], self._blocks, last=last)
+        volumes = {self._variables(each): each.volume(self._covers_of(each)) for each in self._coupled}
+        order = plan([len(self._best[name]) for name in self.names], volumes, last=last)
         return order if order.work <= limits.MAX_COMPOSITION_WORK else None
+
+    def _variables(self, coupled: Coupled) -> tuple[int, ...]:
+        return tuple(map(self.names.index, coupled.names))
+
+    def _covers_of(self, coupled: Coupled) -> list[NDArray[np.bool_]]:
+        """Over classes: a box covers a class wholly or not at all."""
+        return [self._covers[name] for name in coupled.names]
 
     def _eliminated(self, order: Order) -> tuple[Eliminated, int]:
         """Runs it on scaled amounts: whole steps of ``scale``, less a rank below it that puts equal loads in order.
@@ -256,7 +266,7 @@ class _Group:
         """
         sizes = [len(self._best[name]) for name in self.names]
         scale = int(np.prod(sizes, dtype=object))
-        total = sum(block.amount for block in self._blocks)
+        total = sum(int(each.amounts.sum()) for each in self._coupled)
         total += sum(int(np.max(self._alone[name])) for name in self.names)
         dtype = np.dtype(np.int64 if (total + 1) * scale < 2**62 else object)
         weight, unary = scale, []
@@ -264,8 +274,10 @@ class _Group:
             weight //= size
             places = np.arange(size).astype(dtype)
             unary.append(self._alone[name][self._best[name]].astype(dtype) * scale - places * weight)
-        blocks = [Block(block.variables, block.values, block.amount * scale) for block in self._blocks]
-        return Eliminated(unary, blocks, order.variables), scale
+        coupled = [
+            (self._variables(each), each.table(self._covers_of(each)).astype(dtype) * scale) for each in self._coupled
+        ]
+        return Eliminated(unary, coupled, order.variables), scale
 
     def _found(self, eliminated: Eliminated, at: int, scale: int) -> _Found:
         chosen = eliminated.assignment(at)
@@ -276,28 +288,9 @@ class _Group:
         positions = {name: int(np.argmax(self._wide[name])) for name in self.names}
         return _Found(sum(int(self._wide[name][at]) for name, at in positions.items()), positions, is_exact=False)
 
-    def _block(self, row: int, box: _Coupled, covered: Mapping[str, NDArray[np.bool_]]) -> Block:
-        """The box over classes: it covers a class wholly or not at all."""
-        names = sorted(box.covered)
-        values = tuple(covered[name][row].nonzero()[0] for name in names)
-        return Block(tuple(map(self.names.index, names)), values, box.amount)
 
-
-def _mentioned(name: str, boxes: Iterable[BoxAmount]) -> tuple[Cell, ...]:
-    """The epochs that some box names. One that none names carries no more than any of these."""
-    return tuple(sorted({cell for box in boxes for cell in box.scope.get(name, ())}))
-
-
-def _cover(name: str, n_cells: int, boxes: Sequence[_Coupled]) -> NDArray[np.bool_]:
-    """Which box covers which cell of a partition, ``(n_boxes, n_cells)``."""
-    covers_cell = np.zeros((len(boxes), n_cells), dtype=np.bool_)
-    for row, box in enumerate(boxes):
-        covers_cell[row, box.covered.get(name, slice(None))] = True
-    return covers_cell
-
-
-def _classes(alone: Table, covers_cell: NDArray[np.bool_]) -> tuple[_Positions, _Positions]:
-    """Groups the cells of a partition that exactly the same boxes cover.
+def _classes(alone: Table, covers_cell: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Groups the cells of a partition that exactly the same boxes cover, which is: the same of their lists.
 
     Returns:
         The class of every cell, and for every class its fullest cell (the first of equals), classes in the order of
@@ -311,33 +304,3 @@ def _classes(alone: Table, covers_cell: NDArray[np.bool_]) -> tuple[_Positions, 
     best = sorted(fullest.values())
     place = {signatures[at]: group for group, at in enumerate(best)}
     return np.array([place[signature] for signature in signatures], np.intp), np.array(best, np.intp)
-
-
-def _widened(alone: Mapping[str, Table], boxes: Sequence[_Coupled], sizes: Mapping[str, int]) -> dict[str, Table]:
-    """Every box on the one partition of which it covers the smallest share: more cells than it has, never fewer.
-
-    Which one does not depend on the other boxes, so that the bound never falls when one is added.
-    """
-    wide = {name: loads.copy() for name, loads in alone.items()}
-    for box in boxes:
-        name = min(sorted(box.covered), key=lambda each: Fraction(len(box.covered[each]), sizes[each]))
-        wide[name][box.covered[name]] += box.amount
-    return wide
-
-
-def _positions(domain: tuple[Cell, ...], cells: tuple[Cell, ...]) -> _Positions:
-    """Where the cells that a box and a domain share stand in the domain. Kept for the next question, unless long."""
-    return (_looked_up if len(cells) <= _LONGEST_KEPT else _looked_up.__wrapped__)(domain, cells)
-
-
-@lru_cache(maxsize=8192)
-def _looked_up(domain: tuple[Cell, ...], cells: tuple[Cell, ...]) -> _Positions:
-    place = _places(domain)
-    found = np.array([place[cell] for cell in cells if cell in place], dtype=np.intp)
-    found.flags.writeable = False  # it is shared
-    return found
-
-
-@lru_cache(maxsize=256)
-def _places(domain: tuple[Cell, ...]) -> dict[Cell, int]:
-    return {cell: at for at, cell in enumerate(domain)}

@@ -1,0 +1,25 @@
+"""Loads over joint cells from a plain list of amounts on boxes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from app.privacy.composition import Loads, Numbering, Partitions, Scope
+
+
+class BoxAmount(NamedTuple):
+    """An amount on every joint cell of a box."""
+
+    scope: Scope
+    amount: int
+
+
+def loads_of(partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scope | None = None) -> Loads:
+    """The joint cells inside a box, under these amounts."""
+    numbering = Numbering(partition.name for partition in partitions.declared)
+    for key, box in enumerate(boxes):
+        numbering.add(key, box.scope)
+    amounts = [box.amount for box in boxes]
+    table = np.array(amounts, np.int64 if sum(amounts) < 2**62 else object)
+    return Loads(partitions, numbering.boxes(range(len(boxes)), table), inside=inside)
