@@ -57,6 +57,15 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
 }
 INTERNAL = ProblemType(500, "internal", "Something broke")
 
+JSON_BODY = (errors.MalformedRequest, errors.TooLarge, errors.UnsupportedMediaType)
+"""What every call with a JSON body can answer."""
+
+REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
+"""What every call with an ``Idempotency-Key`` can answer."""
+
+SPENDING = (errors.DatasetDeleted, errors.BudgetExceeded, errors.IdempotencyKeyMissing, *REPEATABLE, *JSON_BODY)
+"""What every call that spends budget can answer."""
+
 _SLUG_OF_PYDANTIC = {
     "missing": "required",
     "extra_forbidden": "unknown-field",

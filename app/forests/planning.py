@@ -51,8 +51,8 @@ class PlanInvalid(GrovekeeperError):
 
 
 @dataclass(frozen=True)
-class UnlabelledRequest:
-    """What an analyst asks of the account of an unlabelled dataset; attributes as those of :class:`PlanRequest`."""
+class AccountRequest:
+    """What an analyst asks of one account; attributes as those of :class:`PlanRequest`."""
 
     epsilon: Fraction
     public_size: int | None
@@ -88,7 +88,7 @@ class PlanRequest:
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     max_rows: int = 1
     profile: ReusedProfile | None = None
-    unlabelled: UnlabelledRequest | None = None
+    unlabelled: AccountRequest | None = None
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
@@ -159,7 +159,7 @@ def _facts_for(mechanism: AnyMechanism, request: PlanRequest, schema: Schema) ->
 
 
 def _unlabelled_plan(
-    mechanism: AnyMechanism, settled: Mapping[str, Value], facts: PublicFacts, request: UnlabelledRequest | None
+    mechanism: AnyMechanism, settled: Mapping[str, Value], facts: PublicFacts, request: AccountRequest | None
 ) -> UnlabelledPlan | None:
     if request is None or not isinstance(mechanism, TwoDatasetMechanism):
         return None
@@ -172,7 +172,7 @@ def _unlabelled_plan(
     )
 
 
-def public_facts(request: PlanRequest | UnlabelledRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
+def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
     """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))

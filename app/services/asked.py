@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
 
 from app.core import amounts
 from app.datasets import catalog
-from app.forests.planning import price_of
+from app.forests.planning import AccountRequest, price_of
 from app.ledger import service as ledger
 from app.privacy import accountants, receipts
 from app.privacy.composition import Scope
@@ -74,6 +74,18 @@ class Asked:
         )
 
     @property
+    def request(self) -> AccountRequest:
+        """The same in the terms of a plan."""
+        return AccountRequest(
+            epsilon=self.epsilon,
+            public_size=self.public_size,
+            accountant=self.balance.accountant,
+            delta=self.delta,
+            adjacency=self.dataset.adjacency,
+            max_rows=self.dataset.max_rows,
+        )
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about the numbers that were asked for."""
         size = self.dataset.row.public_size or 0
@@ -91,6 +103,19 @@ class Asked:
         """The largest ε that the same request could carry now."""
         unit = accountants.by_name(self.balance.accountant)
         return amounts.to_text(unit.largest_that_fits(self.balance.room, self.delta))
+
+    def shown(self, event: Event) -> dict[str, Any]:
+        """What every quote says: the fields of ``AccountPlanOut``."""
+        return {
+            "dataset": self.dataset.id,
+            "dataset_name": self.dataset.name,
+            "scope": {name: list(cells) for name, cells in self.scope.items()},
+            "price": self.price,
+            "event": event.to_json(),
+            "receipt": self.receipt(event),
+            "fits": self.fits,
+            "largest_that_fits": self.largest_that_fits,
+        }
 
     def receipt(self, event: Event) -> str:
         """What is released for that price, in words."""

@@ -31,15 +31,7 @@ class ReleasedEvaluation:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See ``job_kind.Output``."""
-        released = EvaluationRow(
-            id=ids.new(ids.EVALUATION),
-            name=row.name,
-            dataset_id=row.dataset_id,
-            dataset_name=row.dataset_name,
-            job_id=row.id,
-            body=self.body,
-            created_at=row.submitted_at,  # public: the time of completion would tell how long it took
-        )
+        released = EvaluationRow(**job_facts.identity(row, prefix=ids.EVALUATION), body=self.body)
         evaluations.add(session, released, self.body["models"])
         row.evaluation_id = released.id
 
@@ -70,7 +62,6 @@ class EvaluationKind:
             "warnings": work["warnings"],
             "scope": row.task["scope"],
             "epochs": row.task["epochs"],
-            "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedEvaluation:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.core import ids
 from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
@@ -30,7 +31,20 @@ def of(
             where losses just add up.
     """
     own = on_account(session, dataset, price=row.price, event=event, subject=subject, reused=reused)
-    return {"job_id": row.id, "name": row.name, **own}
+    ledger_entry = {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id}
+    return {"job_id": row.id, "name": row.name, "ledger": ledger_entry, **own}
+
+
+def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
+    """What the row of every output says of its job, and an id of its own."""
+    return {
+        "id": ids.new(prefix),
+        "name": row.name,
+        "dataset_id": row.dataset_id,
+        "dataset_name": row.dataset_name,
+        "job_id": row.id,
+        "created_at": row.submitted_at,  # public: the time of completion would tell how long the job took
+    }
 
 
 def on_account(

@@ -30,15 +30,7 @@ class ReleasedProfile:
 
     def register(self, session: Session, row: JobRow) -> None:
         """See ``job_kind.Output``."""
-        released = ProfileRow(
-            id=ids.new(ids.PROFILE),
-            name=row.name,
-            dataset_id=row.dataset_id,
-            dataset_name=row.dataset_name,
-            job_id=row.id,
-            body=self.body,
-            created_at=row.submitted_at,  # public: the time of completion would tell how long it took
-        )
+        released = ProfileRow(**job_facts.identity(row, prefix=ids.PROFILE), body=self.body)
         profiles.add(session, released)
         row.profile_id = released.id
 
@@ -64,7 +56,6 @@ class ProfileKind:
             **job_facts.of(session, row, dataset, event=event, subject="profile"),
             "scope": row.task["scope"],
             "epochs": row.task["epochs"],
-            "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedProfile:

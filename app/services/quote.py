@@ -1,7 +1,6 @@
 """``POST /plans``: the price of a request, before and without any look at rows."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +13,7 @@ from app.services.asked import Asked, asked
 from app.services.installation import Installation
 from app.services.permitted import permitted
 from app.services.reuse import reuse
-from app.services.unlabelled import PERSONS_IN_BOTH, asked_of_unlabelled, permitted_unlabelled, request_of
+from app.services.unlabelled import PERSONS_IN_BOTH, asked_of_unlabelled, permitted_unlabelled
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
 
 
@@ -51,31 +50,19 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
         if unlabelled is not None:
             unlabelled.living()
         quoted = quote(session, principal, dataset, wanted)
-    also = quoted.on_unlabelled()
-    warnings = [*quoted.plan.warnings, *quoted.warnings]
-    if also is not None:
-        warnings += [*(each for each in also[0].warnings if each not in warnings), PERSONS_IN_BOTH]
+    warnings, also = [*quoted.plan.warnings, *quoted.warnings], None
+    if (second := quoted.on_unlabelled()) is not None:
+        part, event = second
+        warnings += [*(each for each in part.warnings if each not in warnings), PERSONS_IN_BOTH]
+        also = AccountPlanOut(**part.shown(event))
     return PlanOut(
-        **_on_account(quoted, quoted.plan.event),
+        **quoted.shown(quoted.plan.event),
         algorithm=quoted.plan.algorithm,
         parameters=dict(quoted.plan.parameters),
         profile=quoted.profile,
         warnings=warnings,
-        unlabelled=None if also is None else AccountPlanOut(**_on_account(*also)),
+        unlabelled=also,
     )
-
-
-def _on_account(part: Asked, event: Event) -> dict[str, Any]:
-    return {
-        "dataset": part.dataset.id,
-        "dataset_name": part.dataset.name,
-        "scope": {name: list(cells) for name, cells in part.scope.items()},
-        "price": part.price,
-        "event": event.to_json(),
-        "receipt": part.receipt(event),
-        "fits": part.fits,
-        "largest_that_fits": part.largest_that_fits,
-    }
 
 
 def quote(session: Session, principal: Principal, dataset: catalog.Dataset, wanted: PlanIn) -> Quote:
@@ -95,14 +82,9 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
     request = PlanRequest(
         algorithm=wanted.algorithm,
         parameters=wanted.parameters,
-        epsilon=wanted.epsilon,
-        public_size=size,
-        accountant=within.balance.accountant,
-        delta=wanted.delta,
-        adjacency=dataset.adjacency,
-        max_rows=dataset.max_rows,
+        **vars(replace(within.request, public_size=size)),
         profile=None if found is None else found.numbers,
-        unlabelled=request_of(also),
+        unlabelled=None if also is None else also.request,
     )
     planned = plan(request, dataset.schema)
     profile = None if found is None else found.shown(is_used=planned.profile is not None, size=size)

@@ -17,7 +17,7 @@ from app.forests import evaluation
 from app.forests.codec import Artifact
 from app.forests.evaluation import EvaluationPlan
 from app.forests.mechanisms.mechanism import PublicFacts
-from app.forests.planning import PlanRequest, public_facts
+from app.forests.planning import public_facts
 from app.jobs import queue
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
@@ -73,16 +73,9 @@ def show_evaluation_quote(
         rows, dataset = _permitted(session, principal, model_ids, wanted)
         quoted = _quote(installation, session, rows, dataset.living(), wanted)
     return EvaluationQuoteOut(
+        **quoted.shown(quoted.plan.event),
         models=[row.id for row in quoted.rows],
-        dataset=quoted.dataset.id,
-        dataset_name=quoted.dataset.name,
-        scope={name: list(cells) for name, cells in quoted.scope.items()},
         releases=list(quoted.plan.releases),
-        price=quoted.price,
-        event=quoted.plan.event.to_json(),
-        receipt=quoted.receipt(quoted.plan.event),
-        fits=quoted.fits,
-        largest_that_fits=quoted.largest_that_fits,
         warnings=quoted.all_warnings,
     )
 
@@ -150,17 +143,7 @@ def _quote(
     artifacts = [installation.cache.get(row.digest) for row in rows]
     if not all(artifact.schema.reads_like(dataset.schema) for artifact in artifacts):
         raise InvalidRequest.at("/dataset", "other-declaration")
-    request = PlanRequest(
-        algorithm="evaluation",
-        parameters={},
-        epsilon=wanted.epsilon,
-        public_size=within.public_size,
-        accountant=within.balance.accountant,
-        delta=wanted.delta,
-        adjacency=dataset.adjacency,
-        max_rows=dataset.max_rows,
-    )
-    plan = _plan(wanted, public_facts(request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
+    plan = _plan(wanted, public_facts(within.request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
     overlaps = any(_was_trained_on(session, row, within) for row in rows)
     is_pure = within.balance.accountant == pure.NAME
     epsilon = _epsilon_of_models(session, artifacts, dataset) if is_pure else Fraction(0)

@@ -9,7 +9,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import TRAIN, Principal
 from app.datasets import catalog
 from app.forests import profile, quantile_bins
-from app.forests.planning import PlanRequest, public_facts
+from app.forests.planning import public_facts
 from app.forests.profile import ProfilePlan
 from app.privacy.adjacency import Adjacency
 from app.services.accept_job import NewWork, accept
@@ -41,16 +41,9 @@ def show_profile_quote(
         quoted = _quote(session, permitted(session, principal, reference, TRAIN).living(), wanted)
     schema = quoted.dataset.schema
     return ProfileQuoteOut(
-        dataset=quoted.dataset.id,
-        dataset_name=quoted.dataset.name,
+        **quoted.shown(quoted.plan.event),
         parameters=dict(quoted.plan.parameters),
-        scope={name: list(cells) for name, cells in quoted.scope.items()},
         private_features=[schema.features[index].name for index in quantile_bins.private_features(schema)],
-        price=quoted.price,
-        event=quoted.plan.event.to_json(),
-        receipt=quoted.receipt(quoted.plan.event),
-        fits=quoted.fits,
-        largest_that_fits=quoted.largest_that_fits,
         warnings=list(quoted.warnings),
     )
 
@@ -91,15 +84,5 @@ def submit_profile(
 def _quote(session: Session, dataset: catalog.Dataset, wanted: ProfileIn) -> ProfileQuote:
     """Works out plan, scope and price from public facts alone."""
     within = asked(session, dataset, wanted)
-    request = PlanRequest(
-        algorithm="profile",
-        parameters=wanted.parameters,
-        epsilon=wanted.epsilon,
-        public_size=within.public_size,
-        accountant=within.balance.accountant,
-        delta=wanted.delta,
-        adjacency=dataset.adjacency,
-        max_rows=dataset.max_rows,
-    )
-    facts = public_facts(request, dataset.schema, Adjacency.ADD_REMOVE_ONE)
+    facts = public_facts(within.request, dataset.schema, Adjacency.ADD_REMOVE_ONE)
     return ProfileQuote(**vars(within), plan=profile.plan(wanted.parameters, facts))

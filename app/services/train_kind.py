@@ -34,15 +34,10 @@ class StoredArtifact:
     def register(self, session: Session, row: JobRow) -> None:
         """See ``job_kind.Output``."""
         model = ModelRow(
-            id=ids.new(ids.MODEL),
-            name=row.name,
-            dataset_id=row.dataset_id,
-            dataset_name=row.dataset_name,
-            job_id=row.id,
+            **job_facts.identity(row, prefix=ids.MODEL),
             algorithm=row.algorithm,
             digest=self.digest,
             size_bytes=self.size_bytes,
-            created_at=row.submitted_at,  # public: the time of completion would tell how long the growing took
         )
         models.add(session, model)
         row.model_id = model.id
@@ -85,7 +80,6 @@ class TrainKind:
         facts = {
             **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
             "profile_id": None if profile is None else profile.id,
-            "ledger": {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id},
         }
         also = row.task.get("unlabelled")
         if also is not None:

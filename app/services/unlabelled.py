@@ -5,7 +5,6 @@ from sqlalchemy.orm import Session
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.forests.planning import UnlabelledRequest
 from app.services.asked import Asked, asked
 from app.services.permitted import permitted
 from app.wire.training import PlanIn
@@ -47,17 +46,3 @@ def asked_of_unlabelled(
         return asked(session, unlabelled, wanted.unlabelled)
     except InvalidRequest as invalid:
         raise invalid.below(POINTER) from None
-
-
-def request_of(part: Asked | None) -> UnlabelledRequest | None:
-    """The same in the terms of a plan."""
-    if part is None:
-        return None
-    return UnlabelledRequest(
-        epsilon=part.epsilon,
-        public_size=part.public_size,
-        accountant=part.balance.accountant,
-        delta=part.delta,
-        adjacency=part.dataset.adjacency,
-        max_rows=part.dataset.max_rows,
-    )

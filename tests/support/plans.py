@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from app.forests import catalogue
 from app.forests.mechanisms.mechanism import TwoDatasetMechanism
-from app.forests.planning import PlanRequest, UnlabelledRequest
+from app.forests.planning import AccountRequest, PlanRequest
 from app.privacy.adjacency import Adjacency
 
 
@@ -22,5 +22,5 @@ def request_for(
     """By default on an account that protects what the algorithm protects; a second one, where needed, on its terms."""
     own = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.mechanism(slug)
     terms = (epsilon, size, accountant, delta, adjacency or own.adjacency, max_rows)
-    unlabelled = UnlabelledRequest(*terms) if isinstance(own, TwoDatasetMechanism) else None
+    unlabelled = AccountRequest(*terms) if isinstance(own, TwoDatasetMechanism) else None
     return PlanRequest(slug, parameters, *terms, unlabelled=unlabelled)

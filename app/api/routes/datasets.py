@@ -15,16 +15,12 @@ from app.api.deps import Caller, Here, OptionalIdempotency, Page, checked_key, s
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyReused,
-    MalformedRequest,
     NameTaken,
     NotFound,
     NotSupported,
     PopulationMismatch,
     RoleMissing,
     RowsInvalid,
-    TooLarge,
     UnsupportedMediaType,
 )
 from app.services import grants, overlaps, populations, show_datasets
@@ -65,10 +61,9 @@ _CSV_BODY: dict[str, Any] = {
     status_code=201,
     response_model=DatasetOut,
     responses=problems.documented(
-        RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, IdempotencyKeyReused, IdempotencyInFlight,
-        MalformedRequest, TooLarge, UnsupportedMediaType,
+        RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE
     ),
-)  # fmt: skip
+)
 def declare_dataset(here: Here, caller: Caller, body: DatasetIn, request: OptionalIdempotency) -> Response:
     """Declares a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
     return sent(register_dataset(here, caller, body, request=request))
@@ -100,7 +95,7 @@ def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
 @router.put(
     "/{dataset}/grants/{key_id}",
     operation_id="put_grant",
-    responses=problems.documented(NotFound, RoleMissing, MalformedRequest, TooLarge, UnsupportedMediaType),
+    responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
 def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grants a key a role on this dataset, in place of the one it had."""
@@ -121,9 +116,7 @@ def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
 @router.post(
     "/{dataset}/erasures",
     operation_id="erase_unit",
-    responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType
-    ),
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 def erase_unit(here: Here, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erases the rows of one unit. What was spent stays spent, and its places stay taken. Repeating it is harmless."""
@@ -139,9 +132,7 @@ def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
 @router.put(
     "/{dataset}/population",
     operation_id="join_population",
-    responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, MalformedRequest, TooLarge, UnsupportedMediaType
-    ),
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, *problems.JSON_BODY),
 )
 def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
     """States that the rows are about the people of a population. From now on its cap holds too; nothing undoes that."""
@@ -155,10 +146,9 @@ def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> D
     response_model=UploadOut,
     openapi_extra=_CSV_BODY,
     responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, TooLarge, UnsupportedMediaType, MalformedRequest,
-        IdempotencyKeyReused, IdempotencyInFlight,
+        NotFound, RoleMissing, DatasetDeleted, RowsInvalid, *problems.JSON_BODY, *problems.REPEATABLE
     ),
-)  # fmt: skip
+)
 async def upload_rows(
     request: Request,
     here: Here,

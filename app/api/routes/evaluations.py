@@ -6,17 +6,10 @@ from app.api import problems
 from app.api.deps import Caller, Here, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
-    BudgetExceeded,
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyMissing,
-    IdempotencyKeyReused,
-    MalformedRequest,
     NoRowsYet,
     NotFound,
     RoleMissing,
-    TooLarge,
-    UnsupportedMediaType,
 )
 from app.services import evaluations
 from app.services.submit_evaluation import show_evaluation_quote, submit_evaluation
@@ -25,11 +18,8 @@ from app.wire.training import TrainOut
 
 router = APIRouter(tags=["evaluations"], route_class=ExactRoute)
 
-_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType)
-_SUBMITTED = problems.documented(
-    NotFound, RoleMissing, DatasetDeleted, NoRowsYet, BudgetExceeded, IdempotencyKeyMissing, IdempotencyKeyReused,
-    IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
-)  # fmt: skip
+_QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY)
+_SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING)
 
 
 @router.post("/models/{model_id}/evaluations/quote", operation_id="quote_evaluation", responses=_QUOTED)

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from app.api import problems
 from app.api.deps import Caller, Here, Page
 from app.api.exact_json import ExactRoute
-from app.core.errors import MalformedRequest, NotFound, RoleMissing, TooLarge, UnsupportedMediaType
+from app.core.errors import NotFound, RoleMissing
 from app.services import keys
 from app.wire.keys import KeyCreated, KeyIn, KeyList
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
     "",
     operation_id="create_key",
     status_code=201,
-    responses=problems.documented(RoleMissing, MalformedRequest, TooLarge, UnsupportedMediaType),
+    responses=problems.documented(RoleMissing, *problems.JSON_BODY),
 )
 def create_key(here: Here, caller: Caller, body: KeyIn) -> KeyCreated:
     """Makes a key. Its secret is shown in this answer and never again."""

@@ -12,14 +12,10 @@ from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyReused,
     InvalidRequest,
     MalformedRequest,
     NotFound,
     RoleMissing,
-    TooLarge,
-    UnsupportedMediaType,
 )
 from app.services import audit
 from app.services.change_cap import change_cap as change
@@ -77,11 +73,8 @@ def export_ledger(here: Here, caller: Caller, dataset: str, form: Form = "jsonl"
     "/{dataset}/cap",
     operation_id="change_cap",
     response_model=BalanceOut,
-    responses=problems.documented(
-        NotFound, RoleMissing, DatasetDeleted, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
-        UnsupportedMediaType,
-    ),
-)  # fmt: skip
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY, *problems.REPEATABLE),
+)
 def change_cap(here: Here, caller: Caller, dataset: str, body: CapIn, request: OptionalIdempotency) -> Response:
     """Lowers the lifetime cap (the owner) or raises it (an admin), with a reason. What was spent stays spent."""
     return sent(change(here, caller, dataset, body, request=request))

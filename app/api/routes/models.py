@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api import problems
 from app.api.deps import Caller, Here, Page
 from app.api.exact_json import ExactRoute, check_media_type
-from app.core.errors import MalformedRequest, NotFound, NotSupported, RoleMissing, TooLarge, UnsupportedMediaType
+from app.core.errors import NotFound, NotSupported, RoleMissing
 from app.services import models
 from app.services import predict as predictions
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
@@ -68,7 +68,7 @@ def download_artifact(
     operation_id="predict",
     response_model=PredictOut,
     openapi_extra=_PREDICT_BODY,
-    responses=problems.documented(NotFound, RoleMissing, TooLarge, MalformedRequest, UnsupportedMediaType),
+    responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
 async def predict(request: Request, here: Here, caller: Caller, model_id: str) -> Response:
     """Labels and probabilities for one row or many. Predictions cost nothing and change nothing."""

@@ -6,18 +6,11 @@ from app.api import problems
 from app.api.deps import Caller, Here, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
-    BudgetExceeded,
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyMissing,
-    IdempotencyKeyReused,
-    MalformedRequest,
     NoRowsYet,
     NotFound,
     NotSupported,
     RoleMissing,
-    TooLarge,
-    UnsupportedMediaType,
 )
 from app.services import profiles
 from app.services.submit_profile import show_profile_quote, submit_profile
@@ -30,9 +23,7 @@ router = APIRouter(tags=["profiles"], route_class=ExactRoute)
 @router.post(
     "/datasets/{dataset}/profiles/quote",
     operation_id="quote_profile",
-    responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, MalformedRequest, TooLarge, UnsupportedMediaType
-    ),
+    responses=problems.documented(NotFound, RoleMissing, NotSupported, DatasetDeleted, *problems.JSON_BODY),
 )
 def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """What a profile would release and cost. Touches no rows and costs nothing."""
@@ -44,11 +35,8 @@ def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> 
     operation_id="release_profile",
     status_code=202,
     response_model=TrainOut,
-    responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, NoRowsYet, BudgetExceeded, IdempotencyKeyMissing,
-        IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
-    ),
-)  # fmt: skip
+    responses=problems.documented(NotFound, RoleMissing, NotSupported, NoRowsYet, *problems.SPENDING),
+)
 def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
     """Reserves the price and queues a job whose release (bins, class counts, size) later jobs reuse at no price."""
     return sent(submit_profile(here, caller, dataset, body, request=request))

@@ -7,18 +7,11 @@ from app.api.deps import Caller, Here, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     AccountantMismatch,
-    BudgetExceeded,
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyMissing,
-    IdempotencyKeyReused,
-    MalformedRequest,
     NotFound,
     NotSupported,
     ReservationSettled,
     RoleMissing,
-    TooLarge,
-    UnsupportedMediaType,
 )
 from app.services import show_reservations
 from app.services.charge_elsewhere import charge_elsewhere, quote_elsewhere
@@ -31,14 +24,7 @@ router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=Exac
     "/quotes",
     operation_id="create_quote",
     responses=problems.documented(
-        NotFound,
-        RoleMissing,
-        NotSupported,
-        DatasetDeleted,
-        AccountantMismatch,
-        MalformedRequest,
-        TooLarge,
-        UnsupportedMediaType,
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, *problems.JSON_BODY
     ),
 )
 def create_quote(here: Here, caller: Caller, dataset: str, body: ElsewhereIn) -> ElsewhereQuote:
@@ -51,11 +37,8 @@ def create_quote(here: Here, caller: Caller, dataset: str, body: ElsewhereIn) ->
     operation_id="create_reservation",
     status_code=201,
     response_model=ReservationOut,
-    responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, BudgetExceeded, IdempotencyKeyMissing,
-        IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge, UnsupportedMediaType,
-    ),
-)  # fmt: skip
+    responses=problems.documented(NotFound, RoleMissing, NotSupported, AccountantMismatch, *problems.SPENDING),
+)
 def create_reservation(here: Here, caller: Caller, dataset: str, body: ElsewhereIn, request: Idempotency) -> Response:
     """Charges the account, at once and for good, for a mechanism that runs elsewhere. Ask before you run it."""
     return sent(charge_elsewhere(here, caller, dataset, body, request=request))

@@ -12,19 +12,12 @@ from app.api.job_events import JobEvents
 from app.core.errors import (
     AccountantMismatch,
     AdjacencyMismatch,
-    BudgetExceeded,
     DatasetDeleted,
-    IdempotencyInFlight,
-    IdempotencyKeyMissing,
-    IdempotencyKeyReused,
     JobFinished,
-    MalformedRequest,
     NoRowsYet,
     NotFound,
     NotSupported,
     RoleMissing,
-    TooLarge,
-    UnsupportedMediaType,
 )
 from app.forests import catalogue
 from app.services import jobs
@@ -45,15 +38,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     "/plans",
     operation_id="create_plan",
     responses=problems.documented(
-        NotFound,
-        RoleMissing,
-        NotSupported,
-        DatasetDeleted,
-        AccountantMismatch,
-        AdjacencyMismatch,
-        MalformedRequest,
-        TooLarge,
-        UnsupportedMediaType,
+        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, *problems.JSON_BODY
     ),
 )
 def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
@@ -67,11 +52,9 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
     status_code=202,
     response_model=TrainOut,
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, NoRowsYet,
-        BudgetExceeded, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyInFlight, MalformedRequest, TooLarge,
-        UnsupportedMediaType,
+        NotFound, RoleMissing, NotSupported, AccountantMismatch, AdjacencyMismatch, NoRowsYet, *problems.SPENDING
     ),
-)  # fmt: skip
+)
 def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
     """Reserves the price and queues the job, or refuses and says what would still fit."""
     return sent(submit_training(here, caller, body, request=request))

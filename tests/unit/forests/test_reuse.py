@@ -11,7 +11,7 @@ from app.core.errors import InvalidRequest
 from app.forests import codec, predict, profile
 from app.forests.grow import grow
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, UnlabelledRequest, plan, public_facts, read
+from app.forests.planning import AccountRequest, PlanRequest, plan, public_facts, read
 from app.forests.randomness import SystemRandomness
 from app.forests.reused import ReusedProfile
 from app.forests.rows import SanitisedColumns, SanitisedRows
@@ -99,7 +99,7 @@ def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: Re
 
 def test_medians_of_a_second_dataset_are_among_the_bins_of_a_profile(released: ReusedProfile) -> None:
     narrow = replace(released, cuts=((40,), ()))
-    second = UnlabelledRequest(Fraction(5), 2_000, "pure", None, Adjacency.ADD_REMOVE_ONE, 1)
+    second = AccountRequest(Fraction(5), 2_000, "pure", None, Adjacency.ADD_REMOVE_ONE, 1)
     parameters = {"n_estimators": 4, "max_depth": 2}
     request = PlanRequest("sspe-1", parameters, Fraction(5), 2_000, profile=narrow, unlabelled=second)
     made, alone = plan(request, SCHEMA), plan(replace(request, profile=None), SCHEMA)
