@@ -130,9 +130,10 @@ class JointCells:
         return _Search(self, dict(scope), self._box(scope).meets).largest(above=above)
 
     @property
-    def is_entangled(self) -> bool:
-        """Whether something lies on a box that restricts several partitions at once."""
-        return any(box.load and len(box.sides) > 1 for box in self._boxes.values())
+    def has_several(self) -> bool:
+        """Whether what lies on the boxes restricts several partitions, one box or another: then sums are searched for,
+        and whoever has no time to search states a bound."""
+        return len({name for box in self._boxes.values() if box.load for name in box.sides}) > 1
 
     def domain(self, partition: Partition) -> Sequence[Cell]:
         """The cells of a partition that can be told apart so far, in canonical order."""

@@ -25,8 +25,8 @@ class Compared:
 
     Attributes:
         ledger: what the member's export says.
-        n_bounds: loads that are more than the largest joint cell carries. They are bounds, which is legal where several
-            partitions are restricted at once.
+        n_bounds: loads that are more than the largest joint cell carries. They are bounds, which is legal where jobs
+            restrict several partitions.
         n_too_complex: loads that were not recomputed: the joint cells were too entangled for this verifier.
         n_later: entries that hold something or give it back, made after the last line of the population's export.
     """
@@ -153,7 +153,7 @@ class MemberLedger:
         stated, own, account = entry.amount, self._largest.load, self._account
         if own is None:
             self._n_too_complex += 1
-        elif stated > own and account.cells.is_entangled and stated <= account.highest_cap:
+        elif stated > own and account.cells.has_several and stated <= account.highest_cap:
             self._n_bounds += 1
         elif stated != own:
             less = "less" if stated < own else "more"

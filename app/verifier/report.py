@@ -145,7 +145,7 @@ def _differences(compared: Compared) -> list[str]:
     if compared.n_bounds:
         notes.append(
             f"{compared.n_bounds} loads are more than its largest joint cell carries: bounds, which are legal where "
-            "jobs restrict several partitions at once."
+            "jobs restrict several partitions."
         )
     if compared.n_too_complex:
         notes.append(f"{compared.n_too_complex} loads were not recomputed: its boxes are too entangled.")

@@ -46,8 +46,8 @@ class PopulationSummary:
         header: the population.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps.
-        highest_cap: the highest in force since something was held or charged that was not given back, and on top of it
-            those of members that joined with a load; what can be printed where there is a δ.
+        highest_cap: the highest in force since something was held or charged that was not given back; where there is a
+            δ, with those of members that joined with a load on top of it: it is what can be printed there.
         unit: adjacency and unit column of all members; None while there is none.
         members: by dataset, in the order in which they joined.
         compared: those whose own ledgers were given, by dataset.
@@ -164,7 +164,7 @@ class PopulationAccount:
         if entry.amount > joined.highest_cap:
             raise Broken(f"{joined.dataset} carries more than its highest cap")
         self._unit = unit
-        if entry.amount:
+        if entry.amount and self.header.accountant != "pure":
             self.highest_cap += joined.highest_cap
         self._stand(joined, entry)
         if joined.dataset in self._ledgers:

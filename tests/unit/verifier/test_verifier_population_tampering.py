@@ -156,7 +156,7 @@ def test_a_load_that_is_not_the_largest_cell_is_found_on_its_line(
     entries[index]["amount"] = f"{float(abs(true + Fraction(change))):g}"
     failed = failure(history, rechained(entries), "ds_a", "ds_b", "ds_late")
     if (index, change) == (10, "1/4"):
-        assert failed is None, "a job restricts two partitions: there a bound is legal"
+        assert failed is None, "jobs restrict two partitions: there a bound is legal"
         return
     assert failed is not None
     assert (failed.line, failed.file) == (index + 2, None)
@@ -218,13 +218,13 @@ def test_a_grown_load_where_something_was_given_back_is_found(people: People, re
     assert failed == NotVerified(len(entries) + 1, "the load of ds_a grew where something was given back")
 
 
-def test_a_bound_is_legal_only_where_several_partitions_are_restricted_and_never_over_the_highest_cap(
+def test_a_bound_is_legal_where_several_partitions_are_restricted_and_never_over_the_highest_cap(
     people: People, rechained: Rechained
 ) -> None:
     entangled = people(cap="9").join("ds_a", partitions=SHARDS)
     entangled.job("ds_a", "jb_1", "1", scope={"shard": [0], "half": [0]})
-    apart = people(cap="9").join("ds_a", partitions=SHARDS).job("ds_a", "jb_1", "1", scope={"shard": [0]})
-    for population, stated, holds in ((entangled, "3", True), (entangled, "3.25", False), (apart, "1.25", False)):
+    simple = people(cap="9").join("ds_a", partitions=SHARDS).job("ds_a", "jb_1", "1", scope={"shard": [0]})
+    for population, stated, holds in ((entangled, "3", True), (entangled, "3.25", False), (simple, "1.25", False)):
         entries = copy.deepcopy(population.entries)
         entries[-1]["amount"] = stated
         failed = failure(population, rechained(entries), "ds_a")
