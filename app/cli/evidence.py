@@ -1,18 +1,35 @@
-"""``grovekeeper ledger checkpoint``, ``proof`` and ``signer``: evidence to take away. ``verify``: its check."""
+"""``grovekeeper ledger`` and ``populations``: ``checkpoint``, ``proof`` and ``signer``: evidence to take away.
+``verify``: its check."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli import populations
 from app.cli.arguments import DatasetArgument, check_new
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
 from app.cli.output import Output
+from app.cli.populations import PopulationArgument
+
+if TYPE_CHECKING:
+    from app.client.client import Client
 
 NewFile = Annotated[
     Path | None, typer.Argument(help="Where to; must not exist. Printed if left out.", show_default=False)
+]
+
+ProvenSequence = Annotated[
+    int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
+]
+ProvenFrom = Annotated[
+    int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
+]
+ProvenTo = Annotated[
+    int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
 ]
 
 
@@ -26,33 +43,51 @@ def checkpoint(call: Remote, dataset: DatasetArgument, file: NewFile = None) -> 
     _give(call.output, note, file=file, as_json={"dataset": dataset, "checkpoint": note})
 
 
+@populations.app.command("checkpoint")
+@command
+def population_checkpoint(call: Remote, population: PopulationArgument, file: NewFile = None) -> None:
+    """Take the signed head of a population's log: what later exports are held to."""
+    _check_new(file)
+    with call.client() as client:
+        note = client.population_checkpoint(population)
+    _give(call.output, note, file=file, as_json={"population": population, "checkpoint": note})
+
+
 @app.command("proof")
 @command
 def proof(
     call: Remote,
     dataset: DatasetArgument,
     file: NewFile = None,
-    sequence: Annotated[
-        int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
-    ] = None,
-    from_size: Annotated[
-        int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
-    ] = None,
+    sequence: ProvenSequence = None,
+    from_size: ProvenFrom = None,
+    size: ProvenTo = None,
 ) -> None:
     """Take a proof of inclusion (--sequence) or of consistency (--from-size)."""
-    _check_new(file)
-    if (sequence is None) == (from_size is None):
-        raise WrongUse("give --sequence or --from-size")
-    with call.client() as client:
-        if sequence is not None:
-            found = client.inclusion(dataset, sequence, size=size)
-        else:
-            assert from_size is not None, "one of the two is given"
-            found = client.consistency(dataset, from_size, size=size)
-    _give(call.output, json.dumps(found, ensure_ascii=False) + "\n", file=file, as_json=found)
+
+    def ask(client: "Client", at: int, *, is_inclusion: bool) -> dict[str, Any]:
+        return (client.inclusion if is_inclusion else client.consistency)(dataset, at, size=size)
+
+    _take_proof(call, ask, file, sequence=sequence, from_size=from_size)
+
+
+@populations.app.command("proof")
+@command
+def population_proof(
+    call: Remote,
+    population: PopulationArgument,
+    file: NewFile = None,
+    sequence: ProvenSequence = None,
+    from_size: ProvenFrom = None,
+    size: ProvenTo = None,
+) -> None:
+    """Take a proof of inclusion (--sequence) or of consistency (--from-size)."""
+
+    def ask(client: "Client", at: int, *, is_inclusion: bool) -> dict[str, Any]:
+        proven = client.population_inclusion if is_inclusion else client.population_consistency
+        return proven(population, at, size=size)
+
+    _take_proof(call, ask, file, sequence=sequence, from_size=from_size)
 
 
 @app.command("signer")
@@ -91,6 +126,18 @@ def verify(
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
     evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()))
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
+
+
+def _take_proof(
+    call: Remote, ask: Callable[..., dict[str, Any]], file: Path | None, *, sequence: int | None, from_size: int | None
+) -> None:
+    """Asks for the one of the two proofs that was wanted."""
+    _check_new(file)
+    if (sequence is None) == (from_size is None):
+        raise WrongUse("give --sequence or --from-size")
+    with call.client() as client:
+        found = ask(client, sequence or from_size, is_inclusion=sequence is not None)
+    _give(call.output, json.dumps(found, ensure_ascii=False) + "\n", file=file, as_json=found)
 
 
 def _check_new(file: Path | None) -> None:

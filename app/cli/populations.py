@@ -1,16 +1,18 @@
-"""``grovekeeper populations``: one budget over all datasets about the same people."""
+"""``grovekeeper populations``: one budget over all datasets about the same people, and its history."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument
+from app.cli.arguments import DatasetArgument, check_new
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 
 app = typer.Typer(help="One budget over all datasets about the same people.", no_args_is_help=True)
 
 PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.", show_default=False)]
+"""What every command about one population takes."""
 
 
 @app.command("create")
@@ -79,6 +81,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
     ]
     output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
     output.say(found["guarantee"]["text"])
+    output.hint(f"grovekeeper populations export {population} {population}.jsonl")
 
 
 @app.command("join")
@@ -91,6 +94,76 @@ def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument)
         call.output.json(joined)
         return
     call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap holds for its jobs too")
+
+
+@app.command("cap")
+@command
+def cap(
+    call: Remote,
+    population: PopulationArgument,
+    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the population's own δ.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why; it stays in the population's entries.", show_default=False)],
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
+) -> None:
+    """Lower a lifetime cap (the key that opened it), or raise it (an admin). What was spent stays spent."""
+    output = call.output
+    with call.client() as client, one_attempt(output, idempotency_key) as key:
+        found = client.change_population_cap(population, epsilon, reason=reason, idempotency_key=key)
+    if output.as_json:
+        output.json(found)
+        return
+    left = amount(found, "remaining")
+    output.say(f"the cap of {found['name']} is {amount(found, 'cap')} from here on; {left} are left")
+    output.hint(f"grovekeeper populations show {population}")
+
+
+@app.command("entries")
+@command
+def entries(call: Remote, population: PopulationArgument) -> None:
+    """Show every entry of a population, the oldest first: caps, who joined, and what each carried then."""
+    with call.client() as client:
+        found = list(client.population_entries(population))
+    if call.as_json:
+        call.output.json({"entries": found})
+        return
+    rows = [
+        [
+            entry["sequence"],
+            entry["kind"],
+            entry["amount"],
+            *_named(entry.get("details", {}).get("member")),
+            entry["job_id"],
+            entry["actor"],
+            entry["at"],
+            entry["hash"][:12],
+        ]
+        for entry in found
+    ]
+    columns = ["#", "kind", "amount", "dataset", "its #", "job", "actor", "at", "hash"]
+    call.output.table(columns, rows, empty="no entries")
+
+
+@app.command("export")
+@command
+def export(
+    call: Remote,
+    population: PopulationArgument,
+    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
+    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
+) -> None:
+    """Write the whole history of a population to a file."""
+    check_new(file)
+    with call.client() as client:
+        digest = client.export_population(population, file, export_format=export_format)
+    if call.as_json:
+        call.output.json({"population": population, "file": str(file), "sha256": digest})
+    call.output.say(f"wrote {file} ({file.stat().st_size} bytes)")
+    if export_format == "jsonl":
+        call.output.hint(f"grovekeeper verify {file}")
+
+
+def _named(member: dict[str, Any] | None) -> list[Any]:
+    return [None, None] if member is None else [member["dataset"], member["sequence"]]
 
 
 def _amounts(found: dict[str, Any], first: str | None = None) -> list[str]:

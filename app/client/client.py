@@ -119,6 +119,34 @@ class Client(Calls):
         """``PUT /datasets/{id}/population``: the dataset is about the people of that population, for good."""
         return self._json("PUT", f"/datasets/{segment(dataset)}/population", body={"population": population})
 
+    def population_entries(self, population: str) -> Iterator[Json]:
+        """``GET /populations/{id}/entries``, all pages, in order."""
+        return self._pages(f"/populations/{segment(population)}/entries", "entries")
+
+    def export_population(self, population: str, file: Path, *, export_format: str = "jsonl") -> str:
+        """``GET /populations/{id}/export`` into a file; see :meth:`export_ledger`."""
+        return self._export(f"/populations/{segment(population)}", file, export_format)
+
+    def change_population_cap(
+        self, population: str, cap: str, *, reason: str, idempotency_key: str | None = None
+    ) -> Json:
+        """``POST /populations/{id}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
+        return self._change_cap(f"/populations/{segment(population)}", cap, reason, idempotency_key)
+
+    def population_checkpoint(self, population: str) -> str:
+        """``GET /populations/{id}/checkpoint``: the signed note."""
+        return self._transport.send(Request("GET", f"/populations/{segment(population)}/checkpoint")).text
+
+    def population_inclusion(self, population: str, sequence: int, *, size: int | None = None) -> Json:
+        """``GET /populations/{id}/proofs``: that an entry is among the first ``size``, or among all."""
+        params = {"sequence": sequence, "size": size}
+        return self._json("GET", f"/populations/{segment(population)}/proofs", params=params)
+
+    def population_consistency(self, population: str, from_size: int, *, size: int | None = None) -> Json:
+        """``GET /populations/{id}/proofs``: that the log only grew from ``from_size`` entries on."""
+        params = {"from_size": from_size, "size": size}
+        return self._json("GET", f"/populations/{segment(population)}/proofs", params=params)
+
     # Training
 
     def algorithms(self) -> list[Json]:
@@ -260,14 +288,11 @@ class Client(Calls):
         Returns:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
-        params = {"format": None if export_format == "jsonl" else export_format}
-        return self._download(Request("GET", f"/ledger/{segment(dataset)}/export", params=params), file)
+        return self._export(f"/ledger/{segment(dataset)}", file, export_format)
 
     def change_cap(self, dataset: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
         """``POST /ledger/{dataset}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
-        body = {"cap": cap, "reason": reason}
-        key = idempotency_key or new_idempotency_key()
-        return self._json("POST", f"/ledger/{segment(dataset)}/cap", body=body, key=key)
+        return self._change_cap(f"/ledger/{segment(dataset)}", cap, reason, idempotency_key)
 
     def checkpoint(self, dataset: str) -> str:
         """``GET /ledger/{dataset}/checkpoint``: the signed note."""
@@ -316,6 +341,14 @@ class Client(Calls):
     def revoke_key(self, key_id: str) -> Json:
         """``DELETE /keys/{id}``."""
         return self._json("DELETE", f"/keys/{segment(key_id)}")
+
+    def _export(self, account: str, file: Path, export_format: str) -> str:
+        params = {"format": None if export_format == "jsonl" else export_format}
+        return self._download(Request("GET", f"{account}/export", params=params), file)
+
+    def _change_cap(self, account: str, cap: str, reason: str, idempotency_key: str | None) -> Json:
+        body = {"cap": cap, "reason": reason}
+        return self._json("POST", f"{account}/cap", body=body, key=idempotency_key or new_idempotency_key())
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:

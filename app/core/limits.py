@@ -28,6 +28,8 @@ MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
 MAX_CSV_LINE_BYTES = 1024 * 1024
 MAX_ROWS_PER_DATASET = 2**31 - 1
 
+MAX_STEPS = 2**63 - 1
+"""Of every amount: they are stored in 64 bits."""
 MAX_CAP_EPSILON = 10**9
 """Caps are stored as 64-bit nano-ε."""
 MAX_CAP_EPSILON_WITH_DELTA = 10**6

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from app.core import ids
+from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
 from app.ledger import chain, facts, loads, repository, state
@@ -126,11 +126,17 @@ def find(session: Session, reference: str) -> PopulationRow | None:
 
 
 def page(session: Session, *, declared_by: str | None, after: str | None, limit: int) -> list[PopulationRow]:
-    """Populations in order of id; ``declared_by`` restricts them to one key's (``None`` = all)."""
+    """Populations in order of id; ``declared_by`` restricts them to one key's (``None`` = all).
+
+    Raises:
+        NotFound: ``after`` is none of them.
+    """
     query = select(PopulationRow).order_by(PopulationRow.id).limit(limit)
     if declared_by is not None:
         query = query.where(PopulationRow.declared_by == declared_by)
     if after is not None:
+        if session.execute(query.where(PopulationRow.id == after)).first() is None:
+            raise NotFound("population")
         query = query.where(PopulationRow.id > after)
     return list(session.execute(query).scalars())
 
@@ -153,7 +159,8 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     account's highest cap together (docs/proofs/accounting.md A8).
 
     Raises:
-        PopulationMismatch: the account counts otherwise than the members do, or belongs to another population.
+        PopulationMismatch: the account counts otherwise than the members do, belongs to another population, or brings
+            more than can be counted.
     """
     account = repository.locked_account(session, account_id)
     current = loads.id_of(session, account_id)
@@ -161,14 +168,17 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         return
     population = repository.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
+    load = state.tightest(session, account, {}).load
+    highest_cap = population.highest_cap
+    if load and population.accountant != pure.NAME:
+        highest_cap += account.highest_cap
     differs = _differences(population, row, account) if current is None else ("population",)
+    differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
     if differs:
         raise PopulationMismatch(differs)
+    population.highest_cap = highest_cap
     row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
-    load = state.tightest(session, account, {}).load
     session.add(MemberRow(account_id=account_id, population_id=population_id, joined_at=at, load=load))
-    if load and population.accountant != pure.NAME:
-        population.highest_cap += account.highest_cap
     joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": _as_it_joins(account)})
     chain.append(session, population, joined)
 

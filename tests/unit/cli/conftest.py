@@ -108,6 +108,10 @@ ENTRY = {
     "previous_hash": "0" * 64,
     "hash": "ab" * 32,
 }
+LOAD = {
+    **ENTRY, "sequence": 2, "kind": "load", "job_id": "jb_1", "hash": "cd" * 32,
+    "details": {"member": {"dataset": "ds_1", "sequence": 2, "hash": "ef" * 32}},
+}  # fmt: skip
 NOTE = "grovekeeper/ledger/ds_1\n1\nroot\ntime\n\n— grovekeeper c2ln\n"
 PROOF = {"kind": "consistency", "origin": "grovekeeper/ledger/ds_1", "from_size": 1, "size": 1, "path": []}
 SIGNER = {
@@ -201,6 +205,11 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/populations"): (201, POPULATION),
     ("GET", "/populations"): (200, {"populations": [POPULATION], "next": None}),
     ("GET", "/populations/patients"): (200, POPULATION),
+    ("POST", "/populations/patients/cap"): (200, {**POPULATION, "cap": "2", "remaining": "0.5"}),
+    ("GET", "/populations/patients/entries"): (200, {"entries": [ENTRY, LOAD], "next": None}),
+    ("GET", "/populations/patients/export"): (200, b"{}\n"),
+    ("GET", "/populations/patients/checkpoint"): (200, NOTE.encode()),
+    ("GET", "/populations/patients/proofs"): (200, PROOF),
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
     ("POST", "/datasets/census/profiles/quote"): (
