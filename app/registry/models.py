@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import NotFound
 from app.core.ids import is_reference
 from app.db.upsert import insert
-from app.registry.tables import GuaranteeRow, ModelRow
+from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
 
 
 def add(session: Session, row: ModelRow) -> None:
@@ -71,3 +71,15 @@ def guarantee(session: Session, dataset_id: str) -> dict[str, Any] | None:
     """What was noted last, if anything: otherwise a model's artifact says it."""
     row = session.get(GuaranteeRow, dataset_id)
     return None if row is None else row.guarantee
+
+
+def put_population(session: Session, dataset_id: str, name: str) -> None:
+    """Notes the population that a dataset belongs to from here on, for good."""
+    new = insert(session, DatasetPopulationRow).values(dataset_id=dataset_id, population=name)
+    session.execute(new.on_conflict_do_nothing(index_elements=["dataset_id"]))
+
+
+def population(session: Session, dataset_id: str) -> str | None:
+    """The name of that population, if the dataset belongs to one."""
+    row = session.get(DatasetPopulationRow, dataset_id)
+    return None if row is None else row.population

@@ -40,6 +40,18 @@ class GuaranteeRow(Base):
     guarantee: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
 
 
+class DatasetPopulationRow(Base):
+    """The population that a dataset belongs to: models made before it joined are told so, too.
+
+    Kept here, so that cards need no other table.
+    """
+
+    __tablename__ = "dataset_populations"
+
+    dataset_id: Mapped[str] = mapped_column(primary_key=True)
+    population: Mapped[str]
+
+
 class ProfileRow(Base):
     """One released profile. ``body`` holds the released numbers and all public facts about them; it never changes."""
 

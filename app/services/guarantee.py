@@ -30,15 +30,22 @@ def guarantee_of(dataset: Dataset, limit: Limit, *, subject: Subject) -> dict[st
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
     )
-    if dataset.row.population is not None:
-        found["text"] = f"{found['text']} {_ONE_OF_SEVERAL.format(name=dataset.row.population)}"
-    return found
+    return of_population(found, dataset.row.population)
+
+
+def of_population(found: dict[str, Any], population: str | None) -> dict[str, Any]:
+    """The same guarantee, with the sentence that it is about one dataset of several, if it is and does not say so."""
+    sentence = "" if population is None else _ONE_OF_SEVERAL.format(name=population)
+    if sentence in found["text"]:
+        return found
+    return {**found, "text": f"{found['text']} {sentence}"}
 
 
 def today(session: Session, dataset_id: str, facts: dict[str, Any], *, subject: Subject) -> dict[str, Any]:
     """The guarantee of something that was released before: its own where losses just add up, else the account's of now.
 
-    A cap that was changed since changes what may be printed (docs/proofs/accounting.md A3).
+    A cap that was changed since changes what may be printed (docs/proofs/accounting.md A3), and a population that the
+    dataset joined since what has to be said.
 
     Args:
         session: any transaction.
@@ -47,8 +54,7 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any], *, subject: 
         subject: what the guarantee speaks of.
     """
     if facts["price"]["accountant"] == pure.NAME:
-        own: dict[str, Any] = facts["guarantee"]
-        return own
+        return of_population(facts["guarantee"], catalog.find(session, dataset_id).row.population)
     return account_guarantee(session, dataset_id, subject=subject)
 
 

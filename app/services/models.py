@@ -12,6 +12,7 @@ from app.forests import catalogue
 from app.forests.codec import Artifact
 from app.registry import models
 from app.registry.tables import ModelRow
+from app.services.guarantee import of_population
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.models import ModelList, ModelOut, ModelSummary
@@ -20,7 +21,8 @@ from app.wire.models import ModelList, ModelOut, ModelSummary
 def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
     """The card of one model, read from the artifact itself.
 
-    Its guarantee is that of today: where it is the whole account's, a cap that was changed since changes it.
+    Its guarantee is that of today: where it is the whole account's, a cap that was changed since changes it; and it
+    names the population that the dataset joined since.
 
     Raises:
         NotFound: no such model, or none that this key may know of.
@@ -29,9 +31,9 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
     with installation.database.read() as session:
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
-        newer = models.guarantee(session, row.dataset_id)
-        also = _unlabelled(session, installation.cache.get(row.digest).metadata)
-    return _card(installation, row, newer=newer, unlabelled=also)
+        facts = installation.cache.get(row.digest).metadata
+        guarantee, also = _guarantee(session, row.dataset_id, facts["guarantee"]), _unlabelled(session, facts)
+    return _card(installation, row, guarantee=guarantee, unlabelled=also)
 
 
 def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
@@ -92,16 +94,21 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         installation.cache.forget(digest)
 
 
+def _guarantee(session: Session, dataset_id: str, own: Any) -> dict[str, Any]:
+    """What a model guarantees the people of a dataset today; ``own`` is what it did when it was made."""
+    return of_population(models.guarantee(session, dataset_id) or own, models.population(session, dataset_id))
+
+
 def _unlabelled(session: Session, facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the card says of a second dataset, with today's guarantee."""
     also = facts.get("unlabelled")
     if also is None:
         return None
-    return {**also, "guarantee": models.guarantee(session, also["dataset"]) or also["guarantee"]}
+    return {**also, "guarantee": _guarantee(session, also["dataset"], also["guarantee"])}
 
 
 def _card(
-    installation: Installation, row: ModelRow, *, newer: dict[str, Any] | None, unlabelled: dict[str, Any] | None
+    installation: Installation, row: ModelRow, *, guarantee: dict[str, Any], unlabelled: dict[str, Any] | None
 ) -> ModelOut:
     artifact = installation.cache.get(row.digest)
     facts = artifact.metadata
@@ -115,7 +122,7 @@ def _card(
             "algorithm": artifact.plan.algorithm,
             "parameters": dict(artifact.plan.parameters),
             "schema": artifact.schema.to_json(),
-            "guarantee": newer or facts["guarantee"],
+            "guarantee": guarantee,
             "receipt": facts["receipt"],
             "event": artifact.plan.event.to_json(),
             "ledger": facts["ledger"],

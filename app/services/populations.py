@@ -16,6 +16,7 @@ from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency
+from app.registry import models
 from app.services.answers import answer
 from app.services.budgets import cap_of
 from app.services.installation import Installation
@@ -109,6 +110,8 @@ def join_population(installation: Installation, principal: Principal, reference:
 def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
     """Joins on the caller's transaction; a population of a new name is opened with the dataset's budget.
 
+    What was released of the dataset before is told from here on, too, that it is one of several.
+
     Returns:
         The population's name.
     """
@@ -119,6 +122,7 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
         found = populations.find(session, population)
     row = populations.require_visible(found, key_id=principal.key_id, sees_all=principal.is_admin)
     populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
+    models.put_population(session, dataset_id, row.name)
     return row.name
 
 

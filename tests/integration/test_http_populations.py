@@ -122,6 +122,27 @@ def test_late_join_counts_what_was_spent_and_the_statement_grows(idle_server: Se
     assert (refused["population"], refused["remaining"], refused["largest_that_fits"]) == (name, "0", "0")
 
 
+@pytest.mark.parametrize("budget", [THREE, {"accountant": "gdp", "epsilon": "3", "delta": "0.000001"}])
+def test_what_was_released_before_a_late_join_says_so_from_then_on(server: Server, budget: dict[str, str]) -> None:
+    dataset, name = server.uploaded(budget=budget), new_name()
+    delta = {"delta": budget["delta"]} if "delta" in budget else {}
+    model = f"/models/{server.trained(dataset['id'], **delta)['model_id']}"
+    accepted = server.admin.http.post(
+        f"/datasets/{dataset['id']}/profiles", json={"epsilon": "0.5", **delta}, headers=new_idempotency_key()
+    )
+    profile = f"/profiles/{server.ended(accepted.json()['job_id'])['profile_id']}"
+    before = {path: server.admin.http.get(path).json()["guarantee"] for path in (model, profile)}
+    assert server.admin.http.put(f"/datasets/{dataset['id']}/population", json={"population": name}).status_code == 200
+    younger = f"/models/{server.trained(dataset['id'], **delta)['model_id']}"
+
+    for path, old in before.items():
+        found = server.admin.http.get(path).json()["guarantee"]
+        assert found["add_remove"] == old["add_remove"]
+        assert found["text"].startswith(old["text"])
+        assert found["text"].count(f"belongs to the population '{name}'") == 1
+    assert server.admin.http.get(younger).json()["guarantee"]["text"].count("belongs to the population") == 1
+
+
 def test_an_erased_dataset_still_counts_and_its_name_buys_nothing_back(server: Server) -> None:
     name, admin = new_name(), server.admin
     old = declared_by(admin, population=name, budget=THREE, name=f"{name}-data")

@@ -26,6 +26,17 @@ _BOX = (
     "VALUES ('{id}', 'box', '{{}}', {charged}, 0, 0)"
 )
 
+_MEMBERS = [
+    ("ds_1", "people", "people"),
+    ("ds_2", "people", "people"),
+    ("ds_3", "people-ds_3", "people-ds_3"),
+    ("ds_4", "people-ds_4", "people-ds_4"),
+    ("ds_5", "people-ds_5", "people-ds_5"),
+    ("ds_6", None, None),
+    ("ds_a", None, None),
+]
+"""Of each dataset its population, and the name that its own row has."""
+
 
 def test_datasets_that_named_one_population_become_its_members(empty_database_url: str) -> None:
     migrate.upgrade(empty_database_url, revision=_BEFORE)
@@ -73,13 +84,7 @@ def test_datasets_that_named_one_population_become_its_members(empty_database_ur
                 "LEFT JOIN populations ON populations.id = population_id ORDER BY datasets.id"
             )
         )
-        assert [tuple(row) for row in members] == [
-            ("ds_1", "people", "people"),
-            ("ds_2", "people", "people"),
-            ("ds_3", "people-ds_3", "people-ds_3"),
-            ("ds_4", "people-ds_4", "people-ds_4"),
-            ("ds_5", "people-ds_5", "people-ds_5"),
-            ("ds_6", None, None),
-            ("ds_a", None, None),
-        ]
+        assert [tuple(row) for row in members] == _MEMBERS
+        noted = connection.execute(text("SELECT dataset_id, population FROM dataset_populations ORDER BY dataset_id"))
+        assert [tuple(row) for row in noted] == [(each[0], each[2]) for each in _MEMBERS if each[2] is not None]
     engine.dispose()
