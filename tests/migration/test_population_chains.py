@@ -19,9 +19,10 @@ from app.ledger import caps, loads, merkle, repository, state
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow
-from app.privacy.composition import BoxAmount, Loads, Partitions
+from app.privacy.composition import Partitions
 from app.verifier.tree import GrowingTree
 from tests.support.crash_scene import EVENT
+from tests.support.loads import BoxAmount, loads_of
 
 _BEFORE = "0014"
 _REVISION = Path(__file__).parents[2] / "migrations" / "versions" / "0015_population_chains.py"
@@ -164,7 +165,7 @@ _SCOPES = st.fixed_dictionaries(
 @given(boxes=st.lists(st.tuples(_SCOPES, st.integers(1, 50)), max_size=8))
 def test_its_own_sum_is_that_of_the_composition(revision: Any, boxes: list[tuple[dict[str, set[int]], int]]) -> None:
     amounts = [BoxAmount({name: tuple(sorted(cells)) for name, cells in scope.items()}, load) for scope, load in boxes]
-    largest = Loads(_PARTITIONS, amounts).largest()
+    largest = loads_of(_PARTITIONS, amounts).largest()
     assert largest.is_exact
     frozen = [({name: frozenset(cells) for name, cells in scope.items()}, load) for scope, load in boxes]
     assert revision._largest(frozen) == largest.load
