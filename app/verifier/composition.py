@@ -7,17 +7,24 @@ several partitions this is not the largest over the partitions taken one by one.
 Charges on the same box are added up first. The largest sum is then searched for, partition by partition: cells that the
 same boxes cover count as one, and a branch is left as soon as it cannot hold more than what is asked about. A branch is
 bounded by counting each of its boxes in one of the partitions that it still restricts, and adding the largest cells of
-those up: never too little, and exact where no box restricts two. The search is exact. It can take very long on boxes
-that were made for it, so past :data:`MAX_WORK` steps for one question the export is refused instead of guessed at.
+those up: never too little, and exact where no box restricts two. On boxes that are entangled a search can take very
+long, so past :data:`MAX_SEARCH` steps for one question variables are eliminated (:mod:`app.verifier.elimination`). Both
+are exact. What neither says within its limit is refused and not guessed at; the service that wrote the ledger gives a
+bound instead of a maximum at half of :data:`MAX_WORK`.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.verifier import elimination
+from app.verifier.elimination import Amount
 from app.verifier.export import Cell, Partition, Scope
 
-MAX_WORK = 2**23
+MAX_SEARCH = 2**18
+"""Steps of a search; elimination takes over from there."""
+MAX_WORK = 2**24
+"""Table entries and additions of an elimination."""
 
 
 class TooComplex(ValueError):
@@ -25,6 +32,10 @@ class TooComplex(ValueError):
 
     def __str__(self) -> str:
         return "the boxes are too entangled: this verifier does not guess what their joint cells carry"
+
+
+class _TooLong(Exception):
+    """A search has taken as many steps as one may."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +73,6 @@ class _Box:
     charged: int = 0
     bound: int | None = None
     meets: "list[_Box]" = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Clipped:
-    """The part of a box that lies inside the box which is asked about."""
-
-    load: int
-    sides: Mapping[str, frozenset[Cell]]
 
 
 class JointCells:
@@ -177,7 +180,7 @@ class _Search:
     def __init__(self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box]) -> None:
         wanted = {name: frozenset(listed) for name, listed in sides.items()}
         self._boxes = [
-            _Clipped(box.load, {name: held & wanted.get(name, held) for name, held in box.sides.items()})
+            Amount(box.load, {name: held & wanted.get(name, held) for name, held in box.sides.items()})
             for box in boxes
             if box.load
         ]
@@ -190,9 +193,15 @@ class _Search:
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
         """The largest load over a threshold and the first joint cell that carries it; None if none does."""
-        return self._largest(0, self._boxes, above)
+        try:
+            return self._largest(0, self._boxes, above)
+        except _TooLong:
+            found = elimination.largest(self._domains, self._boxes, max_work=MAX_WORK)
+        if found is None:
+            raise TooComplex
+        return found if found[0] > above else None
 
-    def _largest(self, depth: int, boxes: Sequence[_Clipped], above: int) -> tuple[int, dict[str, Cell]] | None:
+    def _largest(self, depth: int, boxes: Sequence[Amount], above: int) -> tuple[int, dict[str, Cell]] | None:
         bound = self._bound(depth, boxes)
         if bound <= above:
             return None
@@ -216,7 +225,7 @@ class _Search:
                 best = (found[0], {name: cell, **found[1]})
         return best
 
-    def _bound(self, depth: int, boxes: Sequence[_Clipped]) -> int:
+    def _bound(self, depth: int, boxes: Sequence[Amount]) -> int:
         """Of the boxes that are left: each counted in the first partition to come that it restricts."""
         bound = 0
         loads: dict[str, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
@@ -229,8 +238,8 @@ class _Search:
                 loads[home][cell] += box.load
             self._work += len(box.sides[home])
         self._work += len(boxes) + 1
-        if self._work > MAX_WORK:
-            raise TooComplex
+        if self._work > MAX_SEARCH:
+            raise _TooLong
         return bound + sum(max(by_cell.values()) for by_cell in loads.values())
 
 

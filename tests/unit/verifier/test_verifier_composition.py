@@ -1,17 +1,20 @@
 """Joint cells against a brute force that shares no code, and the ledger's own examples."""
 
+import random
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.privacy.composition import HashPartition, Partitions
 from app.verifier import composition
 from app.verifier.composition import JointCells, TooComplex
 from app.verifier.export import Entry, Partition
 from app.verifier.largest import Largest
+from tests.support.loads import BoxAmount, loads_of
 
 PARTITIONS = (
     Partition("shard", "hash", range(3)),
@@ -36,9 +39,13 @@ SCOPES = st.tuples(*(_side(name) for name in sorted(CELLS))).map(_scope)
 JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve", "charge", "void"])), max_size=14)
 
 
-@settings(max_examples=600, deadline=None)
+@pytest.mark.parametrize("max_search", [composition.MAX_SEARCH, 0], ids=["searched", "eliminated"])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JOBS, SCOPES, st.integers(0, 40))
-def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit: int) -> None:
+def test_the_tightest_cell_is_that_of_a_brute_force(
+    monkeypatch: pytest.MonkeyPatch, max_search: int, jobs: Any, asked: Any, limit: int
+) -> None:
+    monkeypatch.setattr(composition, "MAX_SEARCH", max_search)
     cells = JointCells(PARTITIONS)
     charged = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
     reserved = dict(charged)
@@ -103,10 +110,31 @@ def test_entangled_boxes_past_the_limit_are_refused_and_not_guessed_at(monkeypat
     for shard, region in product(range(3), ("EU", "US")):
         cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
     assert cells.tightest(()).load == 3
+    monkeypatch.setattr(composition, "MAX_SEARCH", 10)
+    assert cells.tightest(()).load == 3, "variables are eliminated"
     monkeypatch.setattr(composition, "MAX_WORK", 10)
     with pytest.raises(TooComplex, match="does not guess"):
         cells.tightest(())
     assert not cells.exceeds((), 12), "a bound answers this one"
+
+
+def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() -> None:
+    """Each restricts two neighbours of six partitions: a search would try one combination after the other."""
+    chance, n_cells = random.Random(5), 24
+    partitions = [Partition(f"p{number}", "hash", range(n_cells)) for number in range(6)]
+    cells, amounts = JointCells(partitions), []
+    for _ in range(1_000):
+        first = chance.randrange(5)
+        sides = [tuple(sorted(chance.sample(range(n_cells), chance.randint(1, 8)))) for _ in range(2)]
+        scope = ((f"p{first}", sides[0]), (f"p{first + 1}", sides[1]))
+        amounts.append(BoxAmount(dict(scope), chance.randint(1, 10**7)))
+        cells.reserve(scope, amounts[-1].amount)
+    composed = loads_of(Partitions(tuple(HashPartition(each.name, n_cells) for each in partitions)), amounts).largest()
+    assert composed.is_exact
+    found = cells.tightest(())
+    assert (found.load, found.cell) == (composed.load, composed.cell)
+    assert cells.exceeds((), found.load - 1)
+    assert not cells.exceeds((), found.load)
 
 
 def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
@@ -153,6 +181,7 @@ def test_the_largest_load_is_not_guessed_at_once_it_is_too_complex(monkeypatch: 
     assert largest.load == 1
     largest.follow(_entry("charge", (), 1))
     assert largest.load == 1, "what was held is charged, and carries as much"
+    monkeypatch.setattr(composition, "MAX_SEARCH", 3)
     monkeypatch.setattr(composition, "MAX_WORK", 3)
     cells.reserve((), 2)
     largest.follow(_entry("reserve", (), 2))
