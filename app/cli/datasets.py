@@ -46,14 +46,16 @@ def upload(
         raise WrongUse(f"{file} is not a file")
     output = call.output
     attempt = one_attempt(output, idempotency_key)
-    with call.client() as client, attempt as key, output.progress(unit="bytes") as progress:
-        bar = progress.add_task(file.name, total=file.stat().st_size)
-        report = client.upload_rows(
-            dataset,
-            file,
-            idempotency_key=key,
-            on_progress=lambda sent: progress.update(bar, completed=sent),
-        )
+    with call.client() as client:
+        accountant = "" if output.as_json else client.dataset(dataset)["account"]["accountant"]
+        with attempt as key, output.progress(unit="bytes") as progress:
+            bar = progress.add_task(file.name, total=file.stat().st_size)
+            report = client.upload_rows(
+                dataset,
+                file,
+                idempotency_key=key,
+                on_progress=lambda sent: progress.update(bar, completed=sent),
+            )
     if output.as_json:
         output.json(report)
         return
@@ -63,7 +65,7 @@ def upload(
     if report["dropped"] is not None:
         without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
         output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
-    output.hint(f"grovekeeper plan {dataset} --algorithm auto --epsilon 1")
+    output.hint(f"grovekeeper plan {dataset} --algorithm auto --epsilon 1{' --delta 1e-6' * (accountant != 'pure')}")
 
 
 @app.command("list")

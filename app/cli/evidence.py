@@ -41,6 +41,8 @@ def checkpoint(call: Remote, dataset: DatasetArgument, file: NewFile = None) -> 
     with call.client() as client:
         note = client.checkpoint(dataset)
     _give(call.output, note, file=file, as_json={"dataset": dataset, "checkpoint": note})
+    if file is not None:
+        call.output.hint(f"grovekeeper verify {dataset}.jsonl --checkpoint {file}")
 
 
 @populations.app.command("checkpoint")
@@ -51,6 +53,8 @@ def population_checkpoint(call: Remote, population: PopulationArgument, file: Ne
     with call.client() as client:
         note = client.population_checkpoint(population)
     _give(call.output, note, file=file, as_json={"population": population, "checkpoint": note})
+    if file is not None:
+        call.output.hint(f"grovekeeper verify {population}.jsonl --checkpoint {file}")
 
 
 @app.command("proof")

@@ -11,6 +11,10 @@ from app.cli.installation import HomeOptions
 app = typer.Typer(help="Make, list and revoke keys.", no_args_is_help=True)
 
 
+_EVERYWHERE = frozenset({"admin", "owner", "auditor"})
+"""Roles that mean something without a grant; the others give nothing until one is made on a dataset."""
+
+
 @app.command("create")
 @command
 def create(
@@ -30,8 +34,8 @@ def create(
         return
     output.say(made["key"])
     output.say("This is shown once: keep it where its owner can reach it, and nobody else.")
-    if not role:
-        output.hint(f"grovekeeper datasets grant DATASET {made['id']} analyst")
+    if not _EVERYWHERE.intersection(role or ()):
+        output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
 
 
 @app.command("list")

@@ -46,7 +46,7 @@ def show(
             left = answer["delta_set_aside"]
             output.say(f"δ set aside: {left['charged']} of {left['set_aside']} charged, {left['remaining']} left")
         output.say(answer["guarantee"]["text"])
-        output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl")
+        output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl    (owners and auditors)")
 
 
 app.command("charge")(elsewhere.charge)

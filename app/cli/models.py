@@ -47,6 +47,7 @@ def show(call: Remote, model_id: ModelArgument) -> None:
             "name": card["name"],
             "dataset": card["dataset_name"],
             "algorithm": card["algorithm"],
+            **({} if card["profile_id"] is None else {"profile": card["profile_id"]}),
             "trained": card["created_at"],
             "size": f"{card['size_bytes']} bytes",
             "SHA-256": card["digest"],

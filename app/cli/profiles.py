@@ -128,4 +128,6 @@ def show(
     output.say(profile["guarantee"]["text"])
     output.say()
     output.say(profile["receipt"])
-    output.hint(f"grovekeeper train {profile['dataset_name']} --algorithm auto --epsilon 1 --profile {profile['id']}")
+    delta = "" if profile["price"]["delta"] is None else f" --delta {profile['price']['delta']}"
+    spend = f"--epsilon 1{delta} --profile {profile['id']}"
+    output.hint(f"grovekeeper plan {profile['dataset_name']} --algorithm auto {spend}")

@@ -90,6 +90,7 @@ MODEL = {
     "receipt": "8 trees, one after another",
     "event": {},
     "ledger": {},
+    "profile_id": "pf_1",
     "unlabelled": None,
     "read_outs": ["ta"],
     "digest": ARTIFACT_SHA256,

@@ -58,7 +58,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
     (["jobs", "cancel", "jb_1"], ["jb_1 is cancelled"]),
     (["models", "list"], ["md_1", "forest"]),
-    (["models", "show", "md_1"], ["For any two datasets", "8 trees", "next: grovekeeper predict md_1"]),
+    (["models", "show", "md_1"], ["For any two datasets", "pf_1", "8 trees", "next: grovekeeper predict md_1"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
     (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes"]),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
@@ -79,7 +79,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
     (["ledger", "entries", "census"], ["open", "abababababab"]),
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
-    (["ledger", "checkpoint", "census", "new.checkpoint"], ["wrote new.checkpoint"]),
+    (
+        ["ledger", "checkpoint", "census", "new.checkpoint"],
+        ["wrote new.checkpoint", "next: grovekeeper verify census.jsonl --checkpoint new.checkpoint"],
+    ),
     (["ledger", "proof", "census", "--from-size", "1"], ['"kind": "consistency"']),
     (["ledger", "proof", "census", "new.json", "--sequence", "1", "--size", "1"], ["wrote new.json"]),
     (["ledger", "signer"], ["-----BEGIN"]),
@@ -305,6 +308,27 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     assert told == [doing, "succeeded"]
     assert ("3/3 trees" in shown) is (kind == "train")
     assert "0/0" not in shown
+
+
+def test_the_next_command_names_a_delta_where_one_is_needed(run: Run, service: Any) -> None:
+    assert "--delta" not in run("datasets", "upload", "census", "rows.csv").stdout
+    assert "--delta" not in run("profiles", "show", "pf_1").stdout
+    dataset = service.answers["GET", "/datasets/census"][1]
+    account = {**dataset["account"], "accountant": "gdp", "unit": "mu_squared"}
+    service.answers["GET", "/datasets/census"] = (200, {**dataset, "account": account})
+    last = run("datasets", "upload", "census", "rows.csv").stdout.splitlines()[-1]
+    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
+    profile = service.answers["GET", "/profiles/pf_1"][1]
+    service.answers["GET", "/profiles/pf_1"] = (200, {**profile, "price": {**profile["price"], "delta": "0.0001"}})
+    last = run("profiles", "show", "pf_1").stdout.splitlines()[-1]
+    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 0.0001 --profile pf_1"
+
+
+def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: Run) -> None:
+    granted = "next: grovekeeper datasets grant DATASET key_2"
+    assert f"{granted} analyst" in run("keys", "create", "ann").stdout
+    assert f"{granted} predictor" in run("keys", "create", "ann", "--role", "predictor").stdout
+    assert granted not in run("keys", "create", "ann", "--role", "predictor", "--role", "auditor").stdout
 
 
 def test_a_job_on_two_datasets_says_both_prices(run: Run, service: Any) -> None:
