@@ -1,7 +1,7 @@
 """Servers that the HTTP tests share, one of each kind on each database, started once in each process of tests.
 
-A module runs on one database and then on the other. Both servers of a kind stay up for the session: were the session's
-fixture itself the parametrised one, every change of database would stop one server and start another.
+A module runs on one database and then on the other. Both servers of a kind stay up until the last HTTP test: were the
+fixture that starts them the parametrised one, every change of database would stop one server and start another.
 """
 
 import shutil
@@ -29,19 +29,19 @@ def idle_server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=1) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _idle_sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=0) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _postgresql_server(
     postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
@@ -52,7 +52,7 @@ def _postgresql_server(
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _idle_postgresql_server(
     postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
