@@ -218,6 +218,8 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
 def reserve_members(installation: Installation, number: int, options: Options) -> list[list[Any]]:
     """Random reservations on one or several members of a population and their ends, until the smallest fits nowhere.
 
+    Where the options name ``caps``, by population, those move too: each change puts at most that much in force.
+
     Returns:
         ``[job, amount, accounts, end or None]`` of every job that was admitted.
     """
@@ -236,6 +238,11 @@ def reserve_members(installation: Installation, number: int, options: Options) -
         return True
 
     for _ in range(options["rounds"]):
+        for population, highest in sorted(options.get("caps", {}).items()):
+            if chance.random() < 0.3:
+                with installation.database.write() as session:
+                    cap = chance.randint(highest // 3, highest)
+                    caps.change(session, population, cap, reason="a race", actor="key_owner")
         if not ask(chance.randint(1, options["largest"]), chance.sample(accounts, chance.randint(1, 2))):
             continue
         end = chance.choice(["charge", "void", None])

@@ -5,6 +5,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import rfc8785
+from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
@@ -12,6 +14,8 @@ from app.ledger import loads, populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
+from app.verifier.members import MemberLedger
+from app.verifier.sums import PopulationSummary, verify
 from tests.concurrency.test_races import race
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 
@@ -53,7 +57,39 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
     with installation.database.read() as session:
         rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
     assert all(held[account] <= 120 for account in MEMBERS)
+    for name in CAPS:
+        _verified(installation, name)
     assert min(rooms.values()) == 0, "everybody went on until nothing fitted there"
+
+
+def test_no_admission_passes_the_cap_of_its_moment_while_caps_move(installation: Installation) -> None:
+    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=12, caps=CAPS)
+    admitted = Counter(account for result in results for _, _, accounts, _ in result for account in accounts)
+    for name, cap in CAPS.items():
+        found = _verified(installation, name)
+        assert found.kinds["cap"] > 8, "a race in which no cap moved shows nothing"
+        assert found.highest_cap <= cap
+        n_held = sum(each.ledger.kinds.get("reserve", 0) for each in found.compared.values())
+        assert n_held == sum(admitted[account] for account in found.members) > 8
+
+
+def _verified(installation: Installation, population: str) -> PopulationSummary:
+    """The verifier's own look at every step, each load against the member's own entries."""
+    with installation.database.read() as session:
+        members = [
+            MemberLedger(_export(session, account), (), file=account)
+            for account, name in MEMBERS.items()
+            if name == population
+        ]
+        found = verify(_export(session, population), members)
+    assert all((each.n_later, each.n_bounds, each.n_too_complex) == (0, 0, 0) for each in found.compared.values())
+    return found
+
+
+def _export(session: Session, account: str) -> list[bytes]:
+    header, last = ledger.export_header(session, account)
+    entries = ledger.entries(session, account, after=0, limit=last)
+    return [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
 
 
 def test_who_reserves_on_another_member_waits_and_then_counts_what_was_reserved(installation: Installation) -> None:

@@ -64,6 +64,13 @@ HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 _SLOW_S = 60.0
 
 
+POPULATION_POINTS = (
+    "member-entry-written", "load-written", "void-written", "void-load-written", "population-cap-written",
+    "population-cap-answered",
+)  # fmt: skip
+"""Where a process is killed between an entry of a member and the population's entry about it, or at another cap."""
+
+
 def kill_myself() -> None:
     """What a power cut looks like to a process."""
     os.kill(os.getpid(), signal.SIGKILL)
@@ -220,6 +227,33 @@ def _act_places(
     return places
 
 
+def _population_places(
+    scene: Any, point: str, kill: Callable[..., None]
+) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+    """On a member of a population: a submission, and the cancelling of the job that waits; another cap for all."""
+    from app.ledger import chain, loads
+    from tests.support.member_scene import MemberScene
+
+    member = MemberScene(scene)
+
+    def submit() -> object:
+        return scene.submit(key=point)
+
+    def lower() -> object:
+        return member.lower_cap("1", key=point)
+
+    places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
+        "member-entry-written": (lambda: after(chain, "append", kill), submit),
+        "load-written": (lambda: after(loads, "record", kill), submit),
+        "void-written": (lambda: after(chain, "append", kill), member.cancel_newest_job),
+        "void-load-written": (lambda: after(loads, "record", kill), member.cancel_newest_job),
+        "population-cap-written": (lambda: after(chain, "append", kill), lower),
+        "population-cap-answered": (lambda: None, lambda: kill(lower())),
+    }
+    assert tuple(places) == POPULATION_POINTS
+    return places
+
+
 def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> None:
     """One use case, killed on its way."""
     from datetime import UTC, datetime, timedelta
@@ -258,6 +292,8 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         places = _head_places(scene, kill)
     if point in ACT_POINTS:
         places = _act_places(scene, point, kill)
+    if point in POPULATION_POINTS:
+        places = _population_places(scene, point, kill)
     place, run = places[point]
     place()
     run()

@@ -1,0 +1,53 @@
+"""A scene whose dataset is the only member of a population: what happens to both ledgers at once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.access.idempotency import Answer, IdempotentRequest
+from app.jobs import queue
+from app.services import audit, jobs
+from app.services.change_population_cap import change_population_cap
+from app.services.populations import join_population
+from app.services.readable_ledgers import of_population
+from app.verifier.members import MemberLedger
+from app.verifier.sums import PopulationSummary, verify
+from app.wire.ledger import CapIn
+from tests.support.crash_scene import OWNER, Scene
+
+POPULATION = "patients"
+
+
+@dataclass(frozen=True)
+class MemberScene:
+    """An open installation, and its dataset in a population with the same budget."""
+
+    scene: Scene
+
+    @classmethod
+    def joined(cls, scene: Scene) -> "MemberScene":
+        """Puts the dataset into a population of its own."""
+        join_population(scene.installation, OWNER, scene.dataset_id, population=POPULATION)
+        return cls(scene)
+
+    def lower_cap(self, epsilon: str, *, key: str) -> Answer:
+        """Puts a lower cap of the population in force."""
+        wanted = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
+        request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
+        return change_population_cap(self.scene.installation, OWNER, POPULATION, wanted, request=request)
+
+    def cancel_newest_job(self) -> None:
+        """Takes back the job that was submitted last."""
+        with self.scene.installation.database.read() as session:
+            (newest,) = queue.jobs(session, dataset_ids=None, before=None, limit=1)
+        jobs.cancel_job(self.scene.installation, OWNER, newest.id)
+
+    def export(self) -> Iterator[bytes]:
+        """The lines of the population's export."""
+        return audit.export_json_lines(self.scene.installation, OWNER, POPULATION, readable=of_population)
+
+    def verified(self) -> PopulationSummary:
+        """Checks the population's entries, and all they say of the dataset against its own; none may be missing."""
+        self.scene.verified()
+        found = verify(self.export(), [MemberLedger(self.scene.export(), (), file="member")])
+        assert [each.n_later for each in found.compared.values()] == [0]
+        return found
