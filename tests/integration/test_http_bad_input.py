@@ -17,10 +17,12 @@ def place(server: Server) -> Place:
     dataset = server.uploaded(partitions=partitions)
     job = server.trained(dataset["id"])
     empty = server.declared()
+    budget = {"accountant": "pure", "epsilon": "100"}
+    opened = server.admin.http.post("/populations", json={"name": f"people-of-{empty['id']}", "budget": budget})
     return Place(
         server,
         {"dataset": dataset["id"], "name": dataset["name"], "empty": empty["id"], "job": job["id"]}
-        | {"model": job["model_id"], "key": server.caller().id},
+        | {"model": job["model_id"], "key": server.caller().id, "population": opened.json()["id"]},
     )
 
 

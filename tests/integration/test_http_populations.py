@@ -1,6 +1,10 @@
 """Populations over HTTP: who opens, sees and joins them, what they refuse, and what an erased dataset leaves behind."""
 
+import json
 import secrets
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,3 +180,77 @@ def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) ->
     dataset = server.uploaded(population=name)
     card = server.admin.http.get(f"/models/{server.trained(dataset['id'])['model_id']}").json()
     assert f"The dataset belongs to the population '{name}'" in card["guarantee"]["text"]
+
+
+def _verify(*arguments: object) -> dict[str, Any]:
+    command = [sys.executable, "-m", "app.verifier", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return {"exit": done.returncode, **json.loads(done.stdout)}
+
+
+def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_members(
+    idle_server: Server, tmp_path: Path
+) -> None:
+    owner, admin, name = idle_server.caller("owner"), idle_server.admin, new_name()
+    one = declared_by(owner, population=name, budget=THREE)
+    two = declared_by(owner, budget=THREE)
+    asked(owner, two["id"], "0.5")
+    assert owner.http.put(f"/datasets/{two['id']}/population", json={"population": name}).status_code == 200
+    job_id = asked(owner, one["id"], "2").json()["job_id"]
+    change = {"json": {"cap": "1.5", "reason": "we promised less"}, "headers": new_idempotency_key()}
+    lowered = owner.http.post(f"/populations/{name}/cap", **change)
+    assert (lowered.status_code, lowered.json()["cap"], lowered.json()["remaining"]) == (200, "1.5", "0")
+    assert lowered.json()["guarantee"]["epsilon"] == "2.5", "never less than what was spent"
+    assert owner.http.post(f"/populations/{lowered.json()['id']}/cap", **change).content == lowered.content
+    assert asked(owner, two["id"], "0.1").json()["population"] == name
+    assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
+    assert owner.http.post(f"/populations/{name}/cap", json={"cap": "2", "reason": "more"}).status_code == 403
+    (tmp_path / "earlier").write_text(owner.http.get(f"/populations/{name}/checkpoint").text)
+    assert asked(owner, two["id"], "1").status_code == 202
+
+    entries = owner.http.get(f"/populations/{name}/entries").json()["entries"]
+    assert [(each["kind"], each["amount"]) for each in entries] == [
+        ("open", "3"), ("join", "0"), ("join", "0.5"), ("load", "2"), ("cap", "1.5"), ("load", "0"), ("load", "1.5"),
+    ]  # fmt: skip
+    assert entries[3]["job_id"] == job_id
+    assert entries[4]["details"] == {"reason": "we promised less"}
+    own = owner.http.get(f"/ledger/{one['id']}/entries").json()["entries"]
+    named = {"dataset": one["id"], "sequence": own[1]["sequence"], "hash": own[1]["hash"]}
+    assert entries[3]["details"] == {"member": named}
+
+    files = {"population": f"/populations/{name}/export"} | {
+        str(number): f"/ledger/{each['id']}/export" for number, each in enumerate((one, two))
+    }
+    for file, path in files.items():
+        (tmp_path / file).write_bytes(owner.http.get(path).content)
+    (tmp_path / "note").write_text(owner.http.get(f"/populations/{name}/checkpoint").text)
+    (tmp_path / "key").write_text(admin.http.get("/signer").json()["public_key"])
+    held = ["--checkpoint", tmp_path / "note", "--public-key", tmp_path / "key"]
+    members = ["--member", tmp_path / "0", "--member", tmp_path / "1"]
+    assert _verify(tmp_path / "population", *members, *held)["exit"] == 0
+    proof = tmp_path / "proof"
+    for query, more in (("sequence=4", []), ("from_size=6", ["--checkpoint", tmp_path / "earlier"])):
+        proof.write_bytes(owner.http.get(f"/populations/{name}/proofs?{query}").content + b"\n")
+        assert _verify(proof, *held, *more)["exit"] == 0
+    lines = (tmp_path / "population").read_bytes().splitlines(keepends=True)
+    (tmp_path / "population").write_bytes(b"".join(lines[:-1]))
+    assert "the export was cut" in _verify(tmp_path / "population", *members, *held)["reason"]
+    table = owner.http.get(f"/populations/{name}/export?format=csv").text.splitlines()
+    assert (len(table), table[0].split(",")[:3]) == (8, ["sequence", "kind", "amount"])
+
+
+def test_populations_are_no_datasets(idle_server: Server) -> None:
+    admin, name = idle_server.admin, new_name()
+    made = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()
+    for path in (f"/ledger/{made['id']}", f"/ledger/{made['id']}/entries", f"/datasets/{made['id']}"):
+        assert admin.http.get(path).status_code == 404
+    assert asked(admin, made["id"], "1").status_code == 404
+    listed, cursor = [], None
+    while True:
+        page = admin.http.get("/ledger", params={"limit": 500} | ({"cursor": cursor} if cursor else {})).json()
+        listed += [each["dataset"] for each in page["datasets"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert not [each for each in listed if each.startswith("pop_")]

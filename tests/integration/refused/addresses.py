@@ -7,7 +7,11 @@ from tests.support.server import training
 
 
 def queries_and_paths() -> Iterator[Refused]:
-    for path in ("/datasets", "/jobs", "/models", "/keys", "/ledger", "/ledger/{dataset}/entries"):
+    lists = (
+        "/datasets", "/jobs", "/models", "/keys", "/ledger", "/ledger/{dataset}/entries", "/populations",
+        "/populations/{population}/entries",
+    )  # fmt: skip
+    for path in lists:
         for limit, problem in (
             ("0", "too-small"), ("501", "too-large"), ("-1", "too-small"), (CANARY, "not-an-integer"),
             ("1.5", "not-an-integer"), ("", "not-an-integer"), ("9" * 5_000, None), ("٣", None),
@@ -19,7 +23,7 @@ def queries_and_paths() -> Iterator[Refused]:
             yield Refused(
                 f"cursor-{cursor[:9]!r}{path}", "GET", path, "invalid-request", {"params": {"cursor": cursor}}
             )
-    for path in ("/jobs", "/models", "/ledger/{dataset}/entries"):
+    for path in ("/jobs", "/models", "/ledger/{dataset}/entries", "/populations", "/populations/{population}/entries"):
         query = {"params": {"cursor": "nobody"}}
         yield Refused(f"cursor-unknown{path}", "GET", path, "invalid-request", query, "/cursor", "unknown")
     scopes = [
@@ -33,7 +37,17 @@ def queries_and_paths() -> Iterator[Refused]:
         name = f"scope-{scope[:9]}-{problem}"
         yield Refused(name, "GET", "/ledger/{dataset}", "invalid-request", query, at, problem)
     export = {"params": {"format": CANARY}}
-    yield Refused("export", "GET", "/ledger/{dataset}/export", "invalid-request", export, "/format", "unknown-choice")
+    for path in ("/ledger/{dataset}", "/populations/{population}"):
+        name = f"export{path}"
+        yield Refused(name, "GET", f"{path}/export", "invalid-request", export, "/format", "unknown-choice")
+        for query, at, problem in (
+            ("", "/sequence", "give-sequence-or-from-size"),
+            ("?sequence=1&from_size=1", "/sequence", "give-sequence-or-from-size"),
+            ("?sequence=9999", "/sequence", "out-of-range"),
+            ("?from_size=9999", "/from_size", "out-of-range"),
+            ("?sequence=1&size=9999", "/size", "out-of-range"),
+        ):
+            yield Refused(f"proof{path}{query}", "GET", f"{path}/proofs{query}", "invalid-request", {}, at, problem)
     artifact = "/models/{model}/artifact"
     yield Refused("artifact", "GET", artifact, "invalid-request", export, "/format", "unknown-choice")
     strange = (
@@ -54,6 +68,8 @@ def queries_and_paths() -> Iterator[Refused]:
             ("GET", "/datasets/{}"), ("DELETE", "/datasets/{}"), ("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"),
             ("GET", "/jobs/{}/events"), ("GET", "/models/{}"), ("DELETE", "/models/{}"), ("GET", "/models/{}/artifact"),
             ("DELETE", "/keys/{}"), ("GET", "/ledger/{}"), ("GET", "/ledger/{}/entries"), ("GET", "/ledger/{}/export"),
+            ("GET", "/populations/{}"), ("GET", "/populations/{}/entries"), ("GET", "/populations/{}/export"),
+            ("GET", "/populations/{}/checkpoint"), ("GET", "/populations/{}/proofs?sequence=1"),
         ):  # fmt: skip
             yield Refused(f"{method}-{path}-{segment[:12]}", method, path.format(segment), "not-found")
         name, path = f"predict-{segment[:12]}", f"/models/{segment}/predict"

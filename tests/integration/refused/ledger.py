@@ -10,7 +10,7 @@ LEAF = {
     "type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "inverse_scale": "1/2",
     "coordinates": 1,
 }  # fmt: skip
-CAP = "/ledger/{dataset}/cap"
+CAPS = ("/ledger/{dataset}/cap", "/populations/{population}/cap")
 
 
 def caps() -> Iterator[Refused]:
@@ -31,14 +31,17 @@ def caps() -> Iterator[Refused]:
         (f"/{CANARY}", 1, "", "unknown-field"),
         ("/delta", "1e-6", "", "unknown-field"),
     ]
-    for index, (pointer, value, at, problem) in enumerate(rules):
-        options = {"json": changed(legal, pointer, value)}
-        yield Refused(f"cap-{index}", "POST", CAP, "invalid-request", options, at, problem)
-    for index, value in enumerate(AMOUNTS):
-        options = {"json": legal | {"cap": value}}
-        yield Refused(f"cap-amount-{index}", "POST", CAP, "invalid-request", options, "/cap")
-    for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa"):
-        yield Refused(f"cap-of-{reference}", "POST", f"/ledger/{reference}/cap", "not-found", {"json": legal})
+    for path in CAPS:
+        for index, (pointer, value, at, problem) in enumerate(rules):
+            options = {"json": changed(legal, pointer, value)}
+            yield Refused(f"{path[:4]}-cap-{index}", "POST", path, "invalid-request", options, at, problem)
+        for index, value in enumerate(AMOUNTS):
+            options = {"json": legal | {"cap": value}}
+            yield Refused(f"{path[:4]}-cap-amount-{index}", "POST", path, "invalid-request", options, "/cap")
+    for owner in ("ledger", "populations"):
+        for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "pop_aaaaaaaaaaaaaaaa"):
+            path = f"/{owner}/{reference}/cap"
+            yield Refused(f"cap{path}", "POST", path, "not-found", {"json": legal})
 
 
 def elsewhere() -> Iterator[Refused]:
