@@ -18,6 +18,7 @@ from app.verifier.members import MemberLedger
 from app.verifier.sums import PopulationSummary, verify
 from tests.concurrency.test_races import race
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
+from tests.support.evidence import verified
 
 CAPS = {"pp_a": 150, "pp_b": 90}
 MEMBERS = {"ds_1": "pp_a", "ds_2": "pp_b", "ds_3": "pp_b", "ds_4": "pp_a"}
@@ -54,6 +55,7 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
             found = loads.of_population(session, name)
             assert found.loads == {account: held[account] for account in found.loads}
             assert found.together == together
+            assert verified(session, name).kinds["load"] > 0, "every prefix was within the cap, entry by entry"
     with installation.database.read() as session:
         rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
     assert all(held[account] <= 120 for account in MEMBERS)

@@ -252,3 +252,17 @@ def test_a_member_of_another_accountant_or_delta_is_found(people: People, facts:
     assert failure(population, population.entries) is None, "a join does not repeat them"
     failed = failure(population, population.entries, "ds_a")
     assert failed == NotVerified(3, f"{named} is not what the ledger of ds_a says")
+
+
+def test_a_load_of_a_dataset_that_is_no_member_is_found(people: People, rechained: Rechained) -> None:
+    population = people().join("ds_a").join("ds_b").job("ds_b", "jb_1", "1")
+    entries = [entry for entry in population.entries if entry["details"].get("member", {}).get("highest_cap") is None]
+    assert failure(population, rechained(entries)) == NotVerified(3, "ds_b is no member")
+
+
+def test_a_join_with_more_than_the_highest_cap_is_found(people: People, rechained: Rechained) -> None:
+    population = people(cap="9").declare("ds_a", cap="1").job("ds_a", "jb_1", "1").join("ds_a")
+    assert failure(population, population.entries, "ds_a") is None, "all of it is legal"
+    entries = copy.deepcopy(population.entries)
+    entries[-1]["amount"] = "1.000000001"
+    assert failure(population, rechained(entries)) == NotVerified(3, "ds_a carries more than its highest cap")

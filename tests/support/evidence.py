@@ -1,0 +1,33 @@
+"""What an auditor takes of a population and its members, straight from a session, and the verifier's view of it."""
+
+from collections.abc import Iterator
+
+import rfc8785
+from sqlalchemy.orm import Session
+
+from app.ledger import caps, loads
+from app.ledger import service as ledger
+from app.verifier.members import MemberLedger
+from app.verifier.sums import PopulationSummary, verify
+
+_ALL = 1_000_000
+
+
+def export(session: Session, account_id: str) -> Iterator[bytes]:
+    """The lines of an account's export."""
+    header, _ = ledger.export_header(session, account_id)
+    yield rfc8785.dumps(header) + b"\n"
+    for entry in ledger.entries(session, account_id, after=0, limit=_ALL):
+        yield rfc8785.dumps(entry.to_json()) + b"\n"
+
+
+def verified(session: Session, population_id: str) -> PopulationSummary:
+    """Verifies a population beside all of its members; what comes out is what the service says."""
+    population = loads.of_population(session, population_id)
+    ledgers = [MemberLedger(export(session, name), (), file=name) for name in sorted(population.loads)]
+    found = verify(export(session, population_id), ledgers)
+    assert {name: member.load for name, member in found.members.items()} == population.loads
+    assert set(found.compared) == set(population.loads)
+    assert (found.cap, found.together) == (population.account.cap, population.together)
+    assert found.printable == caps.printable_of(session, population).amount
+    return found
