@@ -123,7 +123,7 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check an export: chain, balances, cap and prices; or a proof. Needs no service, settings or network."""
+    """Check the export of a dataset or a population: chain, sums, caps, prices; or a proof. Needs no service."""
     from app.verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
