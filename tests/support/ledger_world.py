@@ -1,0 +1,375 @@
+"""A ledger and its model side by side: accounts of every kind and one population, moved by the same steps."""
+
+import copy
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from hashlib import sha256
+from itertools import count
+from typing import Any
+
+import rfc8785
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.core import clock
+from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
+from app.ledger import caps, external, loads, populations
+from app.ledger import service as ledger
+from app.ledger.entries import Entry
+from app.ledger.tables import BoxRow
+from app.privacy import accountants
+from app.privacy.composition import Partitions, Scope
+from app.services.installation import Installation
+from app.verifier import replay as verifier
+from app.verifier import sums
+from app.verifier.members import MemberLedger
+from tests.support.crash_scene import DELTA, EVENT
+from tests.support.ledger_model import Cell, Job, Model, Together, frozen, replay, replay_population
+from tests.support.ledger_steps import (
+    PARTITIONS,
+    UPLOADS,
+    Cap,
+    Crash,
+    Elsewhere,
+    Erase,
+    Join,
+    Open,
+    Reserve,
+    Settle,
+    Step,
+    Upload,
+)
+
+ASIDE = 60
+"""Steps of δ that are set aside, where some are."""
+
+_serial = count()
+
+
+class _Crashed(Exception):
+    """Stands for the end of the process."""
+
+
+@dataclass
+class _Models:
+    """Everything that a crash undoes; ``jobs`` are ids in order, with the accounts that pay."""
+
+    together: Together
+    accounts: dict[str, Model] = field(default_factory=dict)
+    jobs: list[tuple[str, list[str]]] = field(default_factory=list)
+    erased: set[str] = field(default_factory=set)
+
+
+class World:
+    """New accounts of an installation, and their model. Every step asserts that both do and say the same."""
+
+    def __init__(self, installation: Installation, *, accountant: str, cap: int) -> None:
+        self._database = installation.database
+        self._population = f"pop_{next(_serial)}"
+        delta = None if accountant == "pure" else DELTA
+        self._models = _Models(Together(cap, (accountant, delta, None, None)))
+        new = populations.NewPopulation(self._population, self._population, accountant, cap, delta, "key_owner")
+        with self._database.write() as session:
+            populations.open_population(session, new, at=clock.now())
+
+    def take(self, step: Step) -> str:
+        """Takes a step in both; in a word what came of it."""
+        before = copy.deepcopy(self._models)
+        with suppress(_Crashed), self._database.write() as session:
+            said = self._done(session, step.step if isinstance(step, Crash) else step)
+            if isinstance(step, Crash):
+                self._models, said = before, "crashed"
+                raise _Crashed
+        with self._database.read() as session:
+            for account_id, model in self._models.accounts.items():
+                self._check_account(session, account_id, model)
+            self._check_population(session)
+        return said
+
+    def _done(self, session: Session, step: Step) -> str:
+        match step:
+            case Open():
+                return self._open(session, step)
+            case Settle(number, end) if self._models.jobs:
+                return self._settle(session, *self._models.jobs[number % len(self._models.jobs)], end=end)
+            case Cap(None, cap):
+                caps.change(session, self._population, cap, reason="a test", actor="key_owner")
+                self._models.together.set_cap(cap)
+                return "done"
+            case Reserve() | Elsewhere() | Cap() | Join() | Upload() | Erase() if self._models.accounts:
+                account_id = self._named(step.account or 0)
+                return self._done_to(session, step, account_id, self._models.accounts[account_id])
+        return "nothing there"
+
+    def _done_to(self, session: Session, step: Step, account_id: str, model: Model) -> str:
+        is_erased = account_id in self._models.erased
+        match step:
+            case Cap(_, cap):
+                caps.change(session, account_id, cap, reason="a test", actor="key_owner")
+                model.set_cap(cap)
+            case Upload() if UPLOADS in model.cells and not is_erased:
+                model.cells[UPLOADS].append(f"ep_{len(model.cells[UPLOADS]):02}")
+            case Join():
+                return self._join(session, account_id, model)
+            case Erase():
+                return self._erase(session, account_id)
+            case Reserve() if not is_erased:
+                return self._reserve(session, step, account_id)
+            case Elsewhere() if not is_erased:
+                return self._elsewhere(session, step, account_id, model)
+        return "done"
+
+    def _open(self, session: Session, step: Open) -> str:
+        account_id = f"ds_{next(_serial)}"
+        adjacency, column, max_rows, may_aside = step.kind.value
+        has_aside = may_aside and step.accountant == "zcdp"
+        delta = None if step.accountant == "pure" else DELTA
+        partitions = Partitions.from_json([{"name": name, **PARTITIONS[name]} for name in step.names])
+        new = ledger.NewAccount(
+            id=account_id,
+            name=account_id,
+            accountant=step.accountant,
+            adjacency=adjacency,
+            cap=step.cap,
+            delta=delta,
+            privacy_unit={"column": column, "max_rows": max_rows},
+            partitions=partitions,
+            delta_set_aside=external.delta_text(ASIDE) if has_aside else None,
+        )
+        ledger.open_account(session, new, actor="key_owner")
+        cells = {each.name: list(each.known_cells or ["ep_00"]) for each in partitions.declared}
+        kind = (step.accountant, delta, adjacency, column or "")
+        self._models.accounts[account_id] = Model(step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind)
+        return "done"
+
+    def _reserve(self, session: Session, step: Reserve, account_id: str) -> str:
+        box = _box(self._models.accounts[account_id], step.picks)
+        wanted = {account_id: (self._size(step.size, account_id, box), box)}
+        if step.also is not None and (other := self._named(step.also)) not in {account_id, *self._models.erased}:
+            wanted[other] = (1, _box(self._models.accounts[other], {}))
+        if not wanted[account_id][0]:
+            return "nothing fits"
+        job_id = f"jb_{next(_serial)}"
+        new = [ledger.NewReservation(each, amount, box, EVENT, job_id) for each, (amount, box) in wanted.items()]
+        refused: BudgetExceeded | None = None
+        try:
+            if len(new) == 1:
+                ledger.reserve(session, new[0], actor="key_analyst")
+            else:
+                with session.begin_nested():
+                    ledger.reserve_all(session, new, actor="key_analyst")
+        except BudgetExceeded as error:
+            refused = error
+        for each in sorted(wanted):
+            if self._refuses(refused, each, *wanted[each]):
+                for name in wanted:
+                    self._models.accounts[name].jobs.pop(job_id, None)
+                return "refused"
+            assert self._models.accounts[each].reserve(job_id, *wanted[each])
+        assert refused is None, "what fits is admitted"
+        self._models.jobs.append((job_id, list(wanted)))
+        self._check_admitted(wanted)
+        return "admitted"
+
+    def _elsewhere(self, session: Session, step: Elsewhere, account_id: str, model: Model) -> str:
+        box = _picked(model, step.picks)  # where uploads are cells, also those to come, unless some were picked
+        amount, delta = self._size(step.size, account_id, box), step.delta if model.aside else 0
+        if not amount:
+            return "nothing fits"
+        details: dict[str, Any] = {"attested_by": "key_ann", "description": "a test", "per": "row"}
+        if delta:
+            text = external.delta_text(delta)
+            details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
+            details["delta"] = text
+        new = ledger.NewReservation(account_id, amount, box, None if delta else EVENT, None, details=details)
+        charged, refused = "", None
+        try:
+            charged = external.charge(session, new, delta=delta, actor="key_ann")
+        except BudgetExceeded as error:
+            refused = error
+        spent = model.delta_spent(box)
+        if delta and spent + delta > model.aside:
+            assert refused is not None
+            assert (refused.unit, refused.remaining) == ("delta", external.delta_text(model.aside - spent))
+            return "refused for delta"
+        if self._refuses(refused, account_id, amount, box):
+            return "refused"
+        assert refused is None, "what fits is admitted"
+        model.jobs[charged] = Job(amount, box, "charge", delta)
+        self._models.jobs.append((charged, [account_id]))
+        self._check_admitted([account_id])
+        return "admitted with delta" if delta else "admitted"
+
+    def _settle(self, session: Session, job_id: str, payers: list[str], *, end: str) -> str:
+        try:
+            _ENDS[end](session, job_id)
+        except ReservationSettled:
+            assert not any(self._models.accounts[each].settle(job_id, end) for each in payers)
+            return "was settled"
+        assert all(self._models.accounts[each].settle(job_id, end) for each in payers)
+        return "settled"
+
+    def _erase(self, session: Session, account_id: str) -> str:
+        jobs = self._models.accounts[account_id].jobs
+        waiting = {job_id: payers for job_id, payers in self._models.jobs if job_id in jobs}
+        waiting = {job_id: payers for job_id, payers in waiting.items() if jobs[job_id].state == "reserve"}
+        ledger.void_jobs(session, list(waiting), actor="key_owner")
+        for job_id, payers in waiting.items():
+            assert all(self._models.accounts[each].settle(job_id, "void") for each in payers)
+        self._models.erased.add(account_id)
+        return "done"
+
+    def _join(self, session: Session, account_id: str, model: Model) -> str:
+        try:
+            populations.join(session, self._population, account_id, actor="key_owner", at=clock.now())
+        except PopulationMismatch:
+            assert not self._models.together.join(account_id, model)
+            return "does not match"
+        if account_id not in self._models.together.members:
+            assert self._models.together.join(account_id, model)
+        together = self._models.together
+        return "joined over the cap" if together.load > together.cap else "joined"
+
+    def _named(self, number: int) -> str:
+        return list(self._models.accounts)[number % len(self._models.accounts)]
+
+    def _room(self, account_id: str, box: Scope) -> int:
+        own = self._models.accounts[account_id].fits(box)
+        together = self._models.together
+        return min(own, together.fits(account_id, box)) if account_id in together.members else own
+
+    def _size(self, size: int | str, account_id: str, box: Scope) -> int:
+        return self._room(account_id, box) + (size == "over") if isinstance(size, str) else size
+
+    def _refuses(self, refused: BudgetExceeded | None, account_id: str, amount: int, box: Scope) -> bool:
+        """Whether the model refuses an amount; then the ledger has, and said why."""
+        model, room = self._models.accounts[account_id], self._room(account_id, box)
+        if amount <= room:
+            return False
+        assert refused is not None, "what does not fit is refused"
+        assert refused.dataset == account_id
+        accountant = accountants.by_name(refused.accountant)
+        unit, together = 10**accountant.PLACES, self._models.together
+        cell, charged, reserved = model.tightest(box)
+        if room < model.fits(box):
+            assert (refused.population, refused.tightest_cell) == (self._population, {})
+            assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == together.load
+            assert Fraction(refused.cap) * unit == together.cap
+        else:
+            # Where uploads are cells and none was named, those that nobody named are one cell.
+            told: dict[str, Any] = {
+                **{name: listed[0] for name, listed in model.cells.items()},
+                **refused.tightest_cell,
+            }
+            assert (refused.population, told) == (None, cell) or (UPLOADS in told and UPLOADS not in box)
+            assert model.carried(tuple(told[name] for name in sorted(told))) == (
+                Fraction(refused.charged) * unit, Fraction(refused.reserved) * unit,
+            )  # fmt: skip
+            assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == charged + reserved
+            assert [Fraction(each) * unit for each in (refused.cap, refused.remaining)] == [model.cap, room]
+        assert Fraction(refused.requested) * unit == amount
+        if accountant.TAKES_DELTA:
+            largest, delta = Fraction(refused.largest_that_fits), Fraction(DELTA) - Fraction(model.aside, 10**18)
+            assert not largest or accountant.price(largest, delta) <= room, "what is said to fit does"
+        else:
+            assert Fraction(refused.largest_that_fits) * unit == room
+        return True
+
+    def _check_admitted(self, account_ids: Iterable[str]) -> None:
+        together = self._models.together
+        for account_id in account_ids:
+            model = self._models.accounts[account_id]
+            box = next(reversed(model.jobs.values())).box
+            assert sum(model.tightest(box)[1:]) <= model.cap
+            assert account_id not in together.members or together.load <= together.cap
+
+    def _check_account(self, session: Session, account_id: str, model: Model) -> None:
+        """The tightest joint cell, that of every cell of every partition, what fits, and what may be printed."""
+        box = _box(model, {})
+        balance = ledger.balance(session, account_id, box)
+        assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
+        assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
+        assert balance.charged + balance.reserved <= model.highest
+        assert ledger.highest_cap(session, account_id).amount == model.highest
+        assert caps.printable(session, account_id).amount == model.printable
+        for name, shown in ledger.cells(session, account_id, box).items():
+            assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=_order)
+            for cell in shown:
+                expected = model.tightest({**box, name: (cell.cell[name],)})
+                assert cell.charged + cell.reserved == sum(expected[1:])
+                assert (cell.charged, cell.reserved) == model.carried(tuple(dict(sorted(cell.cell.items())).values()))
+        delta = external.delta_balance(session, account_id, box)
+        assert (0 if delta is None else delta.charged) == model.delta_spent(box)
+
+    def _check_population(self, session: Session) -> None:
+        together = self._models.together
+        found = loads.of_population(session, self._population)
+        assert (found.account.cap, found.account.highest_cap) == (together.cap, together.highest)
+        assert found.loads == {name: member.load for name, member in together.members.items()}
+        standing = populations.standing(session, found)
+        assert (standing.charged + standing.reserved, standing.is_exact) == (together.load, True)
+        assert caps.printable_of(session, found).amount == together.printable
+
+    def check_history(self) -> None:
+        """Recomputes state and chain from the entries alone, and runs the verifier on all exports."""
+        together, exports = self._models.together, dict[str, list[bytes]]()
+        with self._database.read() as session:
+            for account_id, model in self._models.accounts.items():
+                entries, exports[account_id] = self._exported(session, account_id)
+                rows = session.execute(select(BoxRow).where(BoxRow.account_id == account_id)).scalars().all()
+                assert replay(entries, model.cells).by_box() == model.by_box()
+                assert {frozen(row.scope): (row.charged, row.reserved) for row in rows} == model.by_box()
+                summary = verifier.verify(exports[account_id])
+                assert (summary.cap, summary.highest_cap, summary.tightest.load) == (
+                    model.cap, model.highest, model.load,
+                )  # fmt: skip
+            entries, lines = self._exported(session, self._population)
+        members = {name: member.load for name, member in together.members.items()}
+        assert replay_population(entries) == (together.cap, members)
+        said = sums.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
+        assert (said.cap, said.highest_cap, said.together) == (together.cap, together.highest, together.load)
+        assert said.printable == together.printable
+
+    def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
+        entries = ledger.entries(session, account_id, after=0, limit=1_000)
+        header, last = ledger.export_header(session, account_id)
+        assert [entry.sequence for entry in entries] == list(range(1, last + 1))
+        previous = "0" * 64
+        for entry in entries:
+            body = entry.to_json()
+            stated = body.pop("hash")
+            assert body["previous_hash"] == previous
+            # An oracle of its own: entries hold text, small integers, lists and objects with ASCII names only.
+            text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            assert sha256(text.encode()).hexdigest() == stated
+            previous = stated
+        return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
+
+
+_ENDS: dict[str, Callable[[Session, str], None]] = {
+    "charge": lambda session, job_id: ledger.charge_job(session, job_id, actor="worker"),
+    "void": lambda session, job_id: ledger.void_jobs(session, [job_id], actor="key_analyst"),
+    "expire": lambda session, job_id: ledger.expire_job(session, job_id, actor="sweeper"),
+}
+
+
+def _order(cell: Cell) -> tuple[int, str]:
+    return (cell, "") if isinstance(cell, int) else (0, cell)
+
+
+def _picked(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
+    """The cells that were picked of the partitions that there are."""
+    return {
+        name: tuple(sorted({model.cells[name][pick % len(model.cells[name])] for pick in picked}, key=_order))
+        for name, picked in sorted(picks.items())
+        if name in model.cells
+    }
+
+
+def _box(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
+    """The same; where uploads are cells, all of them unless some were picked."""
+    uploads = {UPLOADS: tuple(model.cells[UPLOADS])} if UPLOADS in model.cells else {}
+    return dict(sorted({**uploads, **_picked(model, picks)}.items()))
