@@ -123,7 +123,7 @@ def test_scopes_that_are_forgotten_are_read_again(installation: Installation, mo
     _reserve(installation, "jb_1", 5, shard=(0, 1))
     _reserve(installation, "jb_2", 7, shard=(1, 2), region=("EU",))
     known = _balance(installation)
-    monkeypatch.setattr(known_scopes, "MAX_SIZE", -1)
+    monkeypatch.setattr(known_scopes, "_by_names", {})
     assert _balance(installation) == known
     assert (known.tightest_cell, known.reserved) == ({"region": "EU", "shard": 1}, 12)
 
@@ -134,7 +134,7 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
     """Who looks at a member of a population holds no lock of it: a row may go when its scope is about to be read."""
     _reserve(installation, "jb_1", 5, shard=(0,))
     held = _reserve(installation, "jb_2", 7, shard=(3,))
-    monkeypatch.setattr(known_scopes, "MAX_SIZE", -1)
+    monkeypatch.setattr(known_scopes, "_by_names", {})
     real = known_scopes.numbering
 
     def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:

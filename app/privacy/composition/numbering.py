@@ -16,7 +16,10 @@ from app.privacy.composition.partitions import Cell, Scope
 
 
 class Numbering:
-    """Scopes over some partitions by key. It only ever grows, so it may be shared among threads."""
+    """Scopes over some partitions by key. It only ever grows, so it may be shared among threads.
+
+    ``size`` is what it takes in memory: the number of scopes, and of cells of distinct lists.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         """Starts with none.
@@ -24,6 +27,7 @@ class Numbering:
         Args:
             names: of the partitions.
         """
+        self.size = 0
         self._columns = {name: _Column() for name in names}
         self._of_key: dict[Hashable, tuple[int, ...]] = {}
         self._growing = Lock()
@@ -31,15 +35,11 @@ class Numbering:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._of_key
 
-    @property
-    def size(self) -> int:
-        """Scopes and cells of distinct lists in all: what it takes in memory."""
-        return len(self._of_key) + sum(column.n_cells for column in self._columns.values())
-
     def add(self, key: Hashable, scope: Scope) -> None:
         """Knows a scope from now on. A key means one scope for ever."""
         with self._growing:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
+            self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
 
     def boxes(self, keys: Sequence[Hashable], amounts: Table) -> "Boxes":
         """Amounts on the scopes of keys that are known."""
@@ -107,10 +107,11 @@ class _Column:
 
     def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
         """``(n_lists, n_cells)``: which list covers which cell of a domain; no list covers all of them."""
-        at = np.full(len(self._cells) + 1, -1)
+        n_known = len(self._cells)  # another thread may add cells meanwhile, which none of these lists has
+        at = np.full(n_known, -1)
         for place, cell in enumerate(domain):
-            at[self._cells.get(cell, -1)] = place
-        at[-1] = -1
+            if (number := self._cells.get(cell, n_known)) < n_known:
+                at[number] = place
         listed = [self._lists[each] for each in lists]
         rows = np.repeat(np.arange(len(lists)), np.fromiter(map(len, listed), np.intp, len(listed)))
         places = at[np.concatenate(listed)]

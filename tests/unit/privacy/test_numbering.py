@@ -1,0 +1,55 @@
+"""Scopes as numbers: equal lists are one, and what is added meanwhile is in nobody's way."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from app.privacy.composition import Cell, HashPartition, Loads, Numbering, Partitions
+
+AMOUNTS = np.array([5, 7, 11])
+
+
+def _numbering() -> Numbering:
+    found = Numbering(["shard", "coin"])
+    found.add("both", {"shard": (0, 1), "coin": (1,)})
+    found.add("shard", {"shard": (1, 2)})
+    found.add("all", {})
+    return found
+
+
+def test_a_question_names_scopes_by_their_keys() -> None:
+    numbering = _numbering()
+    assert "both" in numbering
+    assert "neither" not in numbering
+    partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
+    found = Loads(partitions, numbering.boxes(["both", "shard", "all"], AMOUNTS)).largest()
+    assert (found.load, found.cell) == (23, {"coin": 1, "shard": 1})
+    fewer = Loads(partitions, numbering.boxes(["shard", "all"], AMOUNTS[:2])).largest()
+    assert (fewer.load, fewer.cell) == (12, {"coin": 0, "shard": 1})
+    assert Loads(partitions, numbering.boxes([], AMOUNTS[:0])).largest().load == 0
+
+
+def test_equal_lists_are_kept_once() -> None:
+    numbering = _numbering()
+    before = numbering.size
+    numbering.add("again", {"shard": (0, 1), "coin": (1,)})
+    assert numbering.size == before + 1, "the scope, and none of its cells"
+
+
+def test_another_thread_may_add_cells_while_a_question_is_answered() -> None:
+    numbering = _numbering()
+
+    class Domain(tuple[Cell, ...]):
+        """Whenever somebody looks at its next cell, two more cells are known that nobody knew."""
+
+        def __iter__(self) -> Iterator[Cell]:
+            for cell in super().__iter__():
+                numbering.add(f"late-{cell}", {"shard": (100 + int(cell), 200 + int(cell))})
+                yield cell
+
+    lists = numbering.boxes(["both", "shard", "all"], AMOUNTS).sides["shard"].clipped(Domain((1, 2, 101, 202, 203)))
+    assert lists.covers[lists.of_box].tolist() == [
+        [True, False, False, False, False],
+        [True, True, False, False, False],
+        [True] * 5,
+    ]
