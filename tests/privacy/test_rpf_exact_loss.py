@@ -4,6 +4,7 @@ Noisy weights are looked at through a threshold: at least one unit, or not (post
 trees must hear what earlier ones said, the two outcomes stand for no row and for sixteen rows.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator
@@ -117,9 +118,13 @@ class Case:
         for size in range(self._n_rows + 1):
             yield from itertools.combinations_with_replacement(records, size)
 
-    def worst(self) -> float:
+    def losses(self) -> Iterator[float]:
+        """Of every dataset and itself without one record."""
         pairs = ((rows, rows[:i] + rows[i + 1 :]) for rows in self.datasets() for i in range(len(rows)))
-        return max(loss(self.law(one), self.law(other)) for one, other in pairs)
+        return (loss(self.law(one), self.law(other)) for one, other in pairs)
+
+    def worst(self) -> float:
+        return max(self.losses())
 
 
 def one_leaf() -> Case:
@@ -158,6 +163,12 @@ def reweighted_trees() -> Case:
     return Case(2, "12", n_rows=2, units=SIXTEEN_ROWS, n_estimators=2, max_depth=1, structure_share="0.01")
 
 
+@functools.cache
+def as_it_is(case: Callable[[], Case]) -> Case:
+    """One enumeration for all tests that change nothing in the code; those that put a flaw back make a case anew."""
+    return case()
+
+
 # (case, share of the claim that must be reached)
 CASES = [
     pytest.param(one_leaf, 1.0, id="one-leaf"),
@@ -172,7 +183,7 @@ CASES = [
 
 @pytest.mark.parametrize(("case", "reached"), CASES)
 def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached: float) -> None:
-    found = case()
+    found = as_it_is(case)
     worst = found.worst()
 
     assert found.claim <= found.plan.epsilon
@@ -181,7 +192,7 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached
 
 @pytest.mark.parametrize("case", [stops, stops_by_level, choices_only, choices_by_level, choices_of_pairs])
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
-    found = case()
+    found = as_it_is(case)
     support = found.law(EMPTY).keys()
 
     assert len(support) > 4
@@ -275,7 +286,7 @@ def test_each_flaw_put_back_is_seen(
     mutate(monkeypatch)
     found = case()
 
-    assert found.worst() > factor * found.claim
+    assert any(loss > factor * found.claim for loss in found.losses()), "some pair shows it: the others may go unseen"
 
 
 def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
