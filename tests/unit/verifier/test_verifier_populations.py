@@ -1,5 +1,6 @@
 """Exports of populations: what is summed up, what is refused, and what the members' own exports add to it."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -117,6 +118,16 @@ def test_an_export_may_be_older_than_those_of_its_members(people: People) -> Non
     population.step("ds_a", "charge", "jb_1", "1").job("ds_a", "jb_2", "0.5", "void")
     assert checked(population, "ds_a", lines=early).compared["ds_a"].n_later == 2
     assert checked(population, "ds_a").compared["ds_a"].n_later == 0
+
+
+def test_an_entry_of_the_same_time_as_the_last_line_may_be_later(people: People) -> None:
+    """Whoever writes it holds the population's lock, so it is no older than what stands there."""
+    population = people().join("ds_a").join("ds_b")
+    population.clock = population.members["ds_a"].clock = itertools.repeat(9)
+    population.job("ds_a", "jb_1", "1", None)
+    early = population.lines()
+    population.job("ds_a", "jb_2", "1", None)
+    assert checked(population, "ds_a", lines=early).compared["ds_a"].n_later == 1
 
 
 def test_a_members_export_that_is_older_was_cut(people: People) -> None:
