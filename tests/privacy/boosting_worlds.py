@@ -22,19 +22,21 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
 
 
-def event_of(start: int, tree: int, *, n_trees: int) -> Sequential:
+def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0) -> Sequential:
     """A priced event with these squared sensitivities, in units of 2^-48 variances."""
 
     def noise(square: int) -> RoundedGaussian:
         return RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(square), Fraction(VARIANCE), 1)
 
-    return Sequential((Part(1, noise(start)), Part(n_trees, noise(tree))))
+    after = (Part(1, noise(tally)),) if tally else ()
+    return Sequential((Part(1, noise(start)), Part(n_trees, noise(tree)), *after))
 
 
-def plan_of(*, n_trees: int, depth: int, mu_squared: float = 0.05) -> Plan:
+def plan_of(*, n_trees: int, depth: int, mu_squared: float = 0.05, tally_share: float = 0.0) -> Plan:
     """A plan whose event is all Gaussian."""
-    start = int((0.03 * mu_squared) ** 0.5 * 2**24) ** 2
-    event = event_of(start, int(0.97 * mu_squared / n_trees * VARIANCE), n_trees=n_trees)
+    start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (0.03, tally_share))
+    tree = int((0.97 - tally_share) * mu_squared / n_trees * VARIANCE)
+    event = event_of(start, tree, n_trees=n_trees, tally=tally)
     parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
     return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
 
@@ -106,6 +108,10 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     differences = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
     start, batches = differences[0], differences[1:]
     assert np.square(start).sum() == parts.start
+    if parts.tally:
+        tally = batches.pop()
+        assert np.count_nonzero(tally) <= 1
+        assert np.square(tally).sum() in (0, parts.tally)
     count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=len(start)).count
     largest = 0
     for batch in batches:

@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.forests import planning
 from app.forests.boosting import rows as rows_module
+from app.forests.boosting import temperature
 from app.forests.boosting.boost import boost
 from app.forests.boosting.rows import LocalBoostedRows
 from app.forests.boosting.scales import Scales
@@ -57,9 +58,9 @@ def real(n_classes: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]
 # --- sensitivity --------------------------------------------------------------------------------------------------
 
 
-def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05) -> float:
+def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05, tally_share: float = 0.02) -> float:
     encoding, X, y = world(40, n_classes, seed=seed)
-    plan = plan_of(n_trees=10, depth=2, mu_squared=mu_squared)
+    plan = plan_of(n_trees=10, depth=2, mu_squared=mu_squared, tally_share=tally_share)
     whole = run(plan, encoding, X, y, Transcript(seed))
     largest = 0.0
     for row in range(0, 40, 3):
@@ -79,7 +80,7 @@ def test_a_wild_transcript_changes_nothing() -> None:
     """Whatever was released before, even what no dataset is likely to give."""
     for n_classes in (2, 3):
         encoding, X, y = world(12, n_classes, seed=1)
-        plan = plan_of(n_trees=8, depth=2)
+        plan = plan_of(n_trees=8, depth=2, tally_share=0.02)
         shapes = [release.shape for release in run(plan, encoding, X, y, Transcript(1)).released]
         rng = np.random.default_rng(5)
         script = [
@@ -152,6 +153,18 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
         worst_share(3, seed=2, mu_squared=0.2)
 
 
+def test_rows_in_two_cells_of_the_margins_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table by margin to every other class, not to the next one alone, holds a row more than once."""
+    honest = temperature.tally
+
+    def generous(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
+        return honest(scores, y) + honest(scores[:, :2], y)
+
+    monkeypatch.setattr(temperature, "tally", generous)
+    with pytest.raises(AssertionError):
+        worst_share(3, seed=2)
+
+
 def test_counts_without_their_share_of_the_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that take all of C² + m² leave the counts unpaid."""
     honest = Scales.of
@@ -210,6 +223,9 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
         assert np.array_equal(own_scores, scores[index])
         assert np.array_equal(own_gradients, gradients[index])
     assert np.array_equal(sum(integers(part)[2] for part in cuts[3:10]), sums)
+    tallies = [temperature.tally(scores[part], y[part]) for part in cuts[3:10]]
+    assert np.array_equal(sum(tallies), temperature.tally(scores, y))
+    assert 0 < sum(tallies).sum() <= len(y)
 
 
 # --- any rows at all ----------------------------------------------------------------------------------------------
@@ -222,14 +238,16 @@ def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_c
     told = []
     for labels in (y, np.zeros_like(y)):
         rows = LocalBoostedRows(X, labels, n_classes=n_classes)
-        plan = plan_of(n_trees=6, depth=3)
-        start, trees, scores = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
+        plan = plan_of(n_trees=6, depth=3, tally_share=0.02)
+        found = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
         n_scores = 1 if n_classes == 2 else n_classes
-        assert start.shape == (n_scores,)
-        assert trees.feature.shape == (6, 7)
-        assert trees.right.shape == (6, 7, 4)
-        assert scores.shape == (6, 8, n_scores)
-        assert (scores != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+        assert found.start.shape == (n_scores,)
+        assert found.trees.feature.shape == (6, 7)
+        assert found.trees.right.shape == (6, 7, 4)
+        assert found.scores.shape == (6, 8, n_scores)
+        assert (found.scores != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+        assert found.temperature is not None
+        assert 0 < int(found.temperature[0]) < temperature.LARGEST
     assert len(told) == 2 * 6
 
 
@@ -256,9 +274,9 @@ def test_a_vanishing_budget_learns_nothing() -> None:
         found = []
         for _ in range(30):
             rows = LocalBoostedRows(X, y, n_classes=2)
-            start, trees, scores = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
-            reached = kernels.leaves(X, feature=trees.feature, right=trees.right, depth=3)
-            summed = kernels.add_scores(np.tile(start, (400, 1)), reached, scores)
+            grown = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
+            reached = kernels.leaves(X, feature=grown.trees.feature, right=grown.trees.right, depth=3)
+            summed = kernels.add_scores(np.tile(grown.start, (400, 1)), reached, grown.scores)
             found.append(float(((summed[:, 0] > 0) == y).mean()))
         return float(np.mean(found))
 

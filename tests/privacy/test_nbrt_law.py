@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from app.forests.boosting import boost as boost_module
 from app.forests.boosting import rows as rows_module
+from app.forests.boosting import temperature
 from app.forests.boosting.boost import boost
 from app.forests.boosting.rows import LocalBoostedRows
 from app.forests.boosting.scales import Scales
@@ -47,6 +48,7 @@ class FoldedNoise:
 
     def __init__(self, randomness: EnumeratingRandomness, *, count: int, silent_counts: bool) -> None:
         self._randomness, self._count, self._silent_counts = randomness, count, silent_counts
+        self.released = list[bytes]()
 
     def uniform(self, n: int) -> int:
         return self._randomness.uniform(n)
@@ -75,6 +77,7 @@ class _Folded:
                 chance = 0.5 * math.erfc((threshold - 0.5 - int(query)) / 2**24 / math.sqrt(2.0))
                 above = self._noise._randomness._walk.branch([1.0 - chance, chance]) == 1
             result[index] = threshold + (FAR if above else -FAR)
+        self._noise.released.append(result.tobytes())
         return result
 
 
@@ -88,8 +91,8 @@ def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: b
     def run(randomness: EnumeratingRandomness) -> Hashable:
         rows = LocalBoostedRows(X, y, n_classes=2)
         noise = FoldedNoise(randomness, count=count, silent_counts=silent_counts)
-        start, trees, scores = boost(plan, ONE_SPLIT, rows, noise, on_tree_done=lambda: None)
-        return start.tobytes(), trees.feature.tobytes(), trees.right.tobytes(), scores.tobytes()
+        made = boost(plan, ONE_SPLIT, rows, noise, on_tree_done=lambda: None).arrays()
+        return (*noise.released, *(array.tobytes() for _, array in sorted(made.items())))
 
     return output_law(run)
 
@@ -135,6 +138,29 @@ def test_two_adaptive_trees_lose_no_more_than_their_price() -> None:
     excess, share = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.5), n_rows=1)
     assert excess <= 1e-9
     assert share > 0.4
+
+
+@pytest.fixture
+def two_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of margins that is small enough to be walked."""
+    monkeypatch.setattr(temperature, "_MARGINS", (0.1,))
+    monkeypatch.setattr(temperature, "EDGES", (6553,))
+    monkeypatch.setattr(temperature, "N_BINS", 2)
+
+
+@pytest.mark.usefixtures("two_margins")
+def test_a_tree_and_the_margins_lose_no_more_than_their_price() -> None:
+    excess, share = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=0.4, tally_share=0.5), n_rows=1)
+    assert excess <= 1e-9
+    assert share > 0.4
+
+
+@pytest.mark.usefixtures("two_margins")
+def test_margins_that_count_thrice_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = temperature.tally
+    monkeypatch.setattr(temperature, "tally", lambda scores, y: 3 * honest(scores, y))
+    excess, _ = worst_excess(plan_of(n_trees=1, depth=1, mu_squared=0.4, tally_share=0.5), n_rows=1)
+    assert excess > 0.01
 
 
 def test_every_release_can_come_from_every_dataset() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.boosting import temperature
 from app.forests.boosting.event import Parts
 from app.forests.boosting.scales import SCALE_BITS, Scales
-from app.forests.boosting.scores import leaf_scores, start_scores
+from app.forests.boosting.scores import leaf_scores, start_at_reading, start_scores
 from app.forests.boosting.trees import Trees, joined, no_trees, random_trees
 from app.forests.encoding import Encoding
 from app.forests.plan import Plan
@@ -24,6 +26,33 @@ BATCH: Final = 4
 """Trees on the same gradients: a quarter of the passes over the rows, and no loss of accuracy."""
 
 
+@dataclass(frozen=True)
+class Boosted:
+    """What growth released.
+
+    Attributes:
+        start: scores before the first tree, int64 ``(n_scores,)``.
+        trees: structures.
+        scores: of leaves, int32 ``(n_trees, n_leaves, n_scores)``.
+        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` where no margins were released.
+    """
+
+    start: NDArray[np.int64]
+    trees: Trees
+    scores: NDArray[np.int32]
+    temperature: NDArray[np.int64] | None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By their names in an artifact."""
+        arrays: dict[str, NDArray[Any]] = {
+            "start": self.start,
+            "feature": self.trees.feature,
+            "right": self.trees.right,
+            "scores": self.scores,
+        }
+        return arrays if self.temperature is None else {**arrays, "temperature": self.temperature}
+
+
 def boost(
     plan: Plan,
     encoding: Encoding,
@@ -31,8 +60,8 @@ def boost(
     randomness: Randomness,
     *,
     on_tree_done: Callable[[], None],
-) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
-    """Releases the start and the trees of a plan. One call is one release, at the loss of those parts of the event.
+) -> Boosted:
+    """Releases start, trees and margins of a plan. One call is one release, at the loss of those parts of the event.
 
     Args:
         plan: what was priced; every noise scale is taken from its event.
@@ -40,16 +69,13 @@ def boost(
         rows: PRIVATE, wherever they are.
         randomness: source of every draw.
         on_tree_done: told after each tree.
-
-    Returns:
-        Start scores, structures, and leaf scores int32 ``(n_trees, n_leaves, n_scores)``.
     """
     parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
     start = start_scores(_class_counts(plan, parts, rows, randomness))
     if parts.tree == 0:
         for _ in range(plan.n_trees):
             on_tree_done()
-        return start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32)
+        return Boosted(start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32), None)
     scales = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=encoding.schema.n_classes)
     rows.start(start, scales)
     batches, scores = list[Trees](), list[NDArray[np.int32]]()
@@ -63,7 +89,18 @@ def boost(
         scores.append(released)
         for _ in range(n_batch):
             on_tree_done()
-    return start, joined(batches), np.concatenate(scores)
+    own = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
+    return Boosted(start, joined(batches), np.concatenate(scores), own)
+
+
+def _temperature(
+    parts: Parts, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
+) -> NDArray[np.int64]:
+    """What noisy margins say of how sure the forest may be."""
+    count = isqrt(parts.tally)
+    exact = count * rows.tally(shift)
+    released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    return np.array([temperature.fitted(released, count)], dtype=np.int64)
 
 
 def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:

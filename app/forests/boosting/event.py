@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -43,11 +44,13 @@ class Parts:
         bins: the event of private bins, or ``None``.
         start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 where a profile's are reused.
         tree: that of one tree; 0 where there are no splits, so that no tree is released.
+        tally: that of the table of margins; 0 where none is released.
     """
 
     bins: Event | None
     start: int
     tree: int
+    tally: int = 0
 
     @classmethod
     def of(cls, event: Event) -> Parts:
@@ -57,21 +60,33 @@ class Parts:
             UnknownPrivacyEvent: not the event of boosted random trees.
         """
         match event:
-            case Sequential((Part(1, Sequential((Part(_, RoundedGaussian() as tree),))),)):
-                return cls(None, 0, _squared_sensitivity(tree))
             case Sequential((Part(1, RoundedGaussian() as start),)):
                 return cls(None, _squared_sensitivity(start), 0)
-            case Sequential((Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree))):
-                return cls(None, _squared_sensitivity(start), _squared_sensitivity(tree))
-            case Sequential((Part(1, bins), Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree))):
+            case Sequential((Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *rest)):
+                return cls(None, 0, _squared_sensitivity(tree), _tally(rest))
+            case Sequential((Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *rest)):
+                return cls(None, _squared_sensitivity(start), _squared_sensitivity(tree), _tally(rest))
+            case Sequential(
+                (Part(1, bins), Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *rest)
+            ):
                 quantile_bins.inverse_scale(bins)
-                return cls(bins, _squared_sensitivity(start), _squared_sensitivity(tree))
+                return cls(bins, _squared_sensitivity(start), _squared_sensitivity(tree), _tally(rest))
         raise UnknownPrivacyEvent("not the event of boosted random trees")
 
 
 def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
     """Trees whose bins and class counts were released before; told from a start alone by its form."""
-    return Sequential((Part(1, Sequential((Part(n_trees, tree),))),))
+    return Sequential((Part(n_trees, tree),))
+
+
+def _tally(rest: Sequence[Part]) -> int:
+    """What follows the trees: a table of margins, or nothing."""
+    match rest:
+        case []:
+            return 0
+        case [Part(1, RoundedGaussian() as tally)]:
+            return _squared_sensitivity(tally)
+    raise UnknownPrivacyEvent("not the event of boosted random trees")
 
 
 def _squared_sensitivity(noise: RoundedGaussian) -> int:

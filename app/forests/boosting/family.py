@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from app.forests import pooling, quantile_bins
 from app.forests.boosting.exponential import SCORE_BITS
 from app.forests.boosting.scales import SCORE_LIMIT, SCORE_UNIT, clip_of
+from app.forests.boosting.scores import start_at_reading
+from app.forests.boosting.temperature import LARGEST, TEMPERATURE_BITS
 from app.forests.encoding import Encoding
 from app.forests.families import family
 from app.forests.forest import Forest
@@ -22,14 +24,12 @@ from app.forests.schema import Schema
 
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 
-FOR_CLIP, NOT_FOR_CLIP = "clip", "none"
-"""Whether ``calibrated`` undoes, for two classes, what the clip of gradients does at rest."""
+MEASURED, FOR_CLIP, NOT_FOR_CLIP = "measured", "clip", "none"
+"""``calibrated`` multiplies scores by a released temperature; or undoes, for two classes, what the clip of gradients
+does at rest; or does nothing."""
 
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
-
-START_AT_READING: Final = (2, 3)
-"""Share of the start scores that reading begins with: steps are shrunk, so the whole start would weigh too much."""
 
 _LARGEST_START = 64 * SCORE_UNIT
 """Start scores are differences of logarithms of 63-bit integers."""
@@ -39,7 +39,7 @@ class BoostedFamily:
     """Integer scores of leaves; a row's scores are their sum, the same integers as in growth."""
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
-        """Start scores; features and sets of codes that go right; leaf scores; cuts of private bins."""
+        """Start scores; features and sets of codes that go right; leaf scores; cuts; the temperature, if measured."""
         n_leaves = family.n_leaves(plan)
         n_scores = 1 if schema.n_classes == 2 else schema.n_classes
         private = len(quantile_bins.private_features(schema))
@@ -49,6 +49,7 @@ class BoostedFamily:
             "right": family.Layout(np.uint64, (plan.n_trees, n_leaves - 1, kernels.MASK_WORDS)),
             "scores": family.Layout(np.int32, (plan.n_trees, n_leaves, n_scores)),
             "cuts": family.Layout(np.uint16, (private, quantile_bins.MAX_CUTS)),
+            **({"temperature": family.Layout(np.int64, (1,))} if _is_measured(plan) else {}),
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
@@ -58,21 +59,23 @@ class BoostedFamily:
             and _is_within(forest.arrays["start"], _LARGEST_START)
             and _is_within(forest.arrays["scores"], SCORE_LIMIT * SCORE_UNIT)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
+            and (not _is_measured(forest.plan) or 0 < int(forest.arrays["temperature"][0]) < LARGEST)
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """The softmax of a row's scores; ``calibrated`` undoes what a clip does to two classes if the plan says so.
+        """The softmax of a row's scores; ``calibrated`` does to them what the plan says.
 
         A forest without splits is its start, which no clip has moved: the class proportions, as they were released.
         """
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
         if forest.depth == 0:
             return BoostedScores(encoding, forest.arrays, 0, LOGISTIC)
-        if forest.plan.parameters["calibration"] != FOR_CLIP:
-            read_out = LOGISTIC
-        numerator, denominator = START_AT_READING
-        start = numerator * forest.arrays["start"] // denominator
-        return BoostedScores(encoding, {**forest.arrays, "start": start}, forest.depth, read_out)
+        arrays = {**forest.arrays, "start": start_at_reading(forest.arrays["start"])}
+        if _is_measured(forest.plan) and read_out == CALIBRATED:
+            own = float(arrays["temperature"][0]) / 2.0**TEMPERATURE_BITS
+            return BoostedScores(encoding, arrays, forest.depth, LOGISTIC, own)
+        is_for_clip = forest.plan.parameters["calibration"] == FOR_CLIP
+        return BoostedScores(encoding, arrays, forest.depth, read_out if is_for_clip else LOGISTIC)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,37 +87,46 @@ class BoostedScores:
         arrays: ``feature``, ``right`` and ``scores`` as released, and the ``start`` that sums begin with.
         depth: splits on every path.
         read_out: how scores become probabilities; see :func:`probabilities`.
+        temperature: what scores are multiplied by before.
     """
 
     encoding: Encoding
     arrays: Mapping[str, NDArray[Any]]
     depth: int
     read_out: str
+    temperature: float = 1.0
 
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         codes = np.ascontiguousarray(self.encoding.encode(columns).T)
         reached = kernels.leaves(codes, feature=self.arrays["feature"], right=self.arrays["right"], depth=self.depth)
         start = np.tile(self.arrays["start"], (columns.n_rows, 1))
-        return probabilities(kernels.add_scores(start, reached, self.arrays["scores"]), self.read_out)
+        scores = kernels.add_scores(start, reached, self.arrays["scores"])
+        return probabilities(scores, self.read_out, temperature=self.temperature)
+
+
+def _is_measured(plan: Plan) -> bool:
+    """Whether margins are among the releases: where there are no splits there are none."""
+    return plan.parameters["calibration"] == MEASURED and int(plan.parameters["max_depth"]) > 0
 
 
 def _is_within(scores: NDArray[np.signedinteger], limit: int) -> bool:
     return bool(np.all((scores >= -limit) & (scores <= limit)))
 
 
-def probabilities(scores: NDArray[np.int64], read_out: str) -> NDArray[np.float64]:
+def probabilities(scores: NDArray[np.int64], read_out: str, *, temperature: float = 1.0) -> NDArray[np.float64]:
     """Class probabilities from summed scores.
 
     Args:
         scores: int64 ``(n_rows, n_scores)`` in units of 2^-16.
         read_out: ``logistic``: the softmax. ``calibrated``: for two classes, what the softmax means after clipping
-            (see :func:`calibrated`); for more, the softmax, which is over-confident there.
+            (see :func:`calibrated`); for more, the softmax.
+        temperature: what scores are multiplied by first.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
     """
-    real = scores / 2.0**SCORE_BITS
+    real = scores / 2.0**SCORE_BITS * temperature
     if scores.shape[1] > 1:
         return pooling.to_probabilities(real, pooling.LOGARITHMIC)
     both = pooling.to_probabilities(np.hstack([np.zeros_like(real), real]), pooling.LOGARITHMIC)

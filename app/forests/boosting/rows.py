@@ -5,6 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.boosting import temperature
 from app.forests.boosting.scales import Scales
 from app.forests.boosting.trees import Trees
 from app.forests.kernels import boosting as kernels
@@ -31,6 +32,13 @@ class BoostedRows(Protocol):
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
         """Adds the released scores, int32 ``(n_trees, n_leaves, n_scores)``, of the trees that were summed last."""
+
+    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows by the margin of their scores: int64, see ``app.forests.boosting.temperature``.
+
+        Args:
+            shift: what reading adds to all scores, int64 ``(n_scores,)``; released.
+        """
 
 
 class LocalBoostedRows:
@@ -64,3 +72,7 @@ class LocalBoostedRows:
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
         """See :class:`BoostedRows`."""
         self._scores = kernels.add_scores(self._scores, self._reached, leaf_scores)
+
+    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return temperature.tally(self._scores + shift, self._y)

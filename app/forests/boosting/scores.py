@@ -1,6 +1,7 @@
 """From released integers to integer scores: post-processing, free of cost (lemma L7), and exact on every machine."""
 
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ _QUOTIENT_BITS = (5, 4, 4, 4)
 """Bits of the score in half units, for rounding to nearest, as many at a time as stay in 63 bits."""
 
 _DIGITS = 40
+
+START_AT_READING: Final = (2, 3)
 
 
 def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32]:
@@ -34,6 +37,12 @@ def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32
     limit = SCORE_LIMIT * SCORE_UNIT
     scores: NDArray[np.int32] = np.clip((quotient + 1) >> 1, -limit, limit).astype(np.int32)
     return scores
+
+
+def start_at_reading(start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What reading begins with: two thirds of the start, as steps are shrunk and the whole would weigh too much."""
+    numerator, denominator = START_AT_READING
+    return numerator * start // denominator
 
 
 def start_scores(released: NDArray[np.int64]) -> NDArray[np.int64]:

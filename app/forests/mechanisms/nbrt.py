@@ -17,9 +17,10 @@ import numpy as np
 
 from app.core import amounts
 from app.forests import priced_bins, quantile_bins
+from app.forests.boosting import temperature
 from app.forests.boosting.boost import boost
 from app.forests.boosting.event import LARGEST_START, Parts, noise, trees_alone
-from app.forests.boosting.family import CALIBRATED, FOR_CLIP, LOGISTIC, NOT_FOR_CLIP, BoostedFamily
+from app.forests.boosting.family import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP, BoostedFamily
 from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
 from app.forests.families.family import Family
 from app.forests.forest import Forest
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 START_SHARE = Fraction(3, 100)
 """Share of μ² (after the bins) that the class counts get."""
+
+TALLY_SHARE = Fraction(1, 50)
+"""Share of μ² (after the bins) that the table of margins gets, which says how sure the forest may be."""
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
 
@@ -61,11 +65,12 @@ _BINS_SHARE = Parameter(
 _CALIBRATION = Parameter(
     "calibration",
     "choice",
-    "Whether the default read-out of two classes undoes what clipped gradients do to scores at rest. Scores that are "
-    "shrunk for their noise are not at rest: the softmax alone is closer.",
-    default=NOT_FOR_CLIP,
-    choices=(NOT_FOR_CLIP, FOR_CLIP),
-    built=(NOT_FOR_CLIP, FOR_CLIP),
+    "How the default read-out makes probabilities of scores: by a temperature that a last private release measures, "
+    "for two percent of the budget; by the softmax alone; or, for two classes, by undoing what clipped gradients do "
+    "at rest.",
+    default=MEASURED,
+    choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
+    built=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
     added=True,
     formerly=FOR_CLIP,
 )
@@ -106,31 +111,37 @@ class NoiseMatchedBoosting:
         return settled, shapes.settle_depth(settled, rule, encoding, tables=False)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if any; class counts; then T trees, one after another.
+        """Private bins, if any; class counts; then T trees, one after another; then the table of margins, if asked for.
 
         Trees without splits would add the same to every row: at depth 0 the class counts get everything. Otherwise a
-        profile that is reused gives bins and class counts, and the trees get everything.
+        profile that is reused gives bins and class counts, and what they would cost goes to the trees.
         """
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        left, bins = mu_squared(facts.budget), tuple[Part, ...]()
-        if depth > 0 and facts.profile is not None:
-            return trees_alone(n_trees, _tree(left, n_trees, depth, facts.schema))
-        if depth > 0 and quantile_bins.private_features(facts.schema):
-            chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
-            bins = (Part(1, chosen),)
-            left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
-        n_classes = facts.schema.n_classes
-        for_start = START_SHARE * left if depth > 0 else left
-        start = noise(isqrt(min(int(for_start * VARIANCE), LARGEST_START)) ** 2, coordinates=n_classes)
+        left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
         if depth == 0:
-            return Sequential((Part(1, start),))
-        tree = _tree(left - for_start, n_trees, depth, facts.schema)
-        return Sequential((*bins, Part(1, start), Part(n_trees, tree)))
+            return Sequential((Part(1, _counts(left, coordinates=n_classes)),))
+        before = tuple[Part, ...]()
+        if facts.profile is None and quantile_bins.private_features(facts.schema):
+            chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
+            before = (Part(1, chosen),)
+            left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
+        for_start = START_SHARE * left if facts.profile is None else Fraction(0)
+        for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
+        tree = _tree(left - for_start - for_tally, n_trees, depth, facts.schema)
+        if facts.profile is None:
+            trees = (*before, Part(1, _counts(for_start, coordinates=n_classes)), Part(n_trees, tree))
+        else:
+            trees = (Part(1, trees_alone(n_trees, tree)),)
+        after = (Part(1, _counts(for_tally, coordinates=2 * temperature.N_BINS)),) if for_tally else ()
+        return Sequential((*trees, *after))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """Whether growth can take its scales out of the event."""
         parts = Parts.of(event)
-        if (parts.tree > 0) != (int(parameters["max_depth"]) > 0) or parts.tree > LARGEST_SQUARED_LENGTH:
+        has_splits = int(parameters["max_depth"]) > 0
+        has_tally = has_splits and parameters["calibration"] == MEASURED
+        is_whole = (parts.tree > 0) == has_splits and (parts.tally > 0) == has_tally
+        if not is_whole or parts.tree > LARGEST_SQUARED_LENGTH:
             raise UnknownPrivacyEvent("not the event of boosted random trees")
 
     def grow_forest(
@@ -142,7 +153,7 @@ class NoiseMatchedBoosting:
         *,
         on_tree_done: Callable[[], None],
     ) -> Forest:
-        """Releases bins and class counts, then trees, four at a time. One call is one release."""
+        """Releases bins and class counts, then trees, four at a time, then margins. One call is one release."""
         from app.forests.boosting.rows import LocalBoostedRows
         from app.forests.forest import Forest
 
@@ -151,9 +162,8 @@ class NoiseMatchedBoosting:
         encoding = quantile_bins.encoding(schema, cuts)
         codes = np.ascontiguousarray(encoding.encode(rows.features).T)
         boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
-        start, trees, scores = boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done)
         return Forest(
-            plan, {"cuts": cuts, "start": start, "feature": trees.feature, "right": trees.right, "scores": scores}
+            plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
         )
 
 
@@ -168,6 +178,11 @@ def mu_squared(budget: Budget) -> Fraction:
 
 def _loss_of_unit(budget: Budget) -> Fraction:
     return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+
+
+def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
+    """A table of rows, each in one cell at most, that changes by one integer: a whole root of what is priced."""
+    return noise(isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates)
 
 
 def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:

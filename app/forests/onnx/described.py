@@ -45,6 +45,7 @@ class _Described:
         values: what leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
         start: what every row's sums begin with, float64 ``(n_outputs,)``.
         read_out: how sums become probabilities.
+        factor: what the sums are multiplied by before.
     """
 
     encoding: Encoding
@@ -53,6 +54,7 @@ class _Described:
     values: NDArray[np.float64]
     start: NDArray[np.float64]
     read_out: str
+    factor: float = 1.0
 
 
 def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sums:
@@ -77,6 +79,8 @@ def _add(graph: Graph, forest: _Described) -> Sums:
     sums = trees.add_sums(graph, matrix, forest.splits, forest.values)
     if forest.start.any():
         sums = graph.add("Add", sums, graph.constant(forest.start[np.newaxis]))
+    if forest.factor != 1.0:
+        sums = graph.add("Mul", sums, graph.constant(np.array(forest.factor)))
     return Sums(sums, forest.values.shape[2], forest.read_out)
 
 
@@ -95,4 +99,4 @@ def _of_boosting(reader: BoostedScores) -> _Described:
     asked = Columns.of(reader.encoding)
     own = splits.of_masks(asked, feature=arrays["feature"], right=arrays["right"])
     values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    return _Described(reader.encoding, asked, own, values, start, reader.read_out)
+    return _Described(reader.encoding, asked, own, values, start, reader.read_out, reader.temperature)

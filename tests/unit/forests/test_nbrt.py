@@ -75,11 +75,22 @@ def test_shares_are_those_of_the_rule() -> None:
     schema = schema_of(2, numeric=True)
     settled = planned(schema)
     budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
-    bins, start, trees = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
+    bins, start, trees, tally = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
 
     assert float(bins) == pytest.approx(0.068, rel=1e-4)
     assert float(start) == pytest.approx(0.03 * 0.932, rel=1e-4)
-    assert float(trees) == pytest.approx(0.97 * 0.932, rel=1e-4)
+    assert float(trees) == pytest.approx(0.95 * 0.932, rel=1e-4)
+    assert float(tally) == pytest.approx(0.02 * 0.932, rel=1e-4)
+
+
+@pytest.mark.parametrize("calibration", ["none", "clip"])
+def test_without_a_measured_temperature_the_trees_get_its_share(calibration: str) -> None:
+    settled = planned(schema_of(2), calibration=calibration)
+    budget = budget_of(Fraction(1), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE)
+    start, trees = (part.times * budget.loss(part.event) / budget.limit for part in settled.event.parts)
+
+    assert float(start) == pytest.approx(0.03, rel=1e-4)
+    assert float(trees) == pytest.approx(0.97, rel=1e-4)
 
 
 def test_bins_are_chosen_by_the_exponential_mechanism() -> None:
@@ -130,8 +141,11 @@ def test_a_stored_plan_must_match_its_depth() -> None:
 def test_events_of_other_forms_are_refused() -> None:
     settled = planned(schema_of(2))
     mechanism = nbrt.NoiseMatchedBoosting()
-    start, trees = settled.event.parts
+    start, trees, tally = settled.event.parts
     wrong = [
+        settled.event.__class__((start, trees)),
+        settled.event.__class__((start, trees, tally, tally)),
+        settled.event.__class__((start, trees, tally.__class__(2, tally.event))),
         settled.event.__class__((trees,)),
         settled.event.__class__((start, trees, trees, trees)),
         settled.event.__class__((start, start, trees)),
@@ -218,7 +232,7 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
 def test_stored_plan_from_before_undoes_the_clip_and_a_new_one_does_not() -> None:
     schema = schema_of(2)
     X = np.random.default_rng(6).integers(0, 10, (300, 5)).astype(float)
-    forest = grown(planned(schema, "4", n_estimators=8), schema, X, (X[:, 0] > 4).astype(int))
+    forest = grown(planned(schema, "4", n_estimators=8, calibration="none"), schema, X, (X[:, 0] > 4).astype(int))
     stored = forest.plan.to_json()
     first = {name: value for name, value in forest.plan.parameters.items() if name != "calibration"}
     before = Forest(planning.read({**stored, "parameters": first}), forest.arrays)
@@ -231,6 +245,36 @@ def test_stored_plan_from_before_undoes_the_clip_and_a_new_one_does_not() -> Non
     assert np.array_equal(new, plain)
     assert np.array_equal(old, calibrated(plain))
     assert not np.allclose(old, new)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_measured_temperature_scales_the_default_read_out_alone(n_classes: int) -> None:
+    schema = schema_of(n_classes)
+    X = np.random.default_rng(6).integers(0, 10, (300, 5)).astype(float)
+    forest = grown(planned(schema, "4", n_estimators=8), schema, X, X[:, 0] % n_classes)
+    columns = columns_of(schema, X)
+
+    def read(temperature: int, read_out: str | None) -> np.ndarray:
+        own = Forest(forest.plan, {**forest.arrays, "temperature": np.array([temperature], dtype=np.int64)})
+        return predict.probabilities(own, schema, columns, read_out=read_out)
+
+    plain, cold, hot = read(2**16, None), read(2**15, None), read(2**17, None)
+    assert np.array_equal(plain, read(2**15, "logistic"))
+    assert np.array_equal(plain.argmax(axis=1), cold.argmax(axis=1))
+    assert np.all(hot.max(axis=1) >= plain.max(axis=1))
+    assert np.all(plain.max(axis=1) >= cold.max(axis=1))
+    ratio = np.log(hot[:, 0] / hot[:, 1]) / np.log(cold[:, 0] / cold[:, 1])
+    assert ratio == pytest.approx(4.0)
+
+
+def test_the_temperature_of_noisy_labels_is_lower_than_that_of_clear_ones() -> None:
+    schema, rng = schema_of(2), np.random.default_rng(7)
+    X = rng.integers(0, 10, (4_000, 5)).astype(float)
+    clear = (X[:, 0] > 4).astype(int)
+    noisy = np.where(rng.random(4_000) < 0.35, 1 - clear, clear)
+    settled = planned(schema, "10", size=4_000, n_estimators=40)
+    of_clear, of_noisy = (int(grown(settled, schema, X, y).arrays["temperature"][0]) for y in (clear, noisy))
+    assert of_clear > 2**16 > of_noisy
 
 
 def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
@@ -267,6 +311,9 @@ def test_artifacts_that_cannot_be_ours_are_refused() -> None:
         {"cuts": cuts},
         {"right": arrays["right"][:, :, :3]},
         {"scores": arrays["scores"].astype(np.int64)},
+        {"temperature": np.array([0], dtype=np.int64)},
+        {"temperature": np.array([5 * 2**16], dtype=np.int64)},
+        {"temperature": np.array([2**16] * 2, dtype=np.int64)},
     ):
         with pytest.raises(ArtifactInvalid):
             codec.loads(_broken(forest, **changes))

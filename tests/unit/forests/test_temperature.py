@@ -1,0 +1,81 @@
+"""How sure a forest may be: the table of margins, and the temperature that a noisy one supports."""
+
+import numpy as np
+import pytest
+
+from app.forests.boosting.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
+
+ONE = 2**TEMPERATURE_BITS
+UNIT = 2**16
+"""A score of 1."""
+COUNT = 2**24
+"""What a row adds where the noise has a deviation of one row."""
+
+
+def expected_table(true: float, *, per_bin: int) -> np.ndarray:
+    """Rows as they are on average when scores times ``true`` are right."""
+    ends = np.array([0, *EDGES]) / UNIT
+    centres = np.append((ends[:-1] + ends[1:]) / 2, 9.0)
+    of_first = np.rint(per_bin / (1 + np.exp(-true * centres)))
+    return np.stack([per_bin - of_first, of_first], axis=1).astype(np.int64)
+
+
+def test_a_row_is_in_the_cell_of_its_margin_and_side() -> None:
+    scores = np.array([[3, 1, 0], [1, 3, 0], [0, 1, 1], [9, 0, 8]], dtype=np.int64) * UNIT
+    found = tally(scores, np.array([0, 0, 1, 0], dtype=np.int32))
+
+    expected = np.zeros((N_BINS, 2), dtype=np.int64)
+    expected[6, 1] += 1  # margin 2, its own class is first: a margin at an edge is in the bin above
+    expected[6, 0] += 1  # margin 2, its own class is second
+    expected[0, 1] += 1  # a tie: the first of the equal ones is first
+    expected[4, 1] += 1  # margin 1
+    assert np.array_equal(found, expected)
+
+
+def test_two_classes_have_their_margin_in_the_only_score() -> None:
+    scores = np.array([[2], [2], [-2], [-2], [0]], dtype=np.int64) * UNIT
+    found = tally(scores, np.array([1, 0, 1, 0, 0], dtype=np.int32))
+
+    assert found[6].tolist() == [2, 2]
+    assert found[0].tolist() == [0, 1]
+    assert found.sum() == 5
+
+
+def test_rows_of_a_third_class_are_in_no_cell() -> None:
+    scores = np.array([[3, 2, 1]], dtype=np.int64) * UNIT
+    assert tally(scores, np.array([2], dtype=np.int32)).sum() == 0
+    assert tally(scores[:0], np.zeros(0, dtype=np.int32)).shape == (N_BINS, 2)
+
+
+def test_margins_of_extreme_scores_do_not_wrap() -> None:
+    largest = 1_200 * UNIT * 2**10  # far above what 1,024 trees of scores up to 3 add up to
+    found = tally(np.array([[largest, -largest, 0]], dtype=np.int64), np.array([0], dtype=np.int32))
+    assert found[-1].tolist() == [0, 1]
+
+
+def test_scores_are_not_modified() -> None:
+    scores = np.array([[3, 2, 1]], dtype=np.int64)
+    tally(scores, np.array([0], dtype=np.int32))
+    assert scores.tolist() == [[3, 2, 1]]
+
+
+@pytest.mark.parametrize("true", [0.5, 0.7, 1.0, 1.5, 2.5])
+def test_the_temperature_of_a_clear_table_is_found(true: float) -> None:
+    table = expected_table(true, per_bin=100_000)
+    assert fitted(table * COUNT, COUNT) / ONE == pytest.approx(true, rel=0.06)
+
+
+def test_temperature_stays_at_one_where_noise_says_nothing() -> None:
+    """A count far below the noise: whatever was released, the expectation stands."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        released = np.rint(2.0**24 * rng.standard_normal((N_BINS, 2))).astype(np.int64)
+        assert fitted(released + 2**10 * expected_table(2.0, per_bin=5), 2**10) / ONE == pytest.approx(1.0, abs=0.6)
+
+
+def test_any_release_gives_a_legal_temperature() -> None:
+    rng = np.random.default_rng(4)
+    for scale in (1.0, 2.0**20, 2.0**60):
+        released = np.rint(scale * rng.standard_normal((N_BINS, 2))).astype(np.int64)
+        assert ONE // 5 < fitted(released, 1) < LARGEST
+    assert fitted(np.zeros((N_BINS, 2), dtype=np.int64), 1) == ONE
