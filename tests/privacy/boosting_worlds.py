@@ -19,24 +19,30 @@ from app.forests.encoding import Encoding
 from app.forests.plan import Plan
 from app.forests.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Part, RoundedGaussian, Sequential
+from app.privacy.events import ExponentialMechanism, Part, RoundedGaussian, Sequential
 
 
-def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0) -> Sequential:
-    """A priced event with these squared sensitivities, in units of 2^-48 variances."""
+def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0, split: Fraction = Fraction(0)) -> Sequential:
+    """A priced event with these squared sensitivities, in units of 2^-48 variances, and this strength of a first split.
+
+    The first split is one of the trees.
+    """
 
     def noise(square: int) -> RoundedGaussian:
         return RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(square), Fraction(VARIANCE), 1)
 
     after = (Part(1, noise(tally)),) if tally else ()
-    return Sequential((Part(1, noise(start)), Part(n_trees, noise(tree)), *after))
+    before = (Part(1, ExponentialMechanism(Adjacency.ADD_REMOVE_ONE, Fraction(1), split, 99)),) if split else ()
+    return Sequential((*before, Part(1, noise(start)), Part(n_trees - len(before), noise(tree)), *after))
 
 
-def plan_of(*, n_trees: int, depth: int, mu_squared: float = 0.05, tally_share: float = 0.0) -> Plan:
-    """A plan whose event is all Gaussian."""
+def plan_of(
+    *, n_trees: int, depth: int, mu_squared: float = 0.05, tally_share: float = 0.0, split: Fraction = Fraction(0)
+) -> Plan:
+    """A plan whose event is Gaussian but for the selection of a first split, which comes on top of ``mu_squared``."""
     start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (0.03, tally_share))
     tree = int((0.97 - tally_share) * mu_squared / n_trees * VARIANCE)
-    event = event_of(start, tree, n_trees=n_trees, tally=tally)
+    event = event_of(start, tree, n_trees=n_trees, tally=tally, split=split)
     parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
     return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
 
@@ -112,7 +118,12 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
         tally = batches.pop()
         assert np.count_nonzero(tally) <= 1
         assert np.square(tally).sum() in (0, parts.tally)
-    count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=len(start)).count
+    if parts.split:
+        for mine, theirs in zip(one.utilities, other.utilities, strict=True):
+            moved = mine - theirs  # every split is worth 0 or 1 more with the row than without it
+            assert int(moved.min()) >= 0
+            assert int(moved.max()) <= 1
+    count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=start.shape[-1]).count
     largest = 0
     for batch in batches:
         for tree in batch.astype(object):

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.forests import planning
+from app.forests.boosting import opening, temperature
 from app.forests.boosting import rows as rows_module
-from app.forests.boosting import temperature
 from app.forests.boosting.boost import boost
 from app.forests.boosting.rows import LocalBoostedRows
 from app.forests.boosting.scales import Scales
@@ -58,22 +58,25 @@ def real(n_classes: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]
 # --- sensitivity --------------------------------------------------------------------------------------------------
 
 
-def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05, tally_share: float = 0.02) -> float:
+def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05, split: Fraction = Fraction(0)) -> float:
     encoding, X, y = world(40, n_classes, seed=seed)
-    plan = plan_of(n_trees=10, depth=2, mu_squared=mu_squared, tally_share=tally_share)
+    plan = plan_of(n_trees=10, depth=2, mu_squared=mu_squared, tally_share=0.02, split=split)
     whole = run(plan, encoding, X, y, Transcript(seed))
     largest = 0.0
     for row in range(0, 40, 3):
         kept = np.arange(40) != row
-        fewer = run(plan, encoding, X[kept], y[kept], Transcript(seed, replay=whole.released))
+        fewer = run(plan, encoding, X[kept], y[kept], Transcript(seed, whole.released, whole.selected))
         largest = max(largest, check_neighbours(plan, whole, fewer))
     return largest
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 @pytest.mark.parametrize("mu_squared", [1e-5, 0.05, 2.0])
-def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(n_classes: int, mu_squared: float) -> None:
-    assert 0.99 < worst_share(n_classes, seed=n_classes, mu_squared=mu_squared) <= 1.0
+@pytest.mark.parametrize("split", [Fraction(0), Fraction(1, 8)])
+def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(
+    n_classes: int, mu_squared: float, split: Fraction
+) -> None:
+    assert 0.99 < worst_share(n_classes, seed=n_classes, mu_squared=mu_squared, split=split) <= 1.0
 
 
 def test_a_wild_transcript_changes_nothing() -> None:
@@ -151,6 +154,14 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(rows_module.kernels, "gradients", flaw)
     with pytest.raises(AssertionError):
         worst_share(3, seed=2, mu_squared=0.2)
+
+
+def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts in another unit than the selection was priced in: twice the sensitivity."""
+    honest = opening.utilities
+    monkeypatch.setattr(opening, "utilities", lambda encoding, counts: honest(encoding, 2 * counts))
+    with pytest.raises(AssertionError):
+        worst_share(2, seed=2, split=Fraction(1, 8))
 
 
 def test_rows_in_two_cells_of_the_margins_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,21 +242,24 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
 # --- any rows at all ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("split", [Fraction(0), Fraction(1, 8)])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("n_rows", [0, 1, 5])
-def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_classes: int) -> None:
+def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_classes: int, split: Fraction) -> None:
     encoding, X, y = world(n_rows, n_classes, seed=3)
     told = []
     for labels in (y, np.zeros_like(y)):
         rows = LocalBoostedRows(X, labels, n_classes=n_classes)
-        plan = plan_of(n_trees=6, depth=3, tally_share=0.02)
+        plan = plan_of(n_trees=6, depth=3, tally_share=0.02, split=split)
         found = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
         n_scores = 1 if n_classes == 2 else n_classes
         assert found.start.shape == (n_scores,)
         assert found.trees.feature.shape == (6, 7)
         assert found.trees.right.shape == (6, 7, 4)
         assert found.scores.shape == (6, 8, n_scores)
-        assert (found.scores != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+        assert (found.scores[1 if split else 0 :] != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+        if split:
+            assert not found.scores[0, [1, 2, 3, 5, 6, 7]].any()
         assert found.temperature is not None
         assert 0 < int(found.temperature[0]) < temperature.LARGEST
     assert len(told) == 2 * 6

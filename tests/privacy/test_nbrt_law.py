@@ -17,6 +17,7 @@ from app.forests.boosting import boost as boost_module
 from app.forests.boosting import rows as rows_module
 from app.forests.boosting import temperature
 from app.forests.boosting.boost import boost
+from app.forests.boosting.event import Parts
 from app.forests.boosting.rows import LocalBoostedRows
 from app.forests.boosting.scales import Scales
 from app.forests.encoding import Encoding
@@ -32,15 +33,13 @@ EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
 RECORDS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """(code, class)."""
 
-ONE_SPLIT = Encoding.of(
-    Schema.from_json(
-        {
-            "features": [{"name": "size", "type": "integer", "lower": 0, "upper": 1}],
-            "label": {"name": "kind", "classes": ["no", "yes"]},
-        }
-    ),
-    2,
-)
+
+def encoding_of(n_columns: int) -> Encoding:
+    features = [{"name": f"size {i}", "type": "integer", "lower": 0, "upper": 1} for i in range(n_columns)]
+    return Encoding.of(Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["no", "yes"]}}), 2)
+
+
+ONE_SPLIT, TWO_COLUMNS = encoding_of(1), encoding_of(2)
 
 
 class FoldedNoise:
@@ -52,6 +51,9 @@ class FoldedNoise:
 
     def uniform(self, n: int) -> int:
         return self._randomness.uniform(n)
+
+    def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
+        return self._randomness.select_exponential(utilities, inverse_scale=inverse_scale)
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Folded":
         assert scale_bits == 24
@@ -82,34 +84,38 @@ class _Folded:
 
 
 def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: bool = False) -> dict[Hashable, float]:
-    """The exact law of everything that is released, folded."""
-    X = np.array([[code] for code, _ in dataset], dtype=np.uint8).reshape(-1, 1)
+    """The exact law of everything that is released, folded. With a first split there is a second column of zeros."""
+    parts = Parts.of(plan.event)
+    encoding = TWO_COLUMNS if parts.split else ONE_SPLIT
+    X = np.array([[code, 0][: len(encoding.n_codes)] for code, _ in dataset], dtype=np.uint8)
+    X = X.reshape(-1, len(encoding.n_codes))
     y = np.array([label for _, label in dataset], dtype=np.int32)
-    priced = int(plan.event.parts[1].event.l2_sensitivity_squared)
+    priced = parts.tree
     count = Scales.of(priced, n_trees=plan.n_trees, n_classes=2).count
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
         rows = LocalBoostedRows(X, y, n_classes=2)
         noise = FoldedNoise(randomness, count=count, silent_counts=silent_counts)
-        made = boost(plan, ONE_SPLIT, rows, noise, on_tree_done=lambda: None).arrays()
+        made = boost(plan, encoding, rows, noise, on_tree_done=lambda: None).arrays()
         return (*noise.released, *(array.tobytes() for _, array in sorted(made.items())))
 
     return output_law(run)
 
 
-def pairs(n_rows: int) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]]:
-    for base in ((), *((record,) for record in RECORDS))[: 1 + 4 * (n_rows > 1)]:
+def pairs(n_rows: int, *, least: int = 0) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]]:
+    """Neighbours of up to so many rows; with ``least`` = 1 only those of which the smaller has one row, the first."""
+    for base in ((), *((record,) for record in RECORDS))[least : 1 + (4 - 3 * least) * (n_rows > 1)]:
         for added in RECORDS:
             yield base, (*base, added)
 
 
-def worst_excess(plan: Plan, *, n_rows: int, silent_counts: bool = False) -> tuple[float, float]:
+def worst_excess(plan: Plan, *, n_rows: int, least: int = 0, silent_counts: bool = False) -> tuple[float, float]:
     """The largest divergence over its limit, and the largest share of the limit at ε = 0."""
     mu_squared = gdp.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), mu_squared).high) for epsilon in EPSILONS}
     excess, share = -math.inf, 0.0
     known = {}
-    for datasets in pairs(n_rows):
+    for datasets in pairs(n_rows, least=least):
         for dataset in datasets:
             if dataset not in known:
                 known[dataset] = law_of(plan, dataset, silent_counts=silent_counts)
@@ -138,6 +144,29 @@ def test_two_adaptive_trees_lose_no_more_than_their_price() -> None:
     excess, share = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.5), n_rows=1)
     assert excess <= 1e-9
     assert share > 0.4
+
+
+SPLIT = Fraction(1, 2)
+
+
+def test_a_first_split_and_a_tree_lose_no_more_than_their_price() -> None:
+    excess, share = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.3, split=SPLIT), n_rows=2, least=1)
+    assert excess <= 1e-9
+    assert share > 0.4
+
+
+def test_a_first_split_that_is_drawn_too_sharply_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = boost_module.opening.utilities
+    monkeypatch.setattr(boost_module.opening, "utilities", lambda *own: 6 * honest(*own))
+    excess, _ = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.3, split=SPLIT), n_rows=2, least=1)
+    assert excess > 0.01
+
+
+def test_sides_that_count_twenty_times_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = LocalBoostedRows.leaf_counts
+    monkeypatch.setattr(LocalBoostedRows, "leaf_counts", lambda rows, tree: 20 * honest(rows, tree))
+    excess, _ = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.3, split=SPLIT), n_rows=1)
+    assert excess > 0.01
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting import temperature
+from app.forests.boosting import opening, temperature
 from app.forests.boosting.event import Parts
 from app.forests.boosting.scales import SCALE_BITS, Scales
 from app.forests.boosting.scores import leaf_scores, start_at_reading, start_scores
@@ -71,26 +71,49 @@ def boost(
         on_tree_done: told after each tree.
     """
     parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
-    start = start_scores(_class_counts(plan, parts, rows, randomness))
     if parts.tree == 0:
+        start = start_scores(_class_counts(plan, parts, rows, randomness))
         for _ in range(plan.n_trees):
             on_tree_done()
         return Boosted(start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32), None)
-    scales = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=encoding.schema.n_classes)
-    rows.start(start, scales)
     batches, scores = list[Trees](), list[NDArray[np.int32]]()
-    for first in range(0, plan.n_trees, BATCH):
-        n_batch = min(BATCH, plan.n_trees - first)
-        trees = random_trees(encoding, n_trees=n_batch, depth=depth, randomness=randomness)
+    if parts.split:
+        start, first, of_first = _first_split(parts, encoding, rows, randomness, depth=depth)
+        batches.append(first)
+        scores.append(of_first)
+    else:
+        start = start_scores(_class_counts(plan, parts, rows, randomness))
+    n_random = plan.n_trees - len(batches)
+    scales = Scales.of(parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes)
+    rows.start(start, scales)
+    for own in scores:
+        rows.add_scores(own)
+        on_tree_done()
+    for begun in range(0, n_random, BATCH):
+        trees = random_trees(encoding, n_trees=min(BATCH, n_random - begun), depth=depth, randomness=randomness)
         sums = rows.sums(trees)
         released = leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS), scales)
         rows.add_scores(released)
         batches.append(trees)
         scores.append(released)
-        for _ in range(n_batch):
+        for _ in released:
             on_tree_done()
-    own = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
-    return Boosted(start, joined(batches), np.concatenate(scores), own)
+    own_temperature = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
+    return Boosted(start, joined(batches), np.concatenate(scores), own_temperature)
+
+
+def _first_split(
+    parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
+) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
+    """The start and the first tree with its scores: a selection, and class counts on both of its sides."""
+    utilities = opening.utilities(encoding, rows.code_counts(encoding.n_codes))
+    choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
+    tree = opening.tree(encoding, choice, depth=depth)
+    count = isqrt(parts.start)
+    exact = count * rows.leaf_counts(tree)[opening.sides(tree.n_leaves)]
+    released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    start, scores = opening.scores(released, count, n_leaves=tree.n_leaves)
+    return start, tree, scores
 
 
 def _temperature(

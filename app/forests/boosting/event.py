@@ -9,9 +9,10 @@ from typing import Final
 
 from app.core.errors import InvalidRequest
 from app.forests import quantile_bins
+from app.forests.boosting import opening
 from app.forests.boosting.scales import VARIANCE
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
 
 SMALLEST_PRICED: Final = 2**8
 """A squared sensitivity, in units of 2^-48 variances, that leaves a row one unit of count."""
@@ -45,12 +46,14 @@ class Parts:
         start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 where a profile's are reused.
         tree: that of one tree; 0 where there are no splits, so that no tree is released.
         tally: that of the table of margins; 0 where none is released.
+        split: inverse scale of the selection of a first split; 0 where none is selected.
     """
 
     bins: Event | None
     start: int
     tree: int
     tally: int = 0
+    split: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, event: Event) -> Parts:
@@ -59,18 +62,20 @@ class Parts:
         Raises:
             UnknownPrivacyEvent: not the event of boosted random trees.
         """
-        match event:
-            case Sequential((Part(1, RoundedGaussian() as start),)):
+        rest = list(event.parts) if isinstance(event, Sequential) else []
+        match rest:
+            case [Part(1, RoundedGaussian() as start)]:
                 return cls(None, _squared_sensitivity(start), 0)
-            case Sequential((Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *rest)):
-                return cls(None, 0, _squared_sensitivity(tree), _tally(rest))
-            case Sequential((Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *rest)):
-                return cls(None, _squared_sensitivity(start), _squared_sensitivity(tree), _tally(rest))
-            case Sequential(
-                (Part(1, bins), Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *rest)
-            ):
-                quantile_bins.inverse_scale(bins)
-                return cls(bins, _squared_sensitivity(start), _squared_sensitivity(tree), _tally(rest))
+            case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
+                return cls(None, 0, _squared_sensitivity(tree), _tally(after))
+        bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
+        if bins is not None:
+            quantile_bins.inverse_scale(bins)
+        split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
+        match rest:
+            case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:
+                squares = _squared_sensitivity(start), _squared_sensitivity(tree), _tally(after)
+                return cls(bins, *squares, _inverse_scale(split))
         raise UnknownPrivacyEvent("not the event of boosted random trees")
 
 
@@ -87,6 +92,15 @@ def _tally(rest: Sequence[Part]) -> int:
         case [Part(1, RoundedGaussian() as tally)]:
             return _squared_sensitivity(tally)
     raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def _inverse_scale(split: Event | None) -> Fraction:
+    """That of the selection of a first split, if there is one."""
+    if not isinstance(split, ExponentialMechanism):
+        return Fraction(0)
+    if split.range_sensitivity != opening.RANGE_SENSITIVITY:
+        raise UnknownPrivacyEvent("not the selection of a first split")
+    return split.inverse_scale
 
 
 def _squared_sensitivity(noise: RoundedGaussian) -> int:

@@ -9,6 +9,7 @@ from app.forests.boosting import temperature
 from app.forests.boosting.scales import Scales
 from app.forests.boosting.trees import Trees
 from app.forests.kernels import boosting as kernels
+from app.forests.kernels import histograms
 
 
 class BoostedRows(Protocol):
@@ -20,6 +21,12 @@ class BoostedRows(Protocol):
 
     def class_counts(self) -> NDArray[np.int64]:
         """Rows per class: int64 ``(n_classes,)``."""
+
+    def code_counts(self, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Rows per code of every feature and class: int64 ``(Σ n_codes, n_classes)``."""
+
+    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+        """Rows per leaf of a single tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
@@ -57,6 +64,29 @@ class LocalBoostedRows:
     def class_counts(self) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
+
+    def code_counts(self, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        root = np.zeros(len(self._y), dtype=np.int32)
+        counts = [
+            histograms.class_histogram(
+                np.ascontiguousarray(self._X[:, [feature]].T),
+                self._y,
+                root,
+                n_nodes=1,
+                n_bins=n_codes[[feature]],
+                n_classes=self._n_classes,
+            )[0]
+            for feature in range(len(n_codes))
+        ]
+        return np.concatenate(counts)
+
+    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
+        return histograms.leaf_histogram(
+            self._reached[0].astype(np.int32), self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
+        )
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """See :class:`BoostedRows`."""

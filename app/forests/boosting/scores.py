@@ -1,5 +1,6 @@
 """From released integers to integer scores: post-processing, free of cost (lemma L7), and exact on every machine."""
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Final
 
@@ -45,22 +46,27 @@ def start_at_reading(start: NDArray[np.int64]) -> NDArray[np.int64]:
     return numerator * start // denominator
 
 
-def start_scores(released: NDArray[np.int64]) -> NDArray[np.int64]:
+def start_scores(released: NDArray[np.int64], *, deviation: int = 2**SCALE_BITS) -> NDArray[np.int64]:
     """Scores before the first tree: log π, centred, with π ∝ max(noisy count, 0) + one standard deviation of its noise.
 
     Args:
-        released: int64 ``(n_classes,)``: class counts times their scale, with noise of standard deviation 2^24.
+        released: int64 ``(n_classes,)``: class counts times their scale, with noise.
+        deviation: of that noise.
 
     Returns:
         int64 ``(n_scores,)`` in units of 2^-16: log(π₁ / π₀) for two classes, else log π − mean(log π).
     """
     with localcontext() as context:
         context.prec = _DIGITS
-        logs = [Decimal(max(count, 0) + 2**SCALE_BITS).ln() for count in released.tolist()]
-        if len(logs) == 2:
-            scores = [logs[1] - logs[0]]
-        else:
-            mean = sum(logs, start=Decimal(0)) / len(logs)
-            scores = [log - mean for log in logs]
+        scores = centred_logs([Decimal(max(count, 0) + deviation) for count in released.tolist()])
         units = [int((score * SCORE_UNIT).to_integral_value(ROUND_HALF_EVEN)) for score in scores]
     return np.array(units, dtype=np.int64)
+
+
+def centred_logs(weights: Sequence[Decimal]) -> list[Decimal]:
+    """log(w₁ / w₀) for two classes, else log w − mean(log w), in the precision of the context that it is called in."""
+    logs = [weight.ln() for weight in weights]
+    if len(logs) == 2:
+        return [logs[1] - logs[0]]
+    mean = sum(logs, start=Decimal(0)) / len(logs)
+    return [log - mean for log in logs]

@@ -44,9 +44,12 @@ class Trees:
         return int(self.feature.shape[1]) + 1
 
 
-def no_trees(n_trees: int) -> Trees:
-    """Trees of a single leaf."""
-    return Trees(np.zeros((n_trees, 0), dtype=np.int32), np.zeros((n_trees, 0, MASK_WORDS), dtype=np.uint64))
+def no_trees(n_trees: int, *, depth: int = 0) -> Trees:
+    """Trees that send every row left; at depth 0 those of a single leaf."""
+    n_nodes = 2**depth - 1
+    return Trees(
+        np.zeros((n_trees, n_nodes), dtype=np.int32), np.zeros((n_trees, n_nodes, MASK_WORDS), dtype=np.uint64)
+    )
 
 
 def joined(batches: Sequence[Trees]) -> Trees:
@@ -70,12 +73,10 @@ def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Ra
         depth: at least 0.
         randomness: source of the public structure.
     """
-    n_nodes = 2**depth - 1
-    feature = np.zeros((n_trees, n_nodes), dtype=np.int32)
-    right = np.zeros((n_trees, n_nodes, MASK_WORDS), dtype=np.uint64)
+    trees = no_trees(n_trees, depth=depth)
     for tree in range(n_trees):
-        _draw_tree(encoding, feature[tree], right[tree], randomness)
-    return Trees(feature, right)
+        _draw_tree(encoding, trees.feature[tree], trees.right[tree], randomness)
+    return trees
 
 
 def _draw_tree(

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.core import amounts
+from app.core.errors import InvalidRequest
 from app.forests import priced_bins, quantile_bins
-from app.forests.boosting import temperature
+from app.forests.boosting import opening, temperature
 from app.forests.boosting.boost import boost
 from app.forests.boosting.event import LARGEST_START, Parts, noise, trees_alone
 from app.forests.boosting.family import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP, BoostedFamily
@@ -25,15 +26,15 @@ from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, VARIANCE
 from app.forests.families.family import Family
 from app.forests.forest import Forest
 from app.forests.mechanisms import common, shapes
-from app.forests.mechanisms.mechanism import Parameters, PublicFacts
+from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget
-from app.privacy.events import Event, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+from app.privacy.calibration import Budget, fitted
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
@@ -41,8 +42,19 @@ if TYPE_CHECKING:
 START_SHARE = Fraction(3, 100)
 """Share of μ² (after the bins) that the class counts get."""
 
+SPLIT_SHARE = Fraction(3, 200)
+"""Share of μ² (after the bins) that the selection of a first split gets."""
+
+SIDES_SHARE = Fraction(7, 200)
+"""Share of μ² (after the bins) that the class counts of its two sides get, in place of those of all rows."""
+
+WORTH_A_SPLIT = 1000
+"""Rows × μ from which on forests of two classes begin with a selected split."""
+
 TALLY_SHARE = Fraction(1, 50)
 """Share of μ² (after the bins) that the table of margins gets, which says how sure the forest may be."""
+
+FROM_SPLIT, FROM_CLASSES = "split", "classes"
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
 
@@ -74,6 +86,17 @@ _CALIBRATION = Parameter(
     added=True,
     formerly=FOR_CLIP,
 )
+_NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
+_START = Parameter(
+    "start",
+    "choice",
+    "What the forest begins with: class counts, or a split that is selected privately and the class counts on its two "
+    "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile.",
+    choices=(FROM_SPLIT, FROM_CLASSES),
+    built=(FROM_SPLIT, FROM_CLASSES),
+    added=True,
+    formerly=FROM_CLASSES,
+)
 
 
 @dataclass(frozen=True)
@@ -84,10 +107,12 @@ class NoiseMatchedBoosting:
         Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
         amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
         a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
-        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts it adds one integer.
-        Its contribution is a bit-exact function of the row and of what was released before (lemma L6), so trees
-        compose adaptively (Theorem L (b) and (c)). Bins of numbers are chosen before by the exponential mechanism
-        (Theorem 1 of docs/proofs/bins.md). Scores are post-processing (lemma L7). *Not covered:* running time.
+        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or those of the sides
+        of a first split, and to the table of margins it adds one integer in one cell. Its contribution is a bit-exact
+        function of the row and of what was released before (lemma L6), so trees compose adaptively (Theorem L (b) and
+        (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and so
+        is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
+        post-processing (lemma L7). *Not covered:* running time.
 
     Source:
         Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
@@ -101,14 +126,20 @@ class NoiseMatchedBoosting:
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
     family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
-    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION)
+    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in the depth from the public size and the budget."""
+        """Fills in depth and start from the public size and the budget."""
         settled = dict(asked)
-        rule = default_depth(facts.size * math.sqrt(mu_squared(facts.budget)))
+        strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
-        return settled, shapes.settle_depth(settled, rule, encoding, tables=False)
+        warnings = shapes.settle_depth(settled, default_depth(strength), encoding, tables=False)
+        is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
+        if facts.profile is not None or int(settled["max_depth"]) == 0 or int(settled["n_estimators"]) == 1:
+            warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
+            settled["start"] = FROM_CLASSES
+        settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
+        return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if any; class counts; then T trees, one after another; then the table of margins, if asked for.
@@ -125,15 +156,16 @@ class NoiseMatchedBoosting:
             chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
             before = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
-        for_start = START_SHARE * left if facts.profile is None else Fraction(0)
         for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
-        tree = _tree(left - for_start - for_tally, n_trees, depth, facts.schema)
-        if facts.profile is None:
-            trees = (*before, Part(1, _counts(for_start, coordinates=n_classes)), Part(n_trees, tree))
-        else:
-            trees = (Part(1, trees_alone(n_trees, tree)),)
         after = (Part(1, _counts(for_tally, coordinates=2 * temperature.N_BINS)),) if for_tally else ()
-        return Sequential((*trees, *after))
+        if facts.profile is not None:
+            alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
+            return Sequential((Part(1, alone), *after))
+        start = _start(parameters, facts, left)
+        squares = facts.budget.loss(Sequential(start)) / _loss_of_unit(facts.budget)
+        n_random = n_trees - (parameters["start"] == FROM_SPLIT)
+        tree = _tree(left - squares - for_tally, n_random, depth, facts.schema)
+        return Sequential((*before, *start, Part(n_random, tree), *after))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """Whether growth can take its scales out of the event."""
@@ -141,6 +173,7 @@ class NoiseMatchedBoosting:
         has_splits = int(parameters["max_depth"]) > 0
         has_tally = has_splits and parameters["calibration"] == MEASURED
         is_whole = (parts.tree > 0) == has_splits and (parts.tally > 0) == has_tally
+        is_whole = is_whole and (parts.split > 0) == (parameters["start"] == FROM_SPLIT)
         if not is_whole or parts.tree > LARGEST_SQUARED_LENGTH:
             raise UnknownPrivacyEvent("not the event of boosted random trees")
 
@@ -178,6 +211,29 @@ def mu_squared(budget: Budget) -> Fraction:
 
 def _loss_of_unit(budget: Budget) -> Fraction:
     return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+
+
+def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
+    """Class counts; or the selection of a split, and class counts on its sides. From what the bins left of μ²."""
+    n_classes = facts.schema.n_classes
+    if parameters["start"] == FROM_CLASSES:
+        return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
+    share = SPLIT_SHARE * left * _loss_of_unit(facts.budget) / facts.budget.limit
+    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
+    if own.amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    n_candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
+
+    def selection(epsilon: Fraction) -> Event:
+        return ExponentialMechanism(
+            Adjacency.ADD_REMOVE_ONE,
+            range_sensitivity=Fraction(opening.RANGE_SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, opening.RANGE_SENSITIVITY),
+            max_candidates=n_candidates,
+        )
+
+    sides = _counts(SIDES_SHARE * left, coordinates=opening.N_SIDES * n_classes)
+    return (Part(1, fitted(own, selection, start=Fraction(1, 10))), Part(1, sides))
 
 
 def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:

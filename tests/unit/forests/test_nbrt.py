@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import codec, planning, predict
+from app.forests import codec, planning, predict, quantile_bins
 from app.forests.boosting.event import Parts
 from app.forests.boosting.family import calibrated, probabilities
 from app.forests.boosting.scales import VARIANCE
@@ -83,6 +83,68 @@ def test_shares_are_those_of_the_rule() -> None:
     assert float(tally) == pytest.approx(0.02 * 0.932, rel=1e-4)
 
 
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
+@pytest.mark.parametrize("numeric", [False, True])
+def test_a_first_split_has_its_shares_and_is_one_of_the_trees(numeric: bool, accountant: str) -> None:
+    schema = schema_of(3, numeric=numeric)
+    settled = planned(schema, start="split", accountant=accountant)
+    budget = budget_of(Fraction(1), accountant=accountant, delta=DELTA, adjacency=ADD_REMOVE)
+    events = [part.event for part in settled.event.parts]
+    selection, sides, trees, tally = settled.event.parts[numeric:]
+    shares = [float(part.times * budget.loss(part.event) / budget.limit) for part in (selection, sides, trees, tally)]
+    left = 0.932 if numeric else 1.0
+
+    assert len(events) == 4 + numeric
+    assert isinstance(selection.event, ExponentialMechanism)
+    assert selection.event.max_candidates == sum(n - 1 for n in quantile_bins.widest_encoding(schema).n_codes)
+    assert trees.times == 399
+    assert shares == pytest.approx([0.015 * left, 0.035 * left, 0.93 * left, 0.02 * left], rel=1e-3)
+    assert Fraction(9999, 10000) * budget.limit < budget.loss(settled.event) <= budget.limit
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "size", "asked", "expected"),
+    [
+        (2, 4_300, {}, "split"),  # rows times μ: 1,018
+        (2, 4_200, {}, "classes"),  # 994
+        (3, 100_000, {}, "classes"),
+        (3, 1_000, {"start": "split"}, "split"),
+        (2, 100_000, {"start": "classes"}, "classes"),
+        (2, 100_000, {"max_depth": 0}, "classes"),
+        (2, 100_000, {"start": "split", "max_depth": 0}, "classes"),
+        (2, 100_000, {"n_estimators": 1}, "classes"),
+    ],
+)
+def test_the_start_follows_classes_and_rows_times_mu(n_classes: int, size: int, asked: dict, expected: str) -> None:
+    settled = planned(schema_of(n_classes), size=size, **asked)
+    assert settled.parameters["start"] == expected
+    assert (Parts.of(settled.event).split > 0) == (expected == "split")
+    assert planning.read(settled.to_json()) == settled
+    assert any("start was set" in warning for warning in settled.warnings) == (asked.get("start", expected) != expected)
+
+
+def test_a_single_rule_is_found_and_comes_first() -> None:
+    schema, rng = schema_of(2), np.random.default_rng(9)
+    X = rng.integers(0, 10, (3_000, 5)).astype(float)
+    y = (X[:, 3] > 6).astype(int)
+    forest = grown(planned(schema, "4", size=3_000, n_estimators=2, start="split"), schema, X, y)
+    arrays = forest.arrays
+    assert arrays["feature"][0, 0] == 3
+    assert int(arrays["right"][0, 0, 0]) == 2**64 - 2**7
+    found = predict.probabilities(forest, schema, columns_of(schema, X), read_out=None)
+    assert np.array_equal(found.argmax(axis=1), y)
+    assert np.array_equal(
+        codec.loads(codec.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"], arrays["scores"]
+    )
+
+
+def test_plans_of_one_start_are_no_plans_of_the_other() -> None:
+    of_split, of_classes = (planned(schema_of(2), start=start).to_json() for start in ("split", "classes"))
+    for broken in ({**of_split, "event": of_classes["event"]}, {**of_classes, "event": of_split["event"]}):
+        with pytest.raises(PlanInvalid):
+            planning.read(broken)
+
+
 @pytest.mark.parametrize("calibration", ["none", "clip"])
 def test_without_a_measured_temperature_the_trees_get_its_share(calibration: str) -> None:
     settled = planned(schema_of(2), calibration=calibration)
@@ -144,6 +206,12 @@ def test_events_of_other_forms_are_refused() -> None:
     start, trees, tally = settled.event.parts
     wrong = [
         settled.event.__class__((start, trees)),
+        settled.event.__class__(
+            (tally.__class__(1, ExponentialMechanism(ADD_REMOVE, Fraction(1), Fraction(1), 9)), start)
+        ),
+        settled.event.__class__(
+            (tally.__class__(1, ExponentialMechanism(ADD_REMOVE, Fraction(2), Fraction(1), 9)), start, trees, tally)
+        ),
         settled.event.__class__((start, trees, tally, tally)),
         settled.event.__class__((start, trees, tally.__class__(2, tally.event))),
         settled.event.__class__((trees,)),
@@ -234,7 +302,7 @@ def test_stored_plan_from_before_undoes_the_clip_and_a_new_one_does_not() -> Non
     X = np.random.default_rng(6).integers(0, 10, (300, 5)).astype(float)
     forest = grown(planned(schema, "4", n_estimators=8, calibration="none"), schema, X, (X[:, 0] > 4).astype(int))
     stored = forest.plan.to_json()
-    first = {name: value for name, value in forest.plan.parameters.items() if name != "calibration"}
+    first = {name: value for name, value in forest.plan.parameters.items() if name not in ("calibration", "start")}
     before = Forest(planning.read({**stored, "parameters": first}), forest.arrays)
     columns = columns_of(schema, X)
     new, plain, old = (
