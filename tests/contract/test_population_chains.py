@@ -264,6 +264,24 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
         assert verified(session, "ds_1", "ds_2").together <= 100
 
 
+def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound over all joint cells takes the two for one that meet, and would be over the cap that admitted them."""
+    cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b")])
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    with installation.database.write() as session:
+        opened(session, cap=9)
+        account(session, "ds_1", partitions=cut)
+        join(session, "ds_1")
+        for cell in (0, 1):
+            new = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
+            ledger.reserve(session, new, actor="key_a")
+        balance = ledger.balance(session, "ds_1")
+        assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
+        assert verified(session, "ds_1").together == 5
+
+
 def _cap(
     installation: Installation, epsilon: str, *, by: Principal = OWNER, key: str | None = None, **more: str
 ) -> Any:
