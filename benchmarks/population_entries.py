@@ -1,0 +1,116 @@
+"""What a population's own entry costs an admission: the same reservation on an account alone, and on members of one.
+
+Run ``python -m benchmarks.population_entries``. An account alone, a member of a population of one, and a member of one
+of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history. Printed are
+the medians over batches of the time of the clock and of the CPU of this process for one admission, and the median of
+the ratios to the account alone, pair by pair, because absolute times of a shared machine mean little.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.core import clock
+from app.db.unit_of_work import Database
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.privacy.composition import Partitions
+from benchmarks.ledger import databases
+
+_BATCHES = 30
+_PER_BATCH = 40
+_CELLS = 8
+_CAP = 10**15
+_EVENT = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "inverse_scale": "1/4294967296",
+    "coordinates": 1,
+}
+
+
+class Cost(NamedTuple):
+    """Of one admission, in milliseconds."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+def main() -> None:
+    """Measures both databases."""
+    print(f"{'database':<11} {'members':>8} {'wall ms':>8} {'cpu ms':>8} {'wall ratio':>11} {'cpu ratio':>10}")
+    with databases() as found:
+        for name, url in found:
+            database = Database.open(url, pool_size=2)
+            for n_members, costs in _measured(database, (0, 1, 100)).items():
+                print(f"{name:<11} {n_members:>8} {costs}", flush=True)
+            database.close()
+
+
+def _measured(database: Database, sizes: tuple[int, ...]) -> dict[int, str]:
+    """By number of members (0: an account alone), what one admission costs."""
+    reserve = {n_members: _reservations_on(database, n_members) for n_members in sizes}
+    costs: dict[int, list[Cost]] = {n_members: [] for n_members in sizes}
+    for _ in range(_BATCHES):
+        for n_members in sizes:
+            costs[n_members].append(_cost(reserve[n_members]))
+    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in sizes}
+
+
+def _reservations_on(database: Database, n_members: int) -> Callable[[], None]:
+    """Opens the accounts; then one call is one admission on the first of them, on one of its cells."""
+    accounts = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
+    serial = itertools.count()
+    with database.write() as session:
+        for account in accounts:
+            ledger.open_account(session, _new_account(account), actor="key_owner")
+        if n_members:
+            new = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
+            populations.open_population(session, new, at=clock.now())
+        for account in accounts[:n_members]:
+            populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=clock.now())
+
+    def reserve() -> None:
+        with database.write() as session:
+            number = next(serial)
+            scope = {"shard": (number % _CELLS,)}
+            new = ledger.NewReservation(accounts[0], 1, scope, _EVENT, f"jb_{n_members}_{number}")
+            ledger.reserve(session, new, actor="key_analyst")
+
+    return reserve
+
+
+def _new_account(account: str) -> ledger.NewAccount:
+    return ledger.NewAccount(
+        id=account,
+        name=account,
+        accountant="pure",
+        adjacency="add_remove",
+        cap=_CAP,
+        delta=None,
+        privacy_unit={"column": None, "max_rows": 1},
+        partitions=Partitions.from_json([{"name": "shard", "kind": "hash", "cells": _CELLS}]),
+    )
+
+
+def _cost(reserve: Callable[[], None]) -> Cost:
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(_PER_BATCH):
+        reserve()
+    spent = time.perf_counter() - wall, time.process_time() - cpu
+    return Cost(*(seconds * 1_000 / _PER_BATCH for seconds in spent))
+
+
+def _line(costs: list[Cost], *, alone: list[Cost]) -> str:
+    wall, cpu = (statistics.median(each[part] for each in costs) for part in (0, 1))
+    ratios = [
+        statistics.median(one[part] / other[part] for one, other in zip(costs, alone, strict=True)) for part in (0, 1)
+    ]
+    return f"{wall:>8.2f} {cpu:>8.2f} {ratios[0]:>11.2f} {ratios[1]:>10.2f}"
+
+
+if __name__ == "__main__":
+    main()
