@@ -161,6 +161,12 @@ def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, li
     return found
 
 
+def deleted_at_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, datetime | None]:
+    """When each of several datasets was erased, if it was, by id."""
+    query = select(DatasetRow.id, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
+    return dict(session.execute(query).all())
+
+
 def bury(row: DatasetRow, *, at: datetime) -> None:
     """Leaves the tombstone: the spend and the name for people, but the name is free again."""
     row.deleted_at = at

@@ -77,13 +77,19 @@ def lock_all(session: Session, account_ids: Sequence[str]) -> None:
 
 def of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Population]:
     """The populations of those accounts that belong to one, by account: asked for once."""
-    named = select(MemberRow.population_id).where(MemberRow.account_id.in_(account_ids))
+    named = select(MemberRow.account_id, MemberRow.population_id).where(MemberRow.account_id.in_(account_ids))
+    population_of = dict(session.execute(named).all())
+    found = of_populations(session, sorted(set(population_of.values())))
+    return {account_id: found[population_id] for account_id, population_id in population_of.items()}
+
+
+def of_populations(session: Session, population_ids: Sequence[str]) -> dict[str, Population]:
+    """Several populations as they stand, by id: asked for once."""
+    carried: dict[str, dict[str, int]] = {population_id: {} for population_id in population_ids}
     members = select(MemberRow.population_id, MemberRow.account_id, MemberRow.load)
-    loads: dict[str, dict[str, int]] = {}
-    for population_id, account_id, load in session.execute(members.where(MemberRow.population_id.in_(named))):
-        loads.setdefault(population_id, {})[account_id] = load
-    found = [Population(row, loads[row.id]) for row in repository.accounts(session, list(loads))]
-    return {account_id: each for each in found for account_id in each.loads}
+    for population_id, account_id, load in session.execute(members.where(MemberRow.population_id.in_(population_ids))):
+        carried[population_id][account_id] = load
+    return {row.id: Population(row, carried[row.id]) for row in repository.accounts(session, population_ids)}
 
 
 def standing(session: Session, account: AccountRow) -> Population:

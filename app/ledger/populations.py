@@ -6,6 +6,7 @@ loads stays within the population's cap (:mod:`app.ledger.loads`; docs/proofs/ac
 docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members: their spend was spent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -143,12 +144,24 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
 
 def standing(session: Session, population: Population) -> Standing:
     """How much of what the members carry is charged; read in one transaction with the population."""
-    accounts = repository.accounts(session, list(population.loads))
+    return standing_of_each(session, [population])[population.account.id]
+
+
+def standing_of_each(session: Session, found: Sequence[Population]) -> dict[str, Standing]:
+    """The same of several populations, by id: asked for once."""
+    accounts = repository.accounts(session, [account_id for population in found for account_id in population.loads])
     tightest = state.tightest_of_each(session, accounts)
-    return Standing(
-        population,
-        tuple(_member(account, population.loads[account.id], tightest[account.id]) for account in accounts),
-    )
+    return {
+        population.account.id: Standing(
+            population,
+            tuple(
+                _member(account, population.loads[account.id], tightest[account.id])
+                for account in accounts
+                if account.id in population.loads
+            ),
+        )
+        for population in found
+    }
 
 
 def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:

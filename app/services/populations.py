@@ -1,6 +1,6 @@
 """``/populations``: open, look at, join."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -12,7 +12,8 @@ from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.ledger import caps, facts, loads, populations
-from app.ledger.populations import NewPopulation
+from app.ledger.populations import Member, NewPopulation, Standing
+from app.ledger.service import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency
@@ -75,7 +76,7 @@ def list_populations(installation: Installation, principal: Principal, page: Pag
             lambda limit: populations.page(session, declared_by=declared_by, after=page.cursor, limit=limit),
             lambda row: row.id,
         )
-        return PopulationList(populations=[population_out(session, row) for row in shown], next=following)
+        return PopulationList(populations=_all_out(session, shown), next=following)
 
 
 def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
@@ -128,14 +129,28 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
 
 def population_out(session: Session, row: PopulationRow) -> PopulationOut:
     """A population as answers show it."""
-    population = loads.of_population(session, row.id)
-    account, standing = population.account, populations.standing(session, population)
-    limit = caps.printable_of(session, population)
+    return _all_out(session, [row])[0]
+
+
+def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
+    found = loads.of_populations(session, [row.id for row in rows])
+    standing = populations.standing_of_each(session, list(found.values()))
+    members = [account_id for population in found.values() for account_id in population.loads]
+    deleted_at = catalog.deleted_at_of_each(session, members)
+    return [
+        _out(row, standing[row.id], caps.printable_of(session, found[row.id]), deleted_at=deleted_at) for row in rows
+    ]
+
+
+def _out(
+    row: PopulationRow, standing: Standing, limit: Limit, *, deleted_at: Mapping[str, datetime | None]
+) -> PopulationOut:
+    account = standing.population.account
     figures: Mapping[str, int] = {
         "cap": account.cap,
         "charged": standing.charged,
         "reserved": standing.reserved,
-        "remaining": max(account.cap - population.together, 0),
+        "remaining": max(account.cap - standing.population.together, 0),
     }
     return PopulationOut.model_validate(
         {
@@ -154,14 +169,13 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
                 adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
                 unit_column=row.unit_column,
             ),
-            "members": [_member(session, account.accountant, member) for member in standing.members],
+            "members": [_member(account.accountant, each, deleted_at[each.account_id]) for each in standing.members],
             "created_at": clock.to_text(row.created_at),
         }
     )
 
 
-def _member(session: Session, accountant: str, member: populations.Member) -> MemberOut:
-    deleted_at = catalog.find(session, member.account_id).row.deleted_at
+def _member(accountant: str, member: Member, deleted_at: datetime | None) -> MemberOut:
     return MemberOut(
         dataset=member.account_id,
         dataset_name=member.name,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from app.services import audit, show_datasets
+from app.services import audit, populations, show_datasets
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from tests.support import people
@@ -36,6 +36,7 @@ def _questions(installation: Installation) -> Iterator[list[str]]:
 LISTS: list[Callable[[Installation], object]] = [
     lambda it: show_datasets.list_datasets(it, OWNER, PageRequest(500)),
     lambda it: audit.list_balances(it, OWNER, PageRequest(500)),
+    lambda it: populations.list_populations(it, OWNER, PageRequest(500)),
 ]
 
 
@@ -53,6 +54,19 @@ def test_a_list_asks_as_often_for_many_as_for_few(
             ask(installation)
         counts.append(len(asked))
     assert counts[0] == counts[1] <= 12, counts
+
+
+def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation: Installation) -> None:
+    counts = []
+    for numbers in (range(2), range(2, 9)):
+        for number in numbers:
+            for _ in range(2):
+                people.declared(installation, population=f"people-{number}")
+        with _questions(installation) as asked:
+            found = populations.list_populations(installation, OWNER, PageRequest(500)).populations
+        counts.append(len(asked))
+        assert [len(each.members) for each in found] == [2] * (numbers[-1] + 1)
+    assert counts[0] == counts[1] <= 8, counts
 
 
 def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> None:
