@@ -18,7 +18,7 @@ from app.forests.grow import grow
 from app.forests.mechanisms.auto import Auto
 from app.forests.mechanisms.mechanism import Mechanism, TwoDatasetMechanism
 from app.forests.plan import Plan
-from app.forests.planning import PlanRequest, UnlabelledRequest, plan
+from app.forests.planning import AccountRequest, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedRows
 from app.privacy import accountants
@@ -85,7 +85,7 @@ class Task:
         labelled = public_size // LABELLED if needs_two else public_size
         terms = (self.accountant, self._delta, self._described.adjacency, 1)
         epsilon = Fraction(self.epsilon)
-        unlabelled = UnlabelledRequest(epsilon, public_size - labelled, *terms) if needs_two else None
+        unlabelled = AccountRequest(epsilon, public_size - labelled, *terms) if needs_two else None
         return PlanRequest(self.slug, parameters, epsilon, labelled, *terms, unlabelled=unlabelled)
 
 
