@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.verifier import composition
 from app.verifier.members import MemberLedger
 from app.verifier.reading import NotVerified
 from app.verifier.sums import PopulationSummary, verify
@@ -155,3 +156,20 @@ def test_an_export_of_a_dataset_that_never_joined_is_no_members(people: People) 
 def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
     population = people(accountant="zcdp", delta="0.0001").join("ds_a", delta_set_aside="0.00001")
     assert failure(population, "ds_a").reason == "ds_a sets a part of its delta aside, which no sum over members covers"
+
+
+def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the largest cell is lost it stays unknown, though later boxes are simple again."""
+    population = people(cap="90").join("ds_a", cap="90", partitions=HASHES).job("ds_a", "jb_0", "1")
+    boxes = [{"shard": [shard], "half": [half]} for shard in range(3) for half in range(2)]
+    for number, scope in enumerate(boxes):
+        population.step("ds_a", "reserve", f"jb_1{number}", "0.25", scope=scope)
+    for number, scope in enumerate(boxes):
+        population.step("ds_a", "void", f"jb_1{number}", "0.25", scope=scope)
+    monkeypatch.setattr(composition, "MAX_SEARCH", 8)
+    monkeypatch.setattr(composition, "MAX_WORK", 8)
+    compared = checked(population, "ds_a").compared["ds_a"]
+    assert (compared.n_bounds, 4 < compared.n_too_complex < 13) == (0, True)
+    assert compared.ledger.tightest.load == 10**9
