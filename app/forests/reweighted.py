@@ -27,6 +27,13 @@ class ReweightedRows(Protocol):
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
         """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
 
+    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
+        """Weights by node of the current level, code of one feature, code of others, and class.
+
+        Returns:
+            PRIVATE int64 ``(n_nodes, codes of the feature, Σ codes of the others, n_classes)``.
+        """
+
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """Moves every row one level down by the released splits, one per node of the current level."""
 
@@ -80,6 +87,20 @@ class LocalReweightedRows:
             for some in _slabs(features)
         ]
         return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
+
+    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
+        """See :class:`ReweightedRows`: every code of the feature in every node is a table of its own."""
+        n_own = int(self._n_codes[feature])
+        own = self._columns(np.array([feature]))[0]
+        histogram = kernels.class_histogram(
+            self._columns(np.arange(others.start, others.stop)),
+            self._y,
+            self._weight,
+            slot=self._node * np.int32(n_own) + own,
+            n_bins=self._n_codes[others],
+            shape=(self._n_nodes * n_own, self._n_classes),
+        )
+        return histogram.reshape(self._n_nodes, n_own, *histogram.shape[1:])
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""

@@ -32,7 +32,7 @@ def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_leaves_and_no_m
 def test_runs_of_a_forest_with_half_the_noise_prove_it() -> None:
     plan = planned("rpf", TWO_SPLITS, max_depth=0)
     _, scales = events_of(plan.event)
-    louder = PathScales(scales.levels, 2 * scales.last).event(max_candidates=3, n_classes=2)
+    louder = PathScales(scales.levels, 2 * scales.last).event([], n_classes=2)
     broken = replace(plan, event=Sequential((Part(1, louder),)))
 
     assert lower_bound_on_loss(broken, ONE_ROW, EMPTY, a_whole_row_of_class_one) > 1.3

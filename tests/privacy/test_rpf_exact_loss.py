@@ -16,8 +16,8 @@ import pytest
 from app.forests import quantile_bins, reweighted
 from app.forests.grow import grow
 from app.forests.kernels import fourth_roots, reweighting
-from app.forests.mechanisms import rpf_event, rpf_tree
-from app.forests.mechanisms.rpf_event import PathScales, events_of
+from app.forests.mechanisms import rpf_event, rpf_joint, rpf_tree
+from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of
 from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.forests.rows import SanitisedColumns, SanitisedRows
@@ -138,7 +138,12 @@ def stops() -> Case:
 
 def stops_by_level() -> Case:
     """Two levels over three values, one split for each; the whole tree may stop at level 1."""
-    return Case(3, "1", n_rows=2, max_depth=2)
+    return Case(3, "1", n_rows=2, max_depth=2, at_once=1)
+
+
+def stops_before_two_at_once() -> Case:
+    """Three levels over four values: one split, then the other two at once, or a stop in their place."""
+    return Case(4, "1", n_rows=1, max_depth=3)
 
 
 def choices_only() -> Case:
@@ -148,13 +153,27 @@ def choices_only() -> Case:
 
 def choices_by_level() -> Case:
     """The same with one choice per level: its utility is a sum over up to four nodes."""
-    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99")
+    return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", at_once=1)
+
+
+def choices_two_at_once() -> Case:
+    """Five values, four levels: two of four splits, then the other two or a stop, by a utility over four nodes."""
+    case = Case(5, "3", n_rows=3, window=(0, 0), max_depth=4, structure_share="0.99")
+    assert case.plan.parameters["at_once"] == 2
+    return case
 
 
 def choices_of_pairs() -> Case:
     """Two columns of two values with their sum and difference: six splits, four of which begin with a handicap."""
-    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99")
+    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99", at_once=1)
     assert case.plan.parameters["pairs"] == "ordered"
+    return case
+
+
+def choices_of_pairs_at_once() -> Case:
+    """The same, two at once: fifteen choices, with one handicap, two or none."""
+    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99")
+    assert (case.plan.parameters["pairs"], case.plan.parameters["at_once"]) == ("ordered", 2)
     return case
 
 
@@ -177,6 +196,9 @@ CASES = [
     pytest.param(choices_only, 0.5, id="choices-only"),
     pytest.param(choices_by_level, 0.5, id="choices-by-level"),
     pytest.param(choices_of_pairs, 0.4, id="choices-of-pairs"),
+    pytest.param(stops_before_two_at_once, 0.6, id="stops-before-two-at-once"),
+    pytest.param(choices_two_at_once, 0.3, id="choices-two-at-once"),
+    pytest.param(choices_of_pairs_at_once, 0.3, id="choices-of-pairs-at-once"),
     pytest.param(reweighted_trees, 0.7, id="reweighted-trees"),
 ]
 
@@ -190,7 +212,19 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached
     assert reached * found.claim - TOLERANCE <= worst <= found.claim + TOLERANCE
 
 
-@pytest.mark.parametrize("case", [stops, stops_by_level, choices_only, choices_by_level, choices_of_pairs])
+@pytest.mark.parametrize(
+    "case",
+    [
+        stops,
+        stops_by_level,
+        stops_before_two_at_once,
+        choices_only,
+        choices_by_level,
+        choices_two_at_once,
+        choices_of_pairs,
+        choices_of_pairs_at_once,
+    ],
+)
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
     found = as_it_is(case)
     support = found.law(EMPTY).keys()
@@ -235,6 +269,16 @@ def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(rpf_tree, "split_utilities", lambda *a: tuple(-(-found // 500) * 500 for found in honest(*a)))
 
 
+def double_joint_utility(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = rpf_joint.utilities
+    monkeypatch.setattr(rpf_joint, "utilities", lambda *a, **named: 2 * honest(*a, **named))
+
+
+def joint_utility_of_every_child_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = rpf_joint.utilities
+    monkeypatch.setattr(rpf_joint, "utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
+
+
 def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leaf that stopped at level k takes ε_k once more."""
 
@@ -271,9 +315,13 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (choices_only, double_utility, 1.2),
         (choices_by_level, double_utility, 1.2),
         (choices_of_pairs, double_utility, 1.2),
+        (choices_two_at_once, double_joint_utility, 1.1),
+        (choices_of_pairs_at_once, double_joint_utility, 1.1),
+        (choices_two_at_once, joint_utility_of_every_child_rounded_up, 1.1),
         (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
         (stops, leaf_paid_from_a_spent_level, 1.05),
         (stops_by_level, leaf_paid_from_a_spent_level, 1.05),
+        (stops_before_two_at_once, leaf_paid_from_a_spent_level, 1.05),
         (one_leaf, weight_of_two_rows, 1.9),
         (reweighted_trees, weight_of_two_rows, 1.2),
         (choices_only, stop_at_an_exact_count, 2.0),
@@ -293,8 +341,8 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
     """The plan itself sees that its event costs more than was asked."""
     honest = PathScales.event
 
-    def twice(self: PathScales, **named: int) -> object:
-        return honest(PathScales(self.levels, 2 * self.last), **named)
+    def twice(self: PathScales, *of_selections: Stage, **named: int) -> object:
+        return honest(PathScales(self.levels, 2 * self.last), *of_selections, **named)
 
     monkeypatch.setattr(rpf_event.PathScales, "event", twice)
     with pytest.raises(AssertionError):

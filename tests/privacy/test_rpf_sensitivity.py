@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from app.forests import pairs
 from app.forests.encoding import Encoding
 from app.forests.kernels.reweighting import UNIT
+from app.forests.mechanisms import rpf_joint
 from app.forests.mechanisms.rpf_tree import split_utilities
 from app.forests.reweighted import LocalReweightedRows
 from app.forests.schema import Schema
@@ -71,6 +72,38 @@ def test_added_record_raises_the_utilities_of_one_node_by_at_most_a_row(
     assert change.max(initial=0) <= UNIT
     assert np.sum(np.any(change != 0, axis=1)) <= 1  # only the node that the record reaches
     assert change.sum(axis=0).max(initial=0) <= UNIT  # and so it is for one split of a whole level
+
+
+def utilities_of_two(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
+    """Every two candidates' utility, summed over all nodes below the given splits."""
+    held = weighted(rows, first_tree)
+    descend(held, path)
+    found = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
+    return found[np.triu_indices(len(found), 1)]
+
+
+@given(rows=st.lists(row, max_size=12), added=row, first_tree=scores, path=levels)
+@settings(max_examples=100, deadline=None)
+def test_added_record_raises_the_utilities_of_two_splits_by_at_most_a_row(
+    rows: list[Row], added: Row, first_tree: list[list[int]], path: list[tuple[int, int, bool]]
+) -> None:
+    change = utilities_of_two([*rows, added], first_tree, path) - utilities_of_two(rows, first_tree, path)
+
+    assert change.min() >= 0
+    assert change.max() <= UNIT
+
+
+def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:
+    generator = np.random.default_rng(4)
+    sizes = [*ENCODING.n_own_codes.tolist(), 3]
+    rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
+    flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
+    held = weighted(rows, flat)
+    found = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=1)
+    for first in range(len(candidates)):
+        split = (candidates.feature[first], candidates.threshold[first], candidates.equals[first])
+        below = utilities(rows, flat, [tuple(part.item() for part in split)])[:, :-1].sum(axis=0)
+        assert np.array_equal(found[first, first + 1 :], below[first + 1 :])
 
 
 @given(rows=st.lists(row, max_size=12), removed=row, added=row, first_tree=scores)

@@ -15,7 +15,7 @@ from app.forests.families.leaf_sums import LeafSums, PooledSums
 from app.forests.forest import Forest
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes
-from app.forests.mechanisms.rpf_event import events_of
+from app.forests.mechanisms.rpf_event import events_of, stages
 from app.forests.plan import Plan
 from app.forests.schema import Schema
 
@@ -49,8 +49,10 @@ class ReweightedFamily:
         selections = forest.arrays["selections"]
         reached, n_splits = reached_leaves(forest)
         n_columns = len(schema.features) + n_pair_columns(forest.plan, schema)
-        most = np.minimum(n_splits + 1, forest.depth)
-        told = np.where(reached, (selections >= n_splits) & (selections <= most), selections == UNREACHED)
+        at_once = stages(forest.depth, int(forest.plan.parameters["at_once"]))
+        fewest = np.searchsorted(np.cumsum((0, *at_once)), n_splits)
+        most = np.minimum(fewest + 1, len(at_once))
+        told = np.where(reached, (selections >= fewest) & (selections <= most), selections == UNREACHED)
         return (
             (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
             and family.splits_are_valid(forest, schema, n_columns=n_columns)

@@ -53,22 +53,76 @@ def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], spl
     """
     from app.forests.kernels.loops import fourth_roots as loops
 
-    n_codes = require(n_codes, np.int32, shape=(None,), name="n_codes")
-    require_range(n_codes, lowest=1, below=257, name="n_codes")
-    first_code = np.zeros(n_codes.size + 1, dtype=np.int64)
-    np.cumsum(n_codes, out=first_code[1:])
+    first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, int(first_code[-1]), None), name="histogram")
-    feature, threshold, equals = require_splits(splits, shape=(None,), n_features=n_codes.size)
-    require_range(feature, lowest=0, below=n_codes.size, name="feature")
-    order = feature.astype(np.int64) * 256 + threshold
-    if feature.size and (np.any(np.diff(order) <= 0) or np.any(threshold >= n_codes[feature])):
-        raise ValueError("splits are out of order or out of range")
+    feature, threshold, equals = _require_in_order(splits, n_codes)
     if n_codes.size:
         _require_totals(histogram[:, : int(n_codes[0])].sum(axis=1))
         require_range(histogram, lowest=0, below=MAX_TOTAL, name="histogram")
     result = np.empty((len(histogram), feature.size), dtype=np.int64)
     loops.split_norms(histogram, first_code, feature, threshold, equals, result)
     return result
+
+
+def pair_norms(
+    histogram: NDArray[np.int64],
+    *,
+    first: tuple[NDArray[np.uint8], NDArray[np.bool_]],
+    n_codes: NDArray[np.int32],
+    splits: Splits,
+) -> NDArray[np.int64]:
+    """Norms of the four parts that two splits make of a node, summed over the nodes, for every two splits.
+
+    Args:
+        histogram: PRIVATE int64 ``(n_nodes, n_own_codes, Σ n_codes, n_classes)``: weights by code of one feature and
+            code of every other. The other features may be that feature itself, among others.
+        first: public; threshold and ``equals`` of every candidate on the one feature, by ascending threshold.
+        n_codes: public; codes of every other feature, int32 ``(n_features,)``.
+        splits: public; the candidates on the other features, as in :func:`split_norms`.
+
+    Returns:
+        PRIVATE int64 ``(n_first, n_candidates)``.
+
+    Raises:
+        ValueError: a type, a shape, an order or a value out of its range.
+    """
+    from app.forests.kernels.loops import fourth_roots as loops
+
+    first_code = _first_codes(n_codes)
+    histogram = require(histogram, np.int64, shape=(None, None, int(first_code[-1]), None), name="histogram")
+    feature, threshold, equals = _require_in_order(splits, n_codes)
+    own, one_against_rest = first
+    own = require(own, np.uint8, shape=(None,), name="first")
+    one_against_rest = require(one_against_rest, np.bool_, shape=own.shape, name="first")
+    if np.any(np.diff(own.astype(np.int64)) <= 0) or np.any(own >= histogram.shape[1]):
+        raise ValueError("splits are out of order or out of range")
+    result = np.zeros((own.size, feature.size), dtype=np.int64)
+    if n_codes.size:
+        _require_totals(histogram[:, :, : int(n_codes[0])].sum(axis=(1, 2)))
+        require_range(histogram, lowest=0, below=MAX_TOTAL, name="histogram")
+        splits_of_first, splits_of_others = (
+            np.column_stack(parts).astype(np.int64) for parts in ((own, one_against_rest), (feature, threshold, equals))
+        )
+        loops.pair_norms(histogram, splits_of_first, first_code, splits_of_others, result)
+    return result
+
+
+def _first_codes(n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where each feature's codes begin, and where the last one's end."""
+    n_codes = require(n_codes, np.int32, shape=(None,), name="n_codes")
+    require_range(n_codes, lowest=1, below=257, name="n_codes")
+    first_code = np.zeros(n_codes.size + 1, dtype=np.int64)
+    np.cumsum(n_codes, out=first_code[1:])
+    return first_code
+
+
+def _require_in_order(splits: Splits, n_codes: NDArray[np.int32]) -> Splits:
+    feature, threshold, equals = require_splits(splits, shape=(None,), n_features=n_codes.size)
+    require_range(feature, lowest=0, below=n_codes.size, name="feature")
+    order = feature.astype(np.int64) * 256 + threshold
+    if feature.size and (np.any(np.diff(order) <= 0) or np.any(threshold >= n_codes[feature])):
+        raise ValueError("splits are out of order or out of range")
+    return feature, threshold, equals
 
 
 def _require_totals(weights: NDArray[np.int64]) -> None:

@@ -9,6 +9,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
+from itertools import islice
+from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,10 +32,18 @@ from app.forests.families.reweighted import (
     encoding_of,
 )
 from app.forests.forest import Forest
-from app.forests.mechanisms import common, rpf_levels, rpf_tree, shapes
+from app.forests.mechanisms import common, rpf_joint, rpf_tree, shapes
 from app.forests.mechanisms.mechanism import Parameters, PublicFacts, draw_scale
 from app.forests.mechanisms.parameters import Parameter, Value
-from app.forests.mechanisms.rpf_event import L1_SENSITIVITY, RANGE_SENSITIVITY, PathScales, events_of
+from app.forests.mechanisms.rpf_event import (
+    L1_SENSITIVITY,
+    RANGE_SENSITIVITY,
+    PathScales,
+    Stage,
+    events_of,
+    stages,
+)
+from app.forests.mechanisms.rpf_levels import LevelTrees
 from app.forests.mechanisms.rpf_tree import ReweightedTree
 from app.forests.plan import Plan
 from app.forests.rows import SanitisedRows
@@ -43,6 +54,7 @@ from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
     from app.forests.randomness import Randomness
+    from app.forests.reweighted import ReweightedRows
 
 _MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 1, 8
 
@@ -78,6 +90,16 @@ _OWN_PARAMETERS = (
         built=(BY_LEVEL, BY_NODE),
         added=True,
         formerly=BY_NODE,
+    ),
+    Parameter(
+        "at_once",
+        "integer",
+        "Levels whose splits are chosen together, by one selection at the budget of all of them. By default 2 where "
+        "one split is chosen per level and the declaration has few enough of them, else 1.",
+        minimum=Fraction(1),
+        maximum=Fraction(rpf_joint.AT_ONCE),
+        added=True,
+        formerly=1,
     ),
     Parameter(
         "pairs",
@@ -139,7 +161,9 @@ class ReweightedForest:
         settled.setdefault("structure_share", "0.7" if n_trees == 1 else "0.6")
         settled.setdefault("pairs", default_pairs(facts.schema))
         depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
-        warnings = shapes.settle_depth(settled, depth, _widest_encoding(settled, facts.schema), tables=True)
+        widest = _widest_encoding(settled, facts.schema)
+        warnings = shapes.settle_depth(settled, depth, widest, tables=True)
+        _settle_at_once(settled, widest)
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -153,13 +177,17 @@ class ReweightedForest:
             for_trees -= for_bins
         share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         per_tree = for_trees / n_trees
+        of_selections = _stages(parameters, _widest_encoding(parameters, facts.schema))
+        losses = iter(common.level_losses(share * per_tree, depth))
         scales = PathScales(
-            tuple(draw_scale(loss, RANGE_SENSITIVITY) for loss in common.level_losses(share * per_tree, depth)),
+            tuple(
+                draw_scale(sum(islice(losses, stage.n_splits), Fraction(0)), RANGE_SENSITIVITY)
+                for stage in of_selections
+            ),
             draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
         )
-        candidates = len(_widest_encoding(parameters, facts.schema).candidates)
         by_level = parameters["splits"] == BY_LEVEL
-        tree = scales.event(max_candidates=candidates + 1, n_classes=facts.schema.n_classes, by_level=by_level)
+        tree = scales.event(of_selections, n_classes=facts.schema.n_classes, by_level=by_level)
         return Sequential((*bins, Part(n_trees, tree)))
 
     def grow_forest(
@@ -185,10 +213,18 @@ class ReweightedForest:
             pairs=encoding.pairs,
         )
         by_level = plan.parameters["splits"] == BY_LEVEL
-        grow = rpf_levels.grow if by_level else rpf_tree.grow
+        grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(rpf_tree.grow, scales, encoding)
+        if by_level:
+            grow = LevelTrees(
+                scales,
+                encoding,
+                depth=int(plan.parameters["max_depth"]),
+                at_once=int(plan.parameters["at_once"]),
+                joint_columns=rpf_joint.n_columns(_widest_encoding(plan.parameters, schema)),
+            ).grow
         trees: list[ReweightedTree] = []
         for _ in range(plan.n_trees):
-            tree = grow(scales, encoding, weighted, randomness)
+            tree = grow(weighted, randomness)
             trees.append(tree)
             if len(trees) < plan.n_trees:  # nobody reads the weights after the last one
                 weighted.finish_tree(
@@ -205,7 +241,7 @@ class ReweightedForest:
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Mechanism.check``."""
         _, scales = events_of(event)
-        if len(scales.levels) != parameters["max_depth"]:
+        if len(scales.levels) != len(stages(int(parameters["max_depth"]), int(parameters["at_once"]))):
             raise UnknownPrivacyEvent("not the event of a forest of this depth")
 
 
@@ -221,6 +257,31 @@ def _widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     if len(pairs.ordered(schema)) > pairs.MAX_ORDERED:
         raise InvalidRequest.at("/parameters/pairs", "too-large")
     return encoding.paired(pairs.of_schema(schema))
+
+
+def _settle_at_once(settled: dict[str, Value], widest: Encoding) -> None:
+    """Sets ``at_once``: two levels at once where a level has one split and the declaration has few enough of them.
+
+    Raises:
+        InvalidRequest: two at once were asked for where every node has its own split, or where they are too many.
+    """
+    by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
+    is_cheap = rpf_joint.is_cheap(widest, depth)
+    asked = int(settled.setdefault("at_once", rpf_joint.AT_ONCE if by_level and is_cheap and depth > 1 else 1))
+    if asked > 1 and not by_level:
+        raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
+    if asked > 1 and not is_cheap:
+        raise InvalidRequest.at("/parameters/at_once", "too-large")
+
+
+def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
+    """What each selection on a path chooses, in public numbers; "stop" is a candidate too."""
+    alone = len(widest.candidates)
+    joint = comb(rpf_joint.n_candidates(widest, rpf_joint.n_columns(widest)), rpf_joint.AT_ONCE)
+    return tuple(
+        Stage(n_splits, (alone if n_splits == 1 else max(alone, joint)) + 1)
+        for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))
+    )
 
 
 def default_pairs(schema: Schema) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 from app.forests import quantile_bins
 from app.forests.kernels.reweighting import UNIT
@@ -26,12 +28,30 @@ L1_SENSITIVITY = UNIT
 """One row raises one weight of one leaf by at most 256."""
 
 
+class Stage(NamedTuple):
+    """One selection on a path, in public numbers: how many splits it chooses at once, and among how many candidates."""
+
+    n_splits: int
+    max_candidates: int
+
+
+def stages(depth: int, at_once: int) -> tuple[int, ...]:
+    """Splits that each selection on a path chooses, root first: as many as go at once, and what is left over first.
+
+    Args:
+        depth: of the tree.
+        at_once: levels whose splits are chosen by one selection.
+    """
+    left_over = depth % at_once
+    return (left_over,) * (left_over > 0) + (at_once,) * (depth // at_once)
+
+
 @dataclass(frozen=True)
 class PathScales:
     """Inverse scales of the draws on a path, in integer units of weight (1/256 row).
 
     Attributes:
-        levels: of the selection at each level, root first.
+        levels: of each selection, root first: one per level, or one for the splits of several levels.
         last: of the noise in a leaf at full depth.
     """
 
@@ -40,42 +60,45 @@ class PathScales:
 
     @cached_property
     def leaves(self) -> tuple[Fraction, ...]:
-        """Inverse scale in a leaf, by the number of selections on its path, 0 to the depth.
+        """Inverse scale in a leaf, by the number of selections on its path, from none to all.
 
         What the path did not spend on selections goes to the leaf (lemma L4). Selections and weights have the same
         sensitivity, so inverse scales add up as losses do, and every path costs exactly the same.
         """
         return tuple(sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1))
 
-    def event(self, *, max_candidates: int, n_classes: int, by_level: bool = False) -> Event:
+    def event(self, of_selections: Sequence[Stage], *, n_classes: int, by_level: bool = False) -> Event:
         """One tree as an event: every way a path can end, at equal cost.
 
         Args:
-            max_candidates: of one selection.
+            of_selections: one per inverse scale in :attr:`levels`.
             n_classes: public number of classes.
-            by_level: one selection per level, not one per node of it.
+            by_level: one selection for all nodes that it splits, not one for each.
         """
-        return self._below(0, max_candidates=max_candidates, n_classes=n_classes, by_level=by_level)
+        assert len(of_selections) == len(self.levels)
+        n_splits = sum(stage.n_splits for stage in of_selections)
+        event: Event = self._leaf(len(self.levels), n_classes << n_splits)
+        for index, stage in reversed(list(enumerate(of_selections))):
+            n_splits -= stage.n_splits
+            selection = PermuteAndFlip(
+                Adjacency.ADD_REMOVE_ONE,
+                range_sensitivity=Fraction(RANGE_SENSITIVITY),
+                inverse_scale=self.levels[index],
+                max_candidates=stage.max_candidates,
+            )
+            n_selections = 1 if by_level else 1 << n_splits
+            event = Sequential((Part(1, Parallel("nodes", (Part(n_selections, selection),))), Part(1, event)))
+            if index > 0:
+                event = Parallel("nodes", (Part(1, self._leaf(index, n_classes << n_splits)), Part(1, event)))
+        return event
 
-    def _below(self, level: int, *, max_candidates: int, n_classes: int, by_level: bool) -> Event:
-        leaves = DiscreteLaplace(
+    def _leaf(self, n_selections: int, coordinates: int) -> Event:
+        return DiscreteLaplace(
             Adjacency.ADD_REMOVE_ONE,
             l1_sensitivity=Fraction(L1_SENSITIVITY),
-            inverse_scale=self.leaves[level],
-            coordinates=n_classes << level,
+            inverse_scale=self.leaves[n_selections],
+            coordinates=coordinates,
         )
-        if level == len(self.levels):
-            return leaves
-        selection = PermuteAndFlip(
-            Adjacency.ADD_REMOVE_ONE,
-            range_sensitivity=Fraction(RANGE_SENSITIVITY),
-            inverse_scale=self.levels[level],
-            max_candidates=max_candidates,
-        )
-        deeper = self._below(level + 1, max_candidates=max_candidates, n_classes=n_classes, by_level=by_level)
-        n_selections = 1 if by_level else 1 << level
-        going_on = Sequential((Part(1, Parallel("nodes", (Part(n_selections, selection),))), Part(1, deeper)))
-        return going_on if level == 0 else Parallel("nodes", (Part(1, leaves), Part(1, going_on)))
 
     @classmethod
     def of(cls, event: Event) -> PathScales:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.encoding import Encoding
+from app.forests.kernels import fourth_roots
 from app.forests.leaf_scores import UNREACHED
-from app.forests.mechanisms import boxes, rpf_tree
-from app.forests.mechanisms.rpf_event import PathScales
+from app.forests.mechanisms import boxes, rpf_joint, rpf_tree
+from app.forests.mechanisms.rpf_event import PathScales, stages
 from app.forests.mechanisms.rpf_tree import ReweightedTree
 from app.forests.reweighted import ReweightedRows
 
@@ -19,58 +20,88 @@ if TYPE_CHECKING:
     from app.forests.randomness import Randomness
 
 
-def grow(scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
-    """Selects one split for all nodes of a level, level by level on the PRIVATE rows; then releases every leaf.
+class LevelTrees:
+    """Grows trees with one split for all nodes of a level, chosen level by level or two levels at once.
 
     The utility of a split is its sum over the nodes of the level. A row is in one of them, so the sum moves as one
     node's does, while what a good split gains on all rows stands against the noise of a single selection. From level 1
     on "stop" competes; it ends the whole tree. No split is taken twice; leaves that no row can reach are released too.
-
-    Args:
-        scales: as priced.
-        encoding: public or released bins.
-        rows: PRIVATE, at the root; left at the leaves.
-        randomness: source of every draw.
-
-    Returns:
-        The released tree. One call is one release.
     """
-    depth, candidates = len(scales.levels), encoding.candidates
-    chosen: list[int | None] = []
-    alive = np.ones(len(candidates), dtype=np.bool_)
-    n_selections = n_splits = 0
-    for level, scale in enumerate(scales.levels):
-        choice = None
-        if n_splits == level and alive.any():
-            choice = _select(level, scale, encoding, alive, rows=rows, randomness=randomness)
+
+    def __init__(self, scales: PathScales, encoding: Encoding, *, depth: int, at_once: int, joint_columns: int) -> None:
+        """What is public or released before the first tree.
+
+        Args:
+            scales: as priced, one per selection.
+            encoding: public or released bins.
+            depth: of every tree.
+            at_once: 1, or the number of levels whose splits one selection chooses.
+            joint_columns: columns, the first ones, on which they are chosen at once.
+        """
+        self._scales, self._encoding, self._depth = scales, encoding, depth
+        self._stages, self._joint_columns = stages(depth, at_once), joint_columns
+
+    def grow(self, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
+        """Selects the splits on the PRIVATE rows, root first; then releases every leaf. One call is one release.
+
+        Args:
+            rows: at the root; left at the leaves.
+            randomness: source of every draw.
+        """
+        candidates = self._encoding.candidates
+        alive = np.ones(len(candidates), dtype=np.bool_)
+        chosen: list[int] = []
+        n_selections, goes_on = 0, True
+        for n_splits, scale in zip(self._stages, self._scales.levels, strict=True):
+            if not goes_on or not alive.any():
+                break
+            picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
             n_selections += 1
-        if choice is not None:
-            alive[choice] = False
-            n_splits += 1
-        of_level = [choice] * (1 << level)
-        feature, threshold, equals = boxes.splits(candidates, of_level)
+            goes_on = len(picked) == n_splits
+            for choice in picked:
+                alive[choice] = False
+                self._descend(rows, len(chosen), choice)
+                chosen.append(choice)
+        for level in range(len(chosen), self._depth):
+            self._descend(rows, level, None)
+        selections = np.full(1 << self._depth, UNREACHED, dtype=np.uint8)
+        selections[:: 1 << (self._depth - len(chosen))] = n_selections
+        counts = rpf_tree.noisy_weights(self._scales, selections, rows, randomness)
+        padded = [*chosen, *[None] * (self._depth - len(chosen))]
+        per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
+        return ReweightedTree(*boxes.splits(candidates, per_node), counts, selections)
+
+    def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
+        feature, threshold, equals = boxes.splits(self._encoding.candidates, [choice] * (1 << level))
         rows.descend(feature=feature, threshold=threshold, equals=equals)
-        chosen += of_level
-    selections = np.full(1 << depth, UNREACHED, dtype=np.uint8)
-    selections[:: 1 << (depth - n_splits)] = n_selections
-    counts = rpf_tree.noisy_weights(scales, selections, rows, randomness)
-    return ReweightedTree(*boxes.splits(candidates, chosen), counts, selections)
 
+    def _select(
+        self,
+        n_splits: int,
+        scale: Fraction,
+        alive: NDArray[np.bool_],
+        *,
+        level: int,
+        rows: ReweightedRows,
+        randomness: Randomness,
+    ) -> tuple[int, ...]:
+        """The released choice of one selection: candidates for as many levels, or none to stop.
 
-def _select(
-    level: int,
-    scale: Fraction,
-    encoding: Encoding,
-    alive: NDArray[np.bool_],
-    *,
-    rows: ReweightedRows,
-    randomness: Randomness,
-) -> int | None:
-    """The released choice of a level: a candidate, or ``None`` to stop."""
-    splitting, stopping = rpf_tree.split_utilities(rows, encoding, np.arange(1 << level, dtype=np.int32))
-    own = np.flatnonzero(alive)
-    utilities = splitting.sum(axis=0)[own] - rpf_tree.handicaps(encoding, scale)[own]
-    if level >= rpf_tree.FIRST_LEVEL_WITH_STOP:
-        utilities = np.append(utilities, stopping.sum())
-    choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
-    return int(own[choice]) if choice < len(own) else None
+        Where released bins leave a single split on the columns that two at once are chosen on, one is chosen alone.
+        """
+        n_joint = rpf_joint.n_candidates(self._encoding, self._joint_columns)
+        is_joint = n_splits > 1 and np.count_nonzero(alive[:n_joint]) > 1
+        handicaps = rpf_tree.handicaps(self._encoding, scale)
+        if is_joint:
+            competing = np.argwhere(np.triu(np.outer(alive[:n_joint], alive[:n_joint]), 1))
+            gains = rpf_joint.utilities(rows, self._encoding, self._joint_columns, n_nodes=1 << level)
+            utilities = gains[tuple(competing.T)] - handicaps[competing].sum(axis=1)
+        else:
+            competing = np.flatnonzero(alive)[:, np.newaxis]
+            splitting, _ = rpf_tree.split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
+            utilities = splitting.sum(axis=0)[competing[:, 0]] - handicaps[competing[:, 0]]
+        if level >= rpf_tree.FIRST_LEVEL_WITH_STOP:
+            stopping = fourth_roots.norms(rows.leaf_histogram())
+            utilities = np.append(utilities, stopping.sum())
+        choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
+        return tuple(competing[choice].tolist()) if choice < len(competing) else ()

@@ -1,6 +1,7 @@
 """Public shapes: how large a forest and its working memory may become, decided before any row is read."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import InvalidRequest
@@ -73,11 +74,15 @@ def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool
 
 def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
     """Consecutive features whose histogram stays below :data:`BLOCK_CELLS`, at least one at a time."""
-    cells = encoding.n_codes.astype(np.int64) * n_nodes * encoding.schema.n_classes
-    blocks, start, held = [], 0, 0
-    for feature, own in enumerate(cells):
+    return blocks(encoding.n_codes, cells=n_nodes * encoding.schema.n_classes)
+
+
+def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
+    """Consecutive features whose tables of ``cells`` per code stay below :data:`BLOCK_CELLS`, at least one each."""
+    found, start, held = [], 0, 0
+    for feature, own in enumerate(n_codes.astype(np.int64) * cells):
         if held and held + own > BLOCK_CELLS:
-            blocks.append(slice(start, feature))
+            found.append(slice(start, feature))
             start, held = feature, 0
         held += int(own)
-    return [*blocks, slice(start, len(cells))]
+    return [*found, slice(start, len(n_codes))]

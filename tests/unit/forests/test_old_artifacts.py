@@ -30,7 +30,7 @@ FIRST_PARAMETERS = {
 }  # fmt: skip
 """Those of the first release: what every stored plan has."""
 
-FIRST_RULES = {"rpf": {"splits": "node", "pairs": "none", "calibration": "none"}}
+FIRST_RULES = {"rpf": {"splits": "node", "at_once": 1, "pairs": "none", "calibration": "none"}}
 """What parameters that came later are asked to be, so that an algorithm does what it first did."""
 
 

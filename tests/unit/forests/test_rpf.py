@@ -1,6 +1,7 @@
 """The reweighted forest outside of its randomness: rules, event, artifact, and what a reader makes of it."""
 
 import gc
+import itertools
 import json
 import weakref
 from collections.abc import Callable
@@ -16,15 +17,18 @@ from safetensors import numpy as tensors
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, codec, leaf_scores, planning, predict, quantile_bins
 from app.forests.codec import ArtifactInvalid
+from app.forests.encoding import Encoding
 from app.forests.families.reweighted import reached_leaves
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.leaf_scores import UNREACHED
 from app.forests.mechanisms import boxes, rpf
-from app.forests.mechanisms.rpf_event import PathScales, events_of
+from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of, stages
+from app.forests.mechanisms.rpf_levels import LevelTrees
 from app.forests.plan import Plan
 from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
+from app.forests.reweighted import LocalReweightedRows
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from app.privacy import receipts
@@ -89,11 +93,15 @@ def test_rules_give_the_published_shapes(epsilon: str, size: int, n_trees: int, 
 @given(
     levels=st.lists(st.integers(1, 2**40), max_size=6).map(tuple),
     last=st.integers(1, 2**40),
+    by_level=st.booleans(),
+    n_splits=st.integers(1, 2),
 )
 @settings(max_examples=60, deadline=None)
-def test_every_path_costs_exactly_the_same_and_the_event_reads_back(levels: tuple[int, ...], last: int) -> None:
+def test_every_path_costs_exactly_the_same_and_the_event_reads_back(
+    levels: tuple[int, ...], last: int, by_level: bool, n_splits: int
+) -> None:
     scales = PathScales(tuple(Fraction(level, 2**32) for level in levels), Fraction(last, 2**32))
-    event = scales.event(max_candidates=9, n_classes=3)
+    event = scales.event([Stage(n_splits, 9)] * len(levels), n_classes=3, by_level=by_level)
     total = 256 * (sum(scales.levels) + scales.last)
 
     assert [256 * (sum(scales.levels[:spent]) + scales.leaves[spent]) for spent in range(len(levels) + 1)] == [
@@ -188,22 +196,29 @@ def test_number_of_bytes_does_not_depend_on_rows() -> None:
     assert len(sizes) == 1
 
 
-def grown_with_stop() -> Forest:
-    """Eight trees of three levels by noise alone: some node stops in every other forest or so."""
-    return next(
-        forest
-        for forest in (grown("0.001", n_estimators=8, max_depth=3) for _ in range(80))
-        if UNREACHED in forest.arrays["selections"]
-    )
+def grown_with_stop(at_once: int = 1) -> Forest:
+    """Three trees of three levels, the first of which stopped at its second selection."""
+    forest = grown(n_estimators=3, max_depth=3, at_once=at_once)
+    arrays = {name: array.copy() for name, array in forest.arrays.items()}
+    arrays["feature"][0, 1:], arrays["threshold"][0, 1:], arrays["equals"][0, 1:] = 0, boxes.NO_SPLIT, False
+    selections = np.array([2, UNREACHED, UNREACHED, UNREACHED] * 2, dtype=np.uint8)
+    arrays["selections"][0] = selections
+    arrays["counts"][0, selections == UNREACHED] = 0
+    return Forest(forest.plan, arrays)
+
+
+def replace_most(selections: np.ndarray, other: int) -> None:
+    """Lets the leaves at the end of a whole path tell another number of selections."""
+    selections[selections == selections[selections != UNREACHED].max()] = other
 
 
 BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     "a cut beyond the grid": lambda a: a["cuts"].__setitem__((0, 0), 9_999),
     "a cut twice": lambda a: a["cuts"].__setitem__((0, slice(0, 2)), 7),
     "cuts of another type": lambda a: a.update(cuts=a["cuts"].astype(np.int32)),
-    "more selections than levels": lambda a: a["selections"].__setitem__(a["selections"] == 3, 4),
-    "no selection in a leaf": lambda a: a["selections"].__setitem__(a["selections"] == 3, 0),
-    "a leaf that no row reaches tells one": lambda a: a["selections"].__setitem__(a["selections"] == UNREACHED, 3),
+    "more selections than there are": lambda a: replace_most(a["selections"], 4),
+    "no selection in a leaf": lambda a: replace_most(a["selections"], 0),
+    "a leaf that no row reaches tells one": lambda a: a["selections"].__setitem__(a["selections"] == UNREACHED, 2),
     "a reached leaf tells none": lambda a: a["selections"].__setitem__((0, 0), UNREACHED),
     "weights where no row can be": lambda a: a["counts"].__setitem__(a["selections"] == UNREACHED, 1),
     "a feature too large": lambda a: a["feature"].__setitem__((0, 0), 5),
@@ -213,9 +228,12 @@ BROKEN: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
 }
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())
-def test_artifact_that_cannot_have_been_released_is_refused(change: Callable[[dict[str, np.ndarray]], object]) -> None:
-    forest = grown_with_stop()
+def test_artifact_that_cannot_have_been_released_is_refused(
+    change: Callable[[dict[str, np.ndarray]], object], at_once: int
+) -> None:
+    forest = grown_with_stop(at_once)
     arrays = {name: array.copy() for name, array in forest.arrays.items()}
     data = codec.dumps(forest, METADATA)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
@@ -330,6 +348,113 @@ def test_pairs_learn_what_no_column_tells() -> None:
     assert accuracy("none") < 0.85
 
 
+@given(depth=st.integers(0, 20), at_once=st.integers(1, 3))
+def test_selections_choose_all_levels_as_many_at_once_as_go(depth: int, at_once: int) -> None:
+    found = stages(depth, at_once)
+
+    assert sum(found) == depth
+    assert all(n_splits == at_once for n_splits in found[1:])
+    assert all(0 < n_splits <= at_once for n_splits in found)
+
+
+def with_numbers(n: int) -> Schema:
+    numbers = [{"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(n)]
+    return Schema.from_json({**SCHEMA.to_json(), "features": numbers})
+
+
+def test_levels_at_once_are_a_public_rule_of_the_declaration_and_the_depth() -> None:
+    def at_once(schema: Schema = SCHEMA, **asked: object) -> object:
+        return planned(schema=schema, **{"max_depth": 4, **asked}).parameters["at_once"]
+
+    assert at_once() == 2
+    assert at_once(splits="node") == at_once(max_depth=1) == at_once(max_depth=0) == 1
+    assert at_once(with_numbers(64)) == 2
+    assert at_once(with_numbers(67)) == 1  # 67 × 15 splits: more than a thousand
+
+
+def test_one_price_covers_each_selection_of_two_levels() -> None:
+    """Half as many selections, each at the budget of both of its levels."""
+    one, two = (events_of(planned(max_depth=5, at_once=at_once).event)[1] for at_once in (1, 2))
+
+    assert len(two.levels) == 3
+    assert two.levels[0] == one.levels[0]
+    for joint, alone in zip(two.levels[1:], (one.levels[1:3], one.levels[3:5]), strict=True):
+        assert 0 <= joint - sum(alone) < Fraction(3, 2**32)  # each is rounded down on its own
+    assert two.last == one.last
+
+
+def test_plan_from_before_stands_for_one_level_at_a_time() -> None:
+    made = planned(max_depth=4, at_once=1)
+    stored = made.to_json()
+    before = {name: value for name, value in made.parameters.items() if name != "at_once"}
+
+    assert planning.read({**stored, "parameters": before}) == made
+    with pytest.raises(PlanInvalid):  # an event of two selections is not one of four
+        planning.read({**stored, "parameters": {**before, "at_once": 2}})
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"splits": "node", "at_once": 2}, "not-with-splits-node"),
+        ({"at_once": 3}, "too-large"),
+        ({"at_once": 0}, "too-small"),
+        ({"at_once": "2"}, "not-an-integer"),
+    ],
+)
+def test_levels_that_cannot_be_chosen_at_once_are_refused(asked: dict[str, object], problem: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned(**asked)
+
+    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", problem)]
+
+
+def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        planned(schema=with_numbers(67), max_depth=4, at_once=2)
+
+    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
+
+
+def test_two_levels_at_once_learn_what_neither_tells_alone() -> None:
+    """The class is whether two columns agree; four others tell nothing. No single split gains anything at the root."""
+    schema = Schema.from_json(
+        {
+            "features": [{"name": f"f{index}", "type": "categorical", "categories": ["x", "y"]} for index in range(6)],
+            "label": {"name": "kind", "classes": ["a", "b"]},
+        }
+    )
+    every = np.tile(np.array(list(itertools.product((0, 1), repeat=6)), dtype=np.int32), (32, 1))
+    columns = tuple(every.T.copy())
+    held = SanitisedColumns(columns, len(every))
+    own = SanitisedRows(held, (columns[1] == columns[4]).astype(np.int32), np.zeros((len(every), 16), np.uint8))
+
+    def right(at_once: int) -> list[float]:
+        settled = planned("2", schema=schema, max_depth=2, n_estimators=1, at_once=at_once)
+        forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(12)]
+        found = [predict.probabilities(each, schema, own.features, read_out=None) for each in forests]
+        return [float(np.mean(each.argmax(axis=1) == own.y)) for each in found]
+
+    assert min(right(2)) == 1.0
+    assert min(right(1)) < 0.6  # the first split is a guess
+
+
+def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:
+    """Two levels at once were planned for fifteen splits of a number; the released cuts may leave fewer than two."""
+    schema = with_numbers(1)
+    settled = planned("50", schema=schema, max_depth=2, n_estimators=1)
+    assert settled.parameters["at_once"] == 2
+    scales = events_of(settled.event)[1]
+    encoding = Encoding.with_edges(schema, (np.array([0.5]),))
+    X, y = np.array([[0, 0, 1, 1]], dtype=np.uint8), np.array([0, 0, 1, 2], dtype=np.int32)
+    held = LocalReweightedRows(X, y, n_codes=encoding.n_codes, n_classes=3)
+    trees = LevelTrees(scales, encoding, depth=2, at_once=2, joint_columns=1)
+    tree = trees.grow(held, SystemRandomness())
+
+    assert tree.selections.tolist() == [1, UNREACHED, 1, UNREACHED]
+    assert tree.threshold.tolist() == [0, boxes.NO_SPLIT, boxes.NO_SPLIT]
+
+
 def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels() -> None:
     tempered = grown(n_estimators=4, max_depth=3)
     parameters = {**tempered.plan.parameters, "calibration": "none"}
@@ -350,6 +475,7 @@ def test_catalogue_describes_its_parameters() -> None:
         "structure_share",
         "bins_share",
         "splits",
+        "at_once",
         "pairs",
         "calibration",
     ]

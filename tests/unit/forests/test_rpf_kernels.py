@@ -97,6 +97,45 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
             assert found[node, r] == exact(left.tolist()) + exact(right.tolist())
 
 
+@given(weights=st.lists(st.integers(0, 2**35), min_size=1, max_size=7), unit=st.sampled_from([1, 256]))
+@settings(max_examples=400, deadline=None)
+def test_root_that_floating_point_is_certain_of_is_the_exact_one(weights: list[int], unit: int) -> None:
+    assert norm([weight * unit // 256 for weight in weights]) == exact([weight * unit // 256 for weight in weights])
+
+
+@pytest.mark.parametrize("bits", [1, 9, 24, 36])
+def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
+    """Against Python's integers, in empty nodes, in nodes of one class, and where floating point cannot tell."""
+    generator = np.random.default_rng(bits)
+    histogram = generator.integers(0, 2**bits, (3, 4, 8, 3)) // 32
+    histogram[1] = 0
+    histogram[2, :, :, 1:] = 0
+    histogram[0, :, 5:] = 0  # the third column's codes hold the same rows as the first one's
+    histogram[0, :, 5] = histogram[0, :, :4].sum(axis=1) - histogram[0, :, 6]
+    n_codes = np.array([4, 1, 3], dtype=np.int32)
+    splits = (
+        np.array([0, 0, 0, 2, 2], dtype=np.int32),
+        np.array([0, 1, 2, 0, 2], dtype=np.uint8),
+        np.array([False, False, False, True, True]),
+    )
+    for first in ((np.array([0, 2], np.uint8), np.zeros(2, bool)), (np.array([1, 3], np.uint8), np.ones(2, bool))):
+        found = fourth_roots.pair_norms(histogram, first=first, n_codes=n_codes, splits=splits)
+        for r, (own, own_equals) in enumerate(zip(*first, strict=True)):
+            for s, (feature, threshold, equals) in enumerate(zip(*splits, strict=True)):
+                expected = 0
+                for node in histogram:
+                    codes = node[:, :4] if feature == 0 else node[:, 5:8]
+                    is_left = np.arange(4) == own if own_equals else np.arange(4) <= own
+                    goes_left = (
+                        np.arange(codes.shape[1]) == threshold if equals else np.arange(codes.shape[1]) <= threshold
+                    )
+                    whole = [node[side][:, :4].sum(axis=(0, 1)) for side in (is_left, ~is_left)]
+                    parts = [codes[side][:, goes_left].sum(axis=(0, 1)) for side in (is_left, ~is_left)]
+                    rests = [both - part for both, part in zip(whole, parts, strict=True)]
+                    expected += sum(exact(part.tolist()) for part in [*parts, *rests])
+                assert found[r, s] == expected
+
+
 def test_arguments_that_would_break_the_loops_are_refused() -> None:
     codes = np.array([2], dtype=np.int32)
     table = np.ones((1, 2, 2), dtype=np.int64)
@@ -112,6 +151,26 @@ def test_arguments_that_would_break_the_loops_are_refused() -> None:
     with pytest.raises(ValueError, match="out of order"):
         twice = tuple(np.repeat(array, 2) for array in good)
         fourth_roots.split_norms(table, n_codes=codes, splits=twice)  # type: ignore[arg-type]
+
+
+def test_arguments_that_would_break_the_loops_of_pairs_are_refused() -> None:
+    codes = np.array([2], dtype=np.int32)
+    table = np.ones((1, 2, 2, 2), dtype=np.int64)
+    first = (np.array([0], dtype=np.uint8), np.array([False]))
+    splits = (np.array([0], dtype=np.int32), np.array([0], dtype=np.uint8), np.array([False]))
+    assert fourth_roots.pair_norms(table, first=first, n_codes=codes, splits=splits).shape == (1, 1)
+    for wrong in (table - 2, table * 2**37, table * (2**60)):
+        with pytest.raises(ValueError, match="value out of range"):
+            fourth_roots.pair_norms(wrong, first=first, n_codes=codes, splits=splits)
+    for own in (np.array([2], dtype=np.uint8), np.array([1, 1], dtype=np.uint8)):
+        with pytest.raises(ValueError, match="out of order"):
+            fourth_roots.pair_norms(table, first=(own, np.zeros(own.size, bool)), n_codes=codes, splits=splits)
+    with pytest.raises(ValueError, match="out of order"):
+        fourth_roots.pair_norms(
+            table, first=first, n_codes=codes, splits=(splits[0], splits[1] + np.uint8(2), splits[2])
+        )
+    with pytest.raises(ValueError, match="wrong shape"):
+        fourth_roots.pair_norms(table[:, :, :1], first=first, n_codes=codes, splits=splits)
 
 
 def weight(sums: list[int], y: int) -> int:

@@ -4,6 +4,9 @@ A fourth power of a weight below 2³⁹ has up to 156 bits. It is formed modulo 
 enough: a floating-point root is a guess within 2 of the exact one, so the difference between the sum S of fourth powers
 and the fourth power of the guess (or a neighbour of it) is below 2¹²⁷ in size, and its sign is the top bit of the
 difference modulo 2¹²⁸. The root returned is the integer r with r⁴ ≤ S < (r + 1)⁴, whatever the guess was.
+
+Most roots need none of that: the guess differs from the real root by less than 2⁻⁴³ of it, so where both ends of that
+interval round down to the same integer, that integer is the root.
 """
 
 import math
@@ -18,6 +21,7 @@ _LOW_HALF = np.uint64(2**32 - 1)
 _SIGN_BIT = np.uint64(63)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
+_LOWEST_SHARE, _HIGHEST_SHARE = 1.0 - 2.0**-43, 1.0 + 2.0**-43
 
 
 @compiled
@@ -45,22 +49,41 @@ def _is_below(high: np.uint64, low: np.uint64, root: np.uint64) -> bool:
 
 
 @compiled
-def _norm(weights: NDArray[np.int64]) -> np.int64:
-    """⌊(Σ w⁴)^(1/4)⌋ of non-negative weights that sum to less than 2³⁹."""
+def _exact_norm(weights: NDArray[np.int64] | NDArray[np.float64]) -> np.int64:
+    """⌊(Σ w⁴)^(1/4)⌋ of non-negative whole weights that sum to less than 2³⁹."""
     high, low = _ZERO, _ZERO
     guess = 0.0
     for k in range(weights.size):
         power_high, power_low = _fourth_power(np.uint64(weights[k]))
         low = np.uint64(low + power_low)
         high = np.uint64(high + power_high + (_ONE if low < power_low else _ZERO))
-        real = float(weights[k])
-        guess += real * real * real * real
+        square = float(weights[k]) * float(weights[k])
+        guess += square * square
     root = np.uint64(math.sqrt(math.sqrt(guess)))
     while _is_below(high, low, root):
         root = np.uint64(root - _ONE)
     while not _is_below(high, low, np.uint64(root + _ONE)):
         root = np.uint64(root + _ONE)
     return np.int64(root)
+
+
+@compiled
+def _certain_root(total: float) -> np.int64:
+    """The fourth root of a sum of fourth powers, rounded down; −1 where floating-point arithmetic cannot tell it."""
+    root = math.sqrt(math.sqrt(total))
+    lowest = np.int64(root * _LOWEST_SHARE)
+    return lowest if lowest == np.int64(root * _HIGHEST_SHARE) else np.int64(-1)
+
+
+@compiled
+def _norm(weights: NDArray[np.int64]) -> np.int64:
+    """⌊(Σ w⁴)^(1/4)⌋ of non-negative weights that sum to less than 2³⁹."""
+    total = 0.0
+    for k in range(weights.size):
+        square = float(weights[k]) * float(weights[k])
+        total += square * square
+    root = _certain_root(total)
+    return root if root >= 0 else _exact_norm(weights)
 
 
 @compiled_for(read("int64", 2), written("int64", 1))
@@ -110,3 +133,115 @@ def split_norms(
                 right[:] = total - left
                 result[node, candidate] = _norm(left) + _norm(right)
                 candidate += 1
+
+
+@compiled
+def _left_parts(
+    table: NDArray[np.int64], first_code: NDArray[np.int64], splits: NDArray[np.int64], result: NDArray[np.float64]
+) -> None:
+    """Fills ``result`` ``(n_classes, n_candidates)`` with what lies left of every split in one table of codes."""
+    for k in range(table.shape[1]):
+        code, running, f = np.int64(0), np.int64(0), np.int64(-1)
+        for r in range(len(splits)):
+            if splits[r, 0] != f:
+                f = splits[r, 0]
+                code, running = first_code[f], np.int64(0)
+            last = first_code[f] + splits[r, 1]
+            if splits[r, 2]:
+                running = table[last, k]
+            else:
+                while code <= last:
+                    running += table[code, k]
+                    code += 1
+            result[k, r] = running
+
+
+@compiled
+def _add_fourth_powers(
+    parts: NDArray[np.float64], whole: float, of_parts: NDArray[np.float64], of_rests: NDArray[np.float64]
+) -> None:
+    """Adds the fourth powers of some parts, and of what they leave of the whole, to two sums each."""
+    for r in range(parts.size):
+        square = parts[r] * parts[r]
+        of_parts[r] += square * square
+        rest = (whole - parts[r]) * (whole - parts[r])
+        of_rests[r] += rest * rest
+
+
+@compiled
+def _add_roots(
+    sums: NDArray[np.float64], parts: NDArray[np.float64], whole: NDArray[np.float64], result: NDArray[np.int64]
+) -> None:
+    """Adds norms to ``result``: of every column of ``parts``, or of what it leaves of ``whole``.
+
+    Args:
+        sums: their fourth powers, added up.
+        parts: ``(n_classes, n_candidates)``.
+        whole: ``(n_classes,)``; all zero where the parts themselves are meant.
+        result: ``(n_candidates,)``.
+    """
+    part = np.empty(whole.size)
+    for r in range(result.size):
+        root = _certain_root(sums[r])
+        if root < 0:
+            n_classes, root = 0, np.int64(0)
+            for k in range(part.size):
+                part[k] = abs(whole[k] - parts[k, r])
+                if part[k] > 0.0:
+                    n_classes += 1
+                    root = np.int64(part[k])
+            if n_classes > 1:
+                root = _exact_norm(part)
+        result[r] += root
+
+
+@compiled_for(read("int64", 4), read("int64", 2), read("int64", 1), read("int64", 2), written("int64", 2))
+def pair_norms(
+    histogram: NDArray[np.int64],
+    first: NDArray[np.int64],
+    first_code: NDArray[np.int64],
+    splits: NDArray[np.int64],
+    result: NDArray[np.int64],
+) -> None:
+    """Adds to ``result`` ``(n_first, n_candidates)`` the norms of the four parts of every node under two splits.
+
+    Rows of ``first`` are threshold and equality of the splits on one feature, those of ``splits`` feature, threshold
+    and equality of the others. Weights below 2³⁹ and their sums are exact as floating-point numbers. Thresholds
+    ascend, so the left side of an ordered split grows from one candidate to the next: ``left`` holds what of it lies
+    left of every other split, ``right`` what of the rest does.
+    """
+    n_nodes, n_own_codes, _, n_classes = histogram.shape
+    by_code = np.empty((n_own_codes, n_classes, len(splits)))
+    left, right = np.empty((n_classes, len(splits))), np.empty((n_classes, len(splits)))
+    counts = np.empty((n_own_codes, n_classes))
+    of_left, of_right, none = np.empty(n_classes), np.empty(n_classes), np.zeros(n_classes)
+    sums = np.empty((4, len(splits)))
+    for node in range(n_nodes):
+        left[:], of_left[:] = 0.0, 0.0
+        right[:], of_right[:] = 0.0, 0.0
+        for own in range(n_own_codes):
+            _left_parts(histogram[node, own], first_code, splits, by_code[own])
+            counts[own] = histogram[node, own, : first_code[1]].sum(axis=0)
+            right += by_code[own]
+            of_right += counts[own]
+        own = 0
+        for r in range(len(first)):
+            if first[r, 1]:
+                right += left
+                of_right += of_left
+                left[:], of_left[:] = 0.0, 0.0
+                own = first[r, 0]
+            while own <= first[r, 0]:
+                left += by_code[own]
+                right -= by_code[own]
+                of_left += counts[own]
+                of_right -= counts[own]
+                own += 1
+            sums[:] = 0.0
+            for k in range(n_classes):
+                _add_fourth_powers(left[k], of_left[k], sums[0], sums[1])
+                _add_fourth_powers(right[k], of_right[k], sums[2], sums[3])
+            _add_roots(sums[0], left, none, result[r])
+            _add_roots(sums[1], left, of_left, result[r])
+            _add_roots(sums[2], right, none, result[r])
+            _add_roots(sums[3], right, of_right, result[r])
