@@ -141,11 +141,6 @@ def stops_by_level() -> Case:
     return Case(3, "1", n_rows=2, max_depth=2, at_once=1)
 
 
-def stops_before_two_at_once() -> Case:
-    """Three levels over four values: one split, then the other two at once, or a stop in their place."""
-    return Case(4, "1", n_rows=1, max_depth=3)
-
-
 def choices_only() -> Case:
     """Four values, three levels of choices with stops; leaf weights are not looked at."""
     return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", splits="node")
@@ -170,13 +165,6 @@ def choices_of_pairs() -> Case:
     return case
 
 
-def choices_of_pairs_at_once() -> Case:
-    """The same, two at once: fifteen choices, with one handicap, two or none."""
-    case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99")
-    assert (case.plan.parameters["pairs"], case.plan.parameters["at_once"]) == ("ordered", 2)
-    return case
-
-
 def reweighted_trees() -> Case:
     """The second tree sees rows weighted by what the first one released."""
     return Case(2, "12", n_rows=2, units=SIXTEEN_ROWS, n_estimators=2, max_depth=1, structure_share="0.01")
@@ -196,9 +184,7 @@ CASES = [
     pytest.param(choices_only, 0.5, id="choices-only"),
     pytest.param(choices_by_level, 0.5, id="choices-by-level"),
     pytest.param(choices_of_pairs, 0.4, id="choices-of-pairs"),
-    pytest.param(stops_before_two_at_once, 0.6, id="stops-before-two-at-once"),
     pytest.param(choices_two_at_once, 0.3, id="choices-two-at-once"),
-    pytest.param(choices_of_pairs_at_once, 0.3, id="choices-of-pairs-at-once"),
     pytest.param(reweighted_trees, 0.7, id="reweighted-trees"),
 ]
 
@@ -217,12 +203,10 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached
     [
         stops,
         stops_by_level,
-        stops_before_two_at_once,
         choices_only,
         choices_by_level,
         choices_two_at_once,
         choices_of_pairs,
-        choices_of_pairs_at_once,
     ],
 )
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
@@ -316,12 +300,10 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (choices_by_level, double_utility, 1.2),
         (choices_of_pairs, double_utility, 1.2),
         (choices_two_at_once, double_joint_utility, 1.1),
-        (choices_of_pairs_at_once, double_joint_utility, 1.1),
         (choices_two_at_once, joint_utility_of_every_child_rounded_up, 1.1),
         (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
         (stops, leaf_paid_from_a_spent_level, 1.05),
         (stops_by_level, leaf_paid_from_a_spent_level, 1.05),
-        (stops_before_two_at_once, leaf_paid_from_a_spent_level, 1.05),
         (one_leaf, weight_of_two_rows, 1.9),
         (reweighted_trees, weight_of_two_rows, 1.2),
         (choices_only, stop_at_an_exact_count, 2.0),
