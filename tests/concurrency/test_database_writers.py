@@ -69,7 +69,7 @@ def test_a_writer_killed_inside_its_transaction_frees_the_database_and_leaves_no
     assert process.stdout is not None
     assert process.stdout.readline() == "holding\n"
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     count_up(database, 1)
     assert _value(database) == 1
 
@@ -134,11 +134,11 @@ def test_a_thread_that_waits_too_long_is_told_so(tmp_path: Path) -> None:
     def hold() -> None:
         with lock.held():
             held.set()
-            release.wait(timeout=20)
+            release.wait(timeout=60)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert held.wait(timeout=20)
+    assert held.wait(timeout=60)
     with pytest.raises(Unavailable):
         taken(lock)
     release.set()

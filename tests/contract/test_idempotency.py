@@ -100,7 +100,7 @@ def test_a_twin_waits_for_the_first_and_then_knows(scene: Scene, commits: bool) 
                 waiting.result(timeout=0.3)
             if not commits:
                 raise Refused
-        assert waiting.result(timeout=20) == (ANSWER if commits else theirs)
+        assert waiting.result(timeout=60) == (ANSWER if commits else theirs)
 
 
 def test_a_repeated_submission_is_one_job_and_the_same_bytes_even_after_the_end(scene: Scene) -> None:

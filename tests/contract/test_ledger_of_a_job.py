@@ -127,16 +127,16 @@ def test_jobs_that_cross_never_wait_in_a_circle(on_postgresql: Installation) -> 
     together = threading.Barrier(2)
 
     def void_both(index: int) -> None:
-        together.wait(timeout=20)
+        together.wait(timeout=60)
         _void(on_postgresql, f"jb_{index}_ac", f"jb_{index}_ab")
 
     def charge(index: int) -> None:
-        together.wait(timeout=20)
+        together.wait(timeout=60)
         _charge(on_postgresql, f"jb_{index}_bc")
 
     with ThreadPoolExecutor(2) as pool:
         for index in range(n_rounds):
             for done in (pool.submit(void_both, index), pool.submit(charge, index)):
-                done.result(timeout=30)
+                done.result(timeout=60)
     assert _kinds(on_postgresql, SECOND).count("charge") == n_rounds
     assert _kinds(on_postgresql, FIRST).count("void") == 2 * n_rounds

@@ -236,7 +236,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
     held, database = threading.Event(), scene.installation.database
 
     def delete() -> None:
-        assert held.wait(timeout=20)
+        assert held.wait(timeout=60)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
 
     with ThreadPoolExecutor(1) as pool:
@@ -248,7 +248,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
                 deletion.result(timeout=0.5)  # it waits for this job
             ledger.charge(session, row.reservation_id, actor="worker")
             row.charged_at = database.now(session)
-        deletion.result(timeout=20)
+        deletion.result(timeout=60)
     kinds = [scene.kinds_of(each.job_id) for each in claims if each is not None]
     assert kinds.pop(which) == ["reserve", "charge"]
     assert kinds == [["reserve", "void"]]

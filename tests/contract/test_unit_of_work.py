@@ -104,13 +104,13 @@ def test_every_thread_of_a_full_pool_gets_a_transaction_and_one_more_waits_then_
     def hold() -> None:
         with database.read() as session:
             session.execute(text("SELECT 1"))
-            all_in.wait(timeout=20)
-            done.wait(timeout=20)
+            all_in.wait(timeout=60)
+            done.wait(timeout=60)
 
     threads = [threading.Thread(target=hold) for _ in range(8)]
     for thread in threads:
         thread.start()
-    all_in.wait(timeout=20)
+    all_in.wait(timeout=60)
     with pytest.raises(Unavailable), database.read() as session:
         session.execute(text("SELECT 1"))
     done.set()

@@ -49,9 +49,9 @@ class Launcher:
         return [line.split()[1:] for line in lines if line.startswith(f"{about} ")]
 
     def children_end(self, point: str) -> bool:
-        """Whether every child that the worker started has ended, or does within seconds."""
+        """Whether every child that the worker started has ended, or does soon: by itself each takes ten minutes."""
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
-        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=5)
+        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=60)
 
     def _start(self, point: str) -> "subprocess.Popen[bytes]":
         settings = self.scene.installation.settings

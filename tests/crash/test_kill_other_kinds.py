@@ -36,8 +36,8 @@ def _evaluation(scene: Scene, model_id: str, key: str) -> str:
 def _settled(launcher: Launcher, job_id: str) -> JobRow:
     scene = launcher.scene
     with launcher.running(HEALTHY):
-        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=60)
-        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=30)
+        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=120)
+        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=120)
     return scene.job(job_id)
 
 

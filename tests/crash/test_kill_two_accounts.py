@@ -25,7 +25,7 @@ def wrecks(launcher: Launcher) -> tuple[Launcher, Pair, dict[str, tuple[str, obj
         found[point] = (job_id, pair.kinds_of(job_id), exit_code)
     with launcher.running("for-ever"):
         states = lambda: {pair.first.job(job_id).state for job_id, _, _ in found.values()}  # noqa: E731
-        assert eventually(lambda: not states() & {"queued", "running"}, within_s=90)
+        assert eventually(lambda: not states() & {"queued", "running"}, within_s=240)
     return launcher, pair, found
 
 

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from app.services import jobs
 from app.services.delete_dataset import delete_dataset
-from tests.crash.conftest import LEASE_TTL_S, Launcher, eventually
+from tests.crash.conftest import Launcher, eventually
 from tests.support.crash import SLOW
 from tests.support.crash_scene import OWNER
 
-_BEGINS_WITHIN_S = 60
-_ENDS_WITHIN_S = 10
+_STOPPED_WITHIN_S = 10  # what a process manager waits for before it kills
+_GIVE_UP_S = 120  # on whatever takes its time on a busy machine
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def _running_job(launcher: Launcher) -> "Iterator[tuple[str, subprocess.Popen[by
     """A job whose child has opened its rows and will not end by itself, and the worker of it."""
     job_id = launcher.scene.submit_job(key="k")
     with launcher.running(SLOW) as worker:
-        assert eventually(lambda: bool(launcher.facts(SLOW, "read")), within_s=_BEGINS_WITHIN_S)
+        assert eventually(lambda: bool(launcher.facts(SLOW, "read")), within_s=_GIVE_UP_S)
         assert launcher.facts(SLOW, "read") == [[job_id, "reserve,charge"]]
         yield job_id, worker
 
@@ -38,9 +38,9 @@ def test_a_worker_that_is_told_to_stop_ends_its_child_and_settles_its_job(own_la
     with _running_job(own_launcher) as (job_id, worker):
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=_ENDS_WITHIN_S) == 0
+        assert worker.wait(timeout=_STOPPED_WITHIN_S) == 0
         assert own_launcher.children_end(SLOW)
-        assert time.monotonic() - began < _ENDS_WITHIN_S
+        assert time.monotonic() - began < _STOPPED_WITHIN_S
     _assert_spent_without_a_model(own_launcher, job_id, state="failed", reason="lost")
 
 
@@ -48,7 +48,7 @@ def test_a_running_job_that_is_cancelled_loses_its_child_and_keeps_its_charge(ow
     with _running_job(own_launcher) as (job_id, worker):
         assert jobs.cancel_job(own_launcher.scene.installation, OWNER, job_id).state == "cancelled"
         assert own_launcher.children_end(SLOW)
-        assert worker.wait(timeout=_ENDS_WITHIN_S) == 0
+        assert worker.wait(timeout=_GIVE_UP_S) == 0
     _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")
 
 
@@ -56,7 +56,7 @@ def test_a_dataset_that_is_deleted_under_a_running_job_leaves_nothing_but_its_sp
     with _running_job(own_launcher) as (job_id, worker):
         delete_dataset(own_launcher.scene.installation, OWNER, own_launcher.scene.dataset_id)
         assert own_launcher.children_end(SLOW)
-        assert worker.wait(timeout=_ENDS_WITHIN_S) == 0
+        assert worker.wait(timeout=_GIVE_UP_S) == 0
     _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")
     assert not list((own_launcher.scene.installation.home / "rows").glob("*/*"))
 
@@ -66,11 +66,11 @@ def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(own_lau
         worker.send_signal(signal.SIGSTOP)
         with own_launcher.running("for-ever"):
             scene = own_launcher.scene
-            assert eventually(lambda: scene.job(job_id).state == "failed", within_s=LEASE_TTL_S + _BEGINS_WITHIN_S)
-            assert eventually(lambda: not scene.installation.job_folder(job_id).exists(), within_s=_ENDS_WITHIN_S)
+            assert eventually(lambda: scene.job(job_id).state == "failed", within_s=_GIVE_UP_S)
+            assert eventually(lambda: not scene.installation.job_folder(job_id).exists(), within_s=_GIVE_UP_S)
         n_entries = len(scene.entries())
         worker.send_signal(signal.SIGCONT)
-        assert worker.wait(timeout=_ENDS_WITHIN_S) == 0
+        assert worker.wait(timeout=_GIVE_UP_S) == 0
         assert own_launcher.children_end(SLOW)
     assert len(scene.entries()) == n_entries
     _assert_spent_without_a_model(own_launcher, job_id, state="failed", reason="lost")

@@ -119,7 +119,7 @@ def test_a_declared_length_over_the_real_limit_is_refused_before_a_byte_of_it(
     server: Server, path: str, limit: int
 ) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.admin.key}\r\nContent-Length: {limit + 1}"
-    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n")
         answer = connection.recv(65_536)
         while b"}" not in answer:

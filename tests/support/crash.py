@@ -44,10 +44,10 @@ CHILD_POINTS = ("child-began", "rows-opened", "artifact-not-written", "artifact-
 """Where the child is killed: alone, or ``<point>-both`` with its worker."""
 
 ABANDONED = "abandoned"
-"""The child kills its worker and would go on for a minute if nothing ended it."""
+"""The child kills its worker and would go on for ten minutes if nothing ended it."""
 
 SLOW = "slow"
-"""The child opens the rows and then takes a minute."""
+"""The child opens the rows and then takes ten minutes."""
 
 REQUEST_POINTS = (
     "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
@@ -61,7 +61,7 @@ ACT_POINTS = ("elsewhere-reserved", "elsewhere-charged", "elsewhere-answered", "
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Where a process is killed that serves a submission and then writes the ledger's head outside the database."""
 
-_SLOW_S = 60.0
+_SLOW_S = 600.0
 
 
 POPULATION_POINTS = (

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_STOP_TIMEOUT_S = 20
+_STOP_TIMEOUT_S = 60
 _READY_TIMEOUT_S = 60
 
 

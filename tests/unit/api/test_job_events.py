@@ -53,7 +53,7 @@ def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -
         async def one(first: JobOut) -> list[JobOut]:
             return [job async for job in events.follow(HERE, first)]
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return list(await asyncio.gather(*map(one, firsts)))
 
     return asyncio.run(all_of_them())
