@@ -73,9 +73,10 @@ def reservation(session: Session, reservation_id: str) -> ReservationRow:
 
 
 def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
-    """Every reservation of some jobs, in order of the accounts' ids."""
+    """Every reservation of some jobs, in order of the accounts' ids, and of the jobs' own on each."""
     query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
-    return list(session.execute(query.order_by(ReservationRow.account_id, ReservationRow.job_id)).scalars())
+    in_order = query.order_by(ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part)
+    return list(session.execute(in_order).scalars())
 
 
 def standing_alone(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:

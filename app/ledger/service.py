@@ -6,7 +6,7 @@ entry of a member changes for its population is said there too, in the same tran
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -56,6 +56,7 @@ class NewReservation:
         job_id: the job that will spend it; ``None`` of a mechanism that runs elsewhere: the reservation's own id.
         delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
         details: public facts that every entry of this reservation carries; see :class:`app.ledger.entries.Entry`.
+        part: which of the job's reservations it is; :func:`reserve_all` counts them.
         largest_within: the largest ε of the same request whose price is within some steps, by which a refusal says
             what would fit; ``None``: that of a job.
     """
@@ -67,6 +68,7 @@ class NewReservation:
     job_id: str | None
     delta: Fraction | None = None
     details: dict[str, Any] | None = None
+    part: int = 0
     largest_within: Callable[[int], Fraction] | None = None
 
 
@@ -175,6 +177,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
         id=reservation_id,
         account_id=new.account_id,
         job_id=new.job_id or reservation_id,
+        part=new.part,
         amount=new.amount,
         scope={name: list(listed) for name, listed in new.scope.items()},
         event=new.event,
@@ -218,10 +221,10 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
 
 
 def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: str) -> list[str]:
-    """Reservations of one job on several accounts: all of them, or an error and none, since the caller rolls back.
+    """Every reservation of one job: all of them, or an error and none, since the caller rolls back.
 
-    Accounts, then their populations, are locked in order of their ids before the first is looked at, so jobs that cross
-    never wait in a circle.
+    Two may be on one account if no row lies in both scopes: by that, its readers tell them apart. Accounts, then their
+    populations, are locked in order of their ids before the first is looked at: jobs that cross never wait in a circle.
 
     Returns:
         The reservations' ids, in the order of ``wanted``.
@@ -231,10 +234,9 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
     """
     _lock_accounts(session, [new.account_id for new in wanted])
     loads.lock_all(session, [new.account_id for new in wanted])
-    made = {
-        new.account_id: reserve(session, new, actor=actor) for new in sorted(wanted, key=lambda new: new.account_id)
-    }
-    return [made[new.account_id] for new in wanted]
+    by_account = sorted(enumerate(wanted), key=lambda each: each[1].account_id)
+    made = {part: reserve(session, replace(new, part=part), actor=actor) for part, new in by_account}
+    return [made[part] for part in range(len(wanted))]
 
 
 def charge_job(session: Session, job_id: str, *, actor: str) -> None:

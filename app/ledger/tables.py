@@ -109,7 +109,7 @@ class MemberRow(Base):
 class ReservationRow(Base):
     """Where a reservation stands. The entries are the record; this row says which end it came to.
 
-    A job holds one on every account that pays for it.
+    A job holds one on every account that pays for it, or two on disjoint cells of one; ``part`` counts a job's own.
     """
 
     __tablename__ = "reservations"
@@ -117,6 +117,7 @@ class ReservationRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     account_id: Mapped[str]
     job_id: Mapped[str] = mapped_column(index=True)
+    part: Mapped[int]
     amount: Mapped[int]
     scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
     event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
@@ -124,7 +125,7 @@ class ReservationRow(Base):
     details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
 
     __table_args__ = (
-        UniqueConstraint("account_id", "job_id"),
+        UniqueConstraint("account_id", "job_id", "part"),
         CheckConstraint("amount > 0", name="amount_positive"),
         CheckConstraint("state IN ('reserved', 'charged', 'void', 'expired')", name="state_known"),
     )

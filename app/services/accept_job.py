@@ -83,7 +83,7 @@ def accept(session: Session, wanted: Asked, new: NewWork, *, actor: str, at: dat
 
 def _lock(session: Session, dataset_ids: list[str]) -> None:
     """In order of their ids, so that jobs that cross never wait in a circle."""
-    for dataset_id in sorted(dataset_ids):
+    for dataset_id in sorted(set(dataset_ids)):
         living = catalog.locked(session, dataset_id).living()
         if not catalog.epochs(session, living.id):
             raise NoRowsYet

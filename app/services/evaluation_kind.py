@@ -54,9 +54,9 @@ class EvaluationKind:
         """What is shown with the released numbers."""
         work = row.task["work"]
         event = events.from_json(work["plan"]["event"])
-        reused = pure.price(Fraction(work["models_epsilon"]))
+        models_price = pure.price(Fraction(work["models_epsilon"]))
         return {
-            **job_facts.of(session, row, dataset, event=event, subject="evaluation", reused=reused),
+            **job_facts.of(session, row, dataset, event=event, subject="evaluation", besides=models_price),
             "models": [model["id"] for model in work["models"]],
             "classes": work["classes"],
             "warnings": work["warnings"],

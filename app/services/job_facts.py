@@ -17,7 +17,7 @@ from app.services.guarantee import guarantee_of
 
 
 def of(
-    session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject, reused: int = 0
+    session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject, besides: int = 0
 ) -> dict[str, Any]:
     """The facts of a job that is being charged.
 
@@ -27,10 +27,11 @@ def of(
         dataset: whose rows it reads.
         event: what was priced.
         subject: what the guarantee speaks of.
-        reused: what releases of the same dataset cost that the output is a function of, besides the job's own; counts
-            where losses just add up.
+        besides: what the guarantee has to cover besides the price, in nano-ε: releases of the same dataset that the
+            output is a function of; what another part of the job costs more, in other cells. Counts where losses just
+            add up.
     """
-    own = on_account(session, dataset, price=row.price, event=event, subject=subject, reused=reused)
+    own = on_account(session, dataset, price=row.price, event=event, subject=subject, besides=besides)
     ledger_entry = {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id}
     return {"job_id": row.id, "name": row.name, "ledger": ledger_entry, **own}
 
@@ -48,10 +49,10 @@ def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
 
 
 def on_account(
-    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, subject: Subject, reused: int = 0
+    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, subject: Subject, besides: int = 0
 ) -> dict[str, Any]:
     """The facts of a job on one of the accounts that pay for it; arguments as those of :func:`of`."""
-    covered = _covered(session, dataset, price, reused=reused)
+    covered = _covered(session, dataset, price, besides=besides)
     return {
         "dataset": dataset.id,
         "dataset_name": dataset.name,
@@ -63,8 +64,8 @@ def on_account(
     }
 
 
-def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, reused: int) -> ledger.Limit:
+def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, besides: int) -> ledger.Limit:
     """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
     if price["accountant"] == pure.NAME:
-        return ledger.Limit(pure.NAME, pure.price(Fraction(price["amount"])) + reused, None)
+        return ledger.Limit(pure.NAME, pure.price(Fraction(price["amount"])) + besides, None)
     return ledger.highest_cap(session, dataset.id)

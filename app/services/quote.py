@@ -13,7 +13,7 @@ from app.services.asked import Asked, asked
 from app.services.installation import Installation
 from app.services.permitted import permitted
 from app.services.reuse import reuse
-from app.services.unlabelled import PERSONS_IN_BOTH, asked_of_unlabelled, permitted_unlabelled
+from app.services.unlabelled import asked_of_unlabelled, permitted_unlabelled, persons_in_both
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
 
 
@@ -53,7 +53,10 @@ def show_plan(installation: Installation, principal: Principal, wanted: PlanIn) 
     warnings, also = [*quoted.plan.warnings, *quoted.warnings], None
     if (second := quoted.on_unlabelled()) is not None:
         part, event = second
-        warnings += [*(each for each in part.warnings if each not in warnings), PERSONS_IN_BOTH]
+        warnings += [
+            *(each for each in part.warnings if each not in warnings),
+            persons_in_both(dataset.id, part.dataset.id),
+        ]
         also = AccountPlanOut(**part.shown(event))
     return PlanOut(
         **quoted.shown(quoted.plan.event),
@@ -74,7 +77,7 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
         InvalidRequest: the request breaks a rule.
     """
     within = asked(session, dataset, wanted)
-    also = asked_of_unlabelled(session, dataset, permitted_unlabelled(session, principal, wanted), wanted)
+    also = asked_of_unlabelled(session, within, permitted_unlabelled(session, principal, wanted), wanted)
     found = reuse(session, principal, dataset, wanted.profile)
     size = within.public_size
     if found is not None:

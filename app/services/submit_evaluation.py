@@ -189,7 +189,8 @@ def _epsilon_of_models(session: Session, artifacts: Sequence[Artifact], dataset:
     for artifact in artifacts:
         read: list[Any] = [artifact.metadata, artifact.metadata.get("unlabelled")]
         own = [part["guarantee"] for part in read if part and part["ledger"]["dataset"] == dataset.id]
-        total += sum(Fraction(guarantee[dataset.adjacency.value]["epsilon"]) for guarantee in own)
+        # Both parts of one dataset are told at the larger of their prices, which holds for every row.
+        total += max((Fraction(guarantee[dataset.adjacency.value]["epsilon"]) for guarantee in own), default=0)
         if not own and artifact.plan.profile is not None:
             profile = profiles.find(session, artifact.plan.profile.id)
             total += Fraction(profile.body["price"]["amount"]) if profile.dataset_id == dataset.id else 0

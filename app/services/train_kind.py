@@ -21,7 +21,7 @@ from app.services import job_facts
 from app.services.installation import Installation
 from app.services.job_kind import OutputInvalid
 from app.services.job_task import JobTask
-from app.services.unlabelled import PERSONS_IN_BOTH
+from app.services.unlabelled import persons_in_both
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,13 @@ def _on_unlabelled(
 ) -> dict[str, Any]:
     """The same of the second dataset, and what holds for a person who is in both."""
     other = catalog.find(session, part["dataset"])
-    reused = _price_of_profile(profile, other)
+    besides = _price_of_profile(profile, other)
+    if other.id == row.dataset_id:
+        besides += _other_cells(part["price"], {"dataset": other.id, "price": row.price}, other)
     return {
-        **job_facts.on_account(session, other, price=part["price"], event=event, subject="model", reused=reused),
+        **job_facts.on_account(session, other, price=part["price"], event=event, subject="model", besides=besides),
         "ledger": {"dataset": other.id, "reservation_id": part["reservation_id"], "job_id": row.id},
-        "persons_in_both": PERSONS_IN_BOTH,
+        "persons_in_both": persons_in_both(row.dataset_id, other.id),
     }
 
 
@@ -76,12 +78,12 @@ class TrainKind:
         plan = row.task["work"]["plan"]
         event = events.from_json(plan["event"])
         profile = _profile(session, row.task["work"], dataset)
-        reused = _price_of_profile(profile, dataset)
+        also = row.task.get("unlabelled")
+        besides = _price_of_profile(profile, dataset) + _other_cells(row.price, also, dataset)
         facts = {
-            **job_facts.of(session, row, dataset, event=event, subject="model", reused=reused),
+            **job_facts.of(session, row, dataset, event=event, subject="model", besides=besides),
             "profile_id": None if profile is None else profile.id,
         }
-        also = row.task.get("unlabelled")
         if also is not None:
             event = events.from_json(plan["unlabelled"]["event"])
             facts["unlabelled"] = _on_unlabelled(session, row, also, event=event, profile=profile)
@@ -108,6 +110,16 @@ def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> Profil
         return None
     row = profiles.find(session, asked)
     return row if carried is not None or row.dataset_id == dataset.id else None
+
+
+def _other_cells(price: Mapping[str, Any], part: Mapping[str, Any] | None, dataset: Dataset) -> int:
+    """What another part of a job costs the same dataset more than ``price``, in nano-ε.
+
+    A row is in the cells of one part at most, so that the larger price holds for every row.
+    """
+    if part is None or part["dataset"] != dataset.id or price["accountant"] != pure.NAME:
+        return 0
+    return max(pure.price(Fraction(part["price"]["amount"])) - pure.price(Fraction(price["amount"])), 0)
 
 
 def _price_of_profile(row: ProfileRow | None, dataset: Dataset) -> int:

@@ -5,16 +5,26 @@ from sqlalchemy.orm import Session
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
+from app.privacy.composition import are_disjoint
 from app.services.asked import Asked, asked
 from app.services.permitted import permitted
 from app.wire.training import PlanIn
 
 POINTER = "/unlabelled"
 
-PERSONS_IN_BOTH = (
+_PERSONS_IN_BOTH = (
     "The two datasets are declared to be about different people. A person who is in both is protected at the sum of "
     "what the two accounts were charged, told in one unit; nothing checks it."
 )
+_NO_ROW_IN_BOTH = (
+    "Both parts are of one dataset, on cells that no row is in both of. What holds for its people is the larger of the "
+    "two prices; its account shows both, cell by cell."
+)
+
+
+def persons_in_both(labelled_id: str, unlabelled_id: str) -> str:
+    """What holds for somebody in both parts of a job, in a sentence."""
+    return _NO_ROW_IN_BOTH if labelled_id == unlabelled_id else _PERSONS_IN_BOTH
 
 
 def permitted_unlabelled(session: Session, principal: Principal, wanted: PlanIn) -> catalog.Dataset | None:
@@ -28,21 +38,24 @@ def permitted_unlabelled(session: Session, principal: Principal, wanted: PlanIn)
 
 
 def asked_of_unlabelled(
-    session: Session, labelled: catalog.Dataset, unlabelled: catalog.Dataset | None, wanted: PlanIn
+    session: Session, labelled: Asked, unlabelled: catalog.Dataset | None, wanted: PlanIn
 ) -> Asked | None:
     """The scope and price of the second dataset's own part.
 
+    It may be the labelled dataset itself, on cells that no row shares with the labelled part: then each row is charged
+    for one of the two (docs/proofs/sspe-1.md).
+
     Raises:
-        InvalidRequest: it is the labelled dataset itself, has other features, or scope, ε or δ break a rule.
+        InvalidRequest: it has other features, or scope, ε or δ break a rule.
     """
     if unlabelled is None or wanted.unlabelled is None:
         return None
-    if unlabelled.id == labelled.id:
-        # One account, one event per job: parts of one dataset in two roles would need a price of their own.
-        raise InvalidRequest.at(f"{POINTER}/dataset", "same-dataset")
-    if not unlabelled.schema.has_features_of(labelled.schema):
+    if not unlabelled.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"{POINTER}/dataset", "other-features")
     try:
-        return asked(session, unlabelled, wanted.unlabelled)
+        part = asked(session, unlabelled, wanted.unlabelled)
     except InvalidRequest as invalid:
         raise invalid.below(POINTER) from None
+    if unlabelled.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
+        raise InvalidRequest.at(f"{POINTER}/scope", "not-disjoint")
+    return part

@@ -89,7 +89,7 @@ class Account:
         self._n_living = 0
         self._attested: Counter[str] = Counter()
         self._header_bound = False
-        self._reserved: dict[str, Entry] = {}
+        self._reserved: dict[str, tuple[Entry, ...]] = {}
         self._settled: dict[str, str] = {}
 
     def take(self, value: Json) -> None:
@@ -139,7 +139,8 @@ class Account:
 
     def _reserve(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
-        if job_id in self._reserved or job_id in self._settled:
+        others = self._reserved.get(job_id, ())
+        if job_id in self._settled or not all(_are_disjoint(other.scope, entry.scope) for other in others):
             raise Broken("this job has a reservation already")
         witness = prices.check(entry, self.header)
         if witness is not None:
@@ -151,7 +152,7 @@ class Account:
             where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
             raise Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
-        self._reserved[job_id] = entry
+        self._reserved[job_id] = (*others, entry)
         self._n_living += 1
 
     def _charge_delta(self, scope: Scope, delta: int) -> None:
@@ -164,11 +165,11 @@ class Account:
 
     def _settle(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
-        if job_id in self._settled:
-            raise Broken(f"the reservation of this job has ended already, by {self._settled[job_id]}")
-        reservation = self._reserved.get(job_id)
-        if reservation is None:
-            raise Broken(f"an entry of kind {entry.kind} without a reservation")
+        held = self._reserved.get(job_id, ())
+        if self._settled.get(job_id, entry.kind) != entry.kind or not held:
+            raise Broken(self._without_reservation(job_id, entry.kind))
+        # Of several parts the one in the same cells; if there is none, some part to say what differs.
+        reservation = next((own for own in held if own.scope == entry.scope), held[0])
         same = {
             "amount": entry.amount == reservation.amount,
             "scope": entry.scope == reservation.scope,
@@ -178,7 +179,9 @@ class Account:
         for name, holds in same.items():
             if not holds:
                 raise Broken(f"{name} is not that of the reservation, sequence {reservation.sequence}")
-        del self._reserved[job_id]
+        self._reserved[job_id] = tuple(own for own in held if own is not reservation)
+        if not self._reserved[job_id]:
+            del self._reserved[job_id]
         self._settled[job_id] = entry.kind
         if entry.kind == "charge":
             self.cells.charge(entry.scope, entry.amount)
@@ -187,3 +190,14 @@ class Account:
         else:
             self._n_living -= 1
             self.cells.reserve(entry.scope, -entry.amount)
+
+    def _without_reservation(self, job_id: str, kind: str) -> str:
+        if job_id in self._settled:
+            return f"the reservation of this job has ended already, by {self._settled[job_id]}"
+        return f"an entry of kind {kind} without a reservation"
+
+
+def _are_disjoint(one: Scope, other: Scope) -> bool:
+    """Whether no row can lie in both: parts of one job on one account are told apart by their cells."""
+    sides = dict(other)
+    return any(set(cells).isdisjoint(sides[name]) for name, cells in one if name in sides)

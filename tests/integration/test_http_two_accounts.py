@@ -121,7 +121,7 @@ RENAMED = {**SCHEMA, "label": {"name": "wealth", "classes": ["low", "middle", "h
 def test_a_second_dataset_that_does_not_fit_is_refused_with_a_place(server: Server) -> None:
     labelled, other, empty = server.uploaded(), server.declared(schema=OTHER), server.declared()
     cases: list[tuple[dict[str, Any], str, str]] = [
-        (semi_supervised(labelled["id"], labelled["id"]), "/unlabelled/dataset", "same-dataset"),
+        (semi_supervised(labelled["id"], labelled["id"]), "/unlabelled/scope", "not-disjoint"),
         (semi_supervised(labelled["id"], other["id"]), "/unlabelled/dataset", "other-features"),
         (semi_supervised(labelled["id"], empty["id"], scope={"x": [1]}), "/unlabelled/scope",
          "unknown-partition"),
@@ -160,3 +160,72 @@ def test_erasing_the_second_dataset_voids_a_waiting_job_on_both_accounts(idle_se
 
     assert server.admin.http.get(f"/jobs/{job_id}").json()["state"] == "cancelled"
     assert charged(server, labelled["id"]) == charged(server, unlabelled["id"]) == ("0", "0")
+
+
+SHARDS = {"partitions": [{"name": "shard", "kind": "hash", "cells": 3}]}
+
+
+def charged_in(server: Server, dataset: str, shard: int) -> str:
+    balance = server.admin.http.get(f"/ledger/{dataset}", params={"scope": f'{{"shard": [{shard}]}}'}).json()
+    return str(balance["charged"])
+
+
+def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None:
+    dataset = server.uploaded(**SHARDS)
+    body = semi_supervised(dataset["id"], dataset["name"], scope={"shard": [1]}) | {"scope": {"shard": [0]}}
+    quote = server.admin.http.post("/plans", json=body).json()
+    assert (quote["price"]["amount"], quote["unlabelled"]["price"]["amount"]) == ("1", "2")
+    assert "no row is in both" in quote["warnings"][-1]
+    accepted = submitted(server, body).json()
+    job = server.ended(accepted["job_id"])
+    card = server.admin.http.get(f"/models/{job['model_id']}").json()
+
+    assert job["state"] == "succeeded"
+    assert accepted["reservation_id"] != accepted["unlabelled"]["reservation_id"]
+    assert [charged_in(server, dataset["id"], shard) for shard in range(3)] == ["1", "2", "0"]
+    assert charged(server, dataset["id"]) == ("2", "0"), "the larger of the two, and not the sum"
+    assert card["guarantee"]["add_remove"]["epsilon"] == "2", "what holds for the rows of either part"
+    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "2"
+    assert "no row is in both" in card["unlabelled"]["persons_in_both"]
+    verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
+    asked = {"epsilon": "1", "scope": {"shard": [2]}, "metrics": ["accuracy"]}
+    path = f"/models/{job['model_id']}/evaluations"
+    evaluation = server.ended(server.admin.http.post(path, json=asked, headers=new_idempotency_key()).json()["job_id"])
+    found = server.admin.http.get(f"/evaluations/{evaluation['evaluation_id']}").json()
+    assert found["guarantee"]["add_remove"]["epsilon"] == "3"
+
+
+def test_parts_that_share_a_cell_of_one_dataset_are_refused(server: Server) -> None:
+    dataset = server.uploaded(**SHARDS)
+    cases: list[tuple[dict[str, list[int]], dict[str, list[int]]]] = [
+        ({}, {"shard": [1]}),
+        ({"shard": [1]}, {}),
+        ({"shard": [0, 1]}, {"shard": [1, 2]}),
+    ]
+    for own, other in cases:
+        refused = submitted(server, semi_supervised(dataset["id"], dataset["id"], scope=other) | {"scope": own})
+        assert refused.status_code == 422
+        assert refused.json()["errors"] == [{"at": "/unlabelled/scope", "problem": "not-disjoint"}]
+    assert charged(server, dataset["id"]) == ("0", "0")
+
+
+def test_both_parts_of_one_dataset_are_held_or_neither_and_given_back_together(idle_server: Server) -> None:
+    dataset = idle_server.uploaded(**SHARDS, budget={"accountant": "pure", "epsilon": "3"})
+
+    def body(of_labelled: str, of_unlabelled: str) -> dict[str, Any]:
+        asked = semi_supervised(dataset["id"], dataset["id"], scope={"shard": [1]}, epsilon=of_unlabelled)
+        return asked | {"scope": {"shard": [0]}, "epsilon": of_labelled}
+
+    before = idle_server.footprint()
+    for prices in (("1", "3.5"), ("3.5", "1")):
+        refused = submitted(idle_server, body(*prices))
+        assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
+    assert idle_server.footprint() == before
+    job_id = submitted(idle_server, body("3", "2.5")).json()["job_id"]
+    assert charged(idle_server, dataset["id"]) == ("0", "3")
+    assert idle_server.admin.http.delete(f"/jobs/{job_id}").json()["state"] == "cancelled"
+
+    assert charged(idle_server, dataset["id"]) == ("0", "0")
+    entries = idle_server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
+    assert [entry["kind"] for entry in entries] == ["open", "reserve", "reserve", "void", "void"]
+    verify(io.BytesIO(idle_server.admin.http.get(f"/ledger/{dataset['id']}/export").content))

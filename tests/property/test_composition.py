@@ -18,6 +18,7 @@ from app.privacy.composition import (
     Partitions,
     Scope,
     UnknownPartition,
+    are_disjoint,
     cover,
 )
 from app.privacy.composition.elimination import plan
@@ -343,3 +344,17 @@ def test_declarations_that_cannot_be_composed_are_refused(declared: list[Partiti
 def test_a_column_partition_has_distinct_cells(categories: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="distinct"):
         ColumnPartition("region", "region", False, categories, has_missing=True)
+
+
+@THOROUGH
+@given(st.data())
+def test_two_scopes_are_disjoint_iff_no_joint_cell_is_in_both(data: st.DataObject) -> None:
+    partitions = data.draw(declarations())
+    one, other = data.draw(boxes_of(partitions)), data.draw(boxes_of(partitions))
+    names = [partition.name for partition in partitions.declared]
+    joint = product(*map(_all_cells, partitions.declared))
+    shared = any(
+        all(cell in scope.get(name, (cell,)) for name, cell in zip(names, cells, strict=True) for scope in (one, other))
+        for cells in joint
+    )
+    assert are_disjoint(one, other) is are_disjoint(other, one) is not shared

@@ -21,6 +21,7 @@ from app.privacy.composition.partitions import (
     Partitions,
     Scope,
     UnknownPartition,
+    are_disjoint,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "Table",
     "Tightest",
     "UnknownPartition",
+    "are_disjoint",
 ]

@@ -199,6 +199,11 @@ class Partitions:
         return inside, all_cells
 
 
+def are_disjoint(one: Scope, other: Scope) -> bool:
+    """Whether no row can lie in both of two scopes in normal form: some partition tells them apart."""
+    return any(set(cells).isdisjoint(other[name]) for name, cells in one.items() if name in other)
+
+
 def _partition(item: Mapping[str, object]) -> Partition:
     name = str(item["name"])
     match item["kind"]:

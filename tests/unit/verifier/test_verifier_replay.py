@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -412,3 +412,40 @@ def test_an_account_of_rho_says_a_delta_between_0_and_1(export: Export, delta: o
 
 def test_finer_steps_than_the_unit_has_are_refused(export: Export) -> None:
     assert "is not a multiple of 0.000000000001" in _failure(_approximate(export, "gdp", "0.0100000000001")).reason
+
+
+def _two_parts(export: Export, *, others: list[int], ends: Sequence[tuple[int, str]]) -> list[bytes]:
+    """One job on two lots of cells. Lines: header 1, open 2, reservations 3 and 4, ends from 5."""
+    writer = export(cap="1", shards=3)
+    for cells in ([0], others):
+        writer.add("reserve", "1", job_id="a", scope={"shard": cells}, event=_event("1"))
+    for cell, kind in ends:
+        writer.add(kind, "1", job_id="a", scope={"shard": [cell]}, event=_event("1"))
+    lines: list[bytes] = writer.lines()
+    return lines
+
+
+@pytest.mark.parametrize("kind", ["charge", "void", "expire"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_job_may_hold_two_reservations_on_disjoint_cells(export: Export, kind: str, order: tuple[int, int]) -> None:
+    summary = verify(_two_parts(export, others=[1], ends=[(cell, kind) for cell in order]))
+    assert (summary.tightest.charged, summary.tightest.reserved) == (10**9 if kind == "charge" else 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("others", "ends", "line", "reason"),
+    [
+        ([0, 1], [], 4, "this job has a reservation already"),
+        ([1], [(0, "charge"), (0, "charge")], 6, "scope is not that"),
+        ([1], [(0, "charge"), (1, "void")], 6, "has ended already, by charge"),
+        ([1], [(0, "charge"), (1, "charge"), (1, "charge")], 7, "has ended already, by charge"),
+        ([1], [(0, "charge"), (2, "charge")], 6, "scope is not that"),
+        ([1], [(0, "charge"), (2, "reserve")], 6, "this job has a reservation already"),
+    ],
+)
+def test_parts_of_a_job_that_share_a_cell_or_end_twice_or_apart_are_found(
+    export: Export, others: list[int], ends: list[tuple[int, str]], line: int, reason: str
+) -> None:
+    failure = _failure(_two_parts(export, others=others, ends=ends))
+    assert failure.line == line
+    assert reason in failure.reason
