@@ -30,7 +30,7 @@ def assert_locks_in_order(engine: Engine, use_case: Callable[[], object], locks:
             pid = holder.execute(text("SELECT pg_backend_pid()")).scalar_one()
             running = pool.submit(use_case)
             try:
-                waiting = _waits_for(observer, pid, running, lock=lock)
+                waiting = waits_for(observer, pid, running, what=str(lock))
                 free = [each for each in (*locks[:at], *locks[at + 1 :]) if _locked(observer, each)]
                 assert free == list(locks[at + 1 :]), f"while it waits for {lock}"
                 observer.execute(text("SELECT pg_cancel_backend(:pid)"), {"pid": waiting})
@@ -51,8 +51,15 @@ def _locked(connection: Connection, lock: Lock) -> bool:
     return found.scalar_one_or_none() is not None
 
 
-def _waits_for(observer: Connection, holder: int, running: Future[object], *, lock: Lock) -> int:
-    """The process that waits for the holder, as soon as one does."""
+def waits_for(observer: Connection, holder: int, running: Future[object], *, what: str) -> int:
+    """The database process that waits for another one, as soon as one does.
+
+    Args:
+        observer: a connection that is neither's.
+        holder: the process that holds what is waited for.
+        running: that is to wait. If it ends instead, it does not lock what it should.
+        what: that it should lock, in words.
+    """
     query = text("SELECT pid FROM pg_stat_activity WHERE :holder = ANY(pg_blocking_pids(pid))")
     until = monotonic() + _PATIENCE_S
     while monotonic() < until:
@@ -64,4 +71,4 @@ def _waits_for(observer: Connection, holder: int, running: Future[object], *, lo
             running.result()
             break
         sleep(0.01)
-    raise AssertionError(f"it does not lock {lock}")
+    raise AssertionError(f"it does not lock {what}")

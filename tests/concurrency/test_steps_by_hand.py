@@ -1,0 +1,141 @@
+"""Two transactions about one thing on PostgreSQL, stepped by hand: the second waits, and then sees what the first did.
+
+Races find what is often wrong; this is about what goes wrong once in a thousand. The database itself says when the
+second one waits. On SQLite a write transaction excludes every other one.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.core import clock
+from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
+from app.ledger import caps, populations
+from app.ledger import service as ledger
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, open_account, open_installation
+from tests.support.ledger_model import replay
+from tests.support.locks import waits_for
+
+ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
+POPULATION = "pop_a"
+Step = Callable[[Session], object]
+
+
+@pytest.fixture
+def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    """Two accounts of 100, both of one population of 100."""
+    found = open_installation(postgresql_database_url, tmp_path / "home")
+    for account in ("ds_1", "ds_2"):
+        open_account(found, account, cap=100)
+    with found.database.write() as session:
+        new = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
+        populations.open_population(session, new, at=clock.now())
+        for account in ("ds_1", "ds_2"):
+            populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
+    yield found
+    found.close()
+
+
+def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
+    new = ledger.NewReservation(account, amount, {}, EVENT, job_id)
+    return lambda session: ledger.reserve(session, new, actor="key_analyst")
+
+
+def _done(installation: Installation, step: Callable[[Session], str]) -> str:
+    with installation.database.write() as session:
+        return step(session)
+
+
+def _one_after_the_other(installation: Installation, first: Step, second: Step) -> None:
+    """Lets the second come while the first has done everything but its commit. Raises what the second raises."""
+    database = installation.database
+
+    def run_second() -> None:
+        with database.write() as session:
+            second(session)
+
+    with ThreadPoolExecutor(1) as pool, database.engine.connect() as observer:
+        with database.write() as session:
+            first(session)
+            holder = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            running: Future[object] = pool.submit(run_second)
+            waits_for(observer, holder, running, what="what the first one changes")
+        running.result(60)
+
+
+@pytest.mark.parametrize("second", ENDS)
+@pytest.mark.parametrize("first", ENDS)
+def test_a_reservation_comes_to_the_end_that_was_first(installation: Installation, first: str, second: str) -> None:
+    """Another reservation on the same box would hide the difference from the sums of the database."""
+    held = _done(installation, _reserve("ds_1", 10, "jb_1"))
+    _done(installation, _reserve("ds_1", 10, "jb_2"))
+    with pytest.raises(ReservationSettled):
+        _one_after_the_other(
+            installation,
+            lambda session: ENDS[first](session, held, actor="worker"),
+            lambda session: ENDS[second](session, held, actor="worker"),
+        )
+    with installation.database.read() as session:
+        entries = ledger.entries(session, "ds_1", after=0, limit=100)
+        balance = ledger.balance(session, "ds_1")
+    assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == ["reserve", first]
+    model = replay(entries, {"shard": [0, 1, 2, 3]})
+    assert (balance.charged, balance.reserved) == model.tightest({})[1:]
+
+
+def test_what_was_reserved_first_is_counted(installation: Installation) -> None:
+    for account in ("ds_1", "ds_2"):  # the same one, and another member
+        with pytest.raises(BudgetExceeded):
+            _one_after_the_other(installation, _reserve("ds_1", 40, f"jb_{account}"), _reserve(account, 61, "jb_late"))
+
+
+@pytest.mark.parametrize("lowered", ["ds_1", POPULATION])
+def test_a_cap_that_was_lowered_first_is_the_one_in_force(installation: Installation, lowered: str) -> None:
+    with pytest.raises(BudgetExceeded):
+        _one_after_the_other(
+            installation,
+            lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
+            _reserve("ds_1", 51, "jb_1"),
+        )
+
+
+@pytest.mark.parametrize("raised", ["ds_1", POPULATION])
+def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
+    installation: Installation, raised: str
+) -> None:
+    _one_after_the_other(
+        installation,
+        _reserve("ds_1", 90, "jb_1"),
+        lambda session: caps.change(session, raised, 50, reason="a test", actor="key_owner"),
+    )
+    with installation.database.read() as session:
+        assert ledger.highest_cap(session, raised).amount == 100
+
+
+def test_an_account_joins_one_population(installation: Installation) -> None:
+    open_account(installation, "ds_3", cap=100)
+    with installation.database.write() as session:
+        new = populations.NewPopulation("pop_b", "pop_b", "pure", 100, None, "key_owner")
+        populations.open_population(session, new, at=clock.now())
+
+    def join(population: str) -> Step:
+        return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=clock.now())
+
+    with pytest.raises(PopulationMismatch):
+        _one_after_the_other(installation, join(POPULATION), join("pop_b"))
+
+
+def test_who_joins_late_brings_what_was_reserved_first(installation: Installation) -> None:
+    open_account(installation, "ds_3", cap=100)
+    _one_after_the_other(
+        installation,
+        _reserve("ds_3", 60, "jb_1"),
+        lambda session: populations.join(session, POPULATION, "ds_3", actor="key_owner", at=clock.now()),
+    )
+    with pytest.raises(BudgetExceeded):
+        _done(installation, _reserve("ds_1", 41, "jb_2"))
