@@ -42,7 +42,7 @@ def checkpoint(call: Remote, dataset: DatasetArgument, file: NewFile = None) -> 
         note = client.checkpoint(dataset)
     _give(call.output, note, file=file, as_json={"dataset": dataset, "checkpoint": note})
     if file is not None:
-        call.output.hint(f"grovekeeper verify {dataset}.jsonl --checkpoint {file}")
+        call.output.hint(f"grovekeeper verify {dataset}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
 
 
 @populations.app.command("checkpoint")
@@ -54,7 +54,7 @@ def population_checkpoint(call: Remote, population: PopulationArgument, file: Ne
         note = client.population_checkpoint(population)
     _give(call.output, note, file=file, as_json={"population": population, "checkpoint": note})
     if file is not None:
-        call.output.hint(f"grovekeeper verify {population}.jsonl --checkpoint {file}")
+        call.output.hint(f"grovekeeper verify {population}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
 
 
 @app.command("proof")

@@ -81,7 +81,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
     (
         ["ledger", "checkpoint", "census", "new.checkpoint"],
-        ["wrote new.checkpoint", "next: grovekeeper verify census.jsonl --checkpoint new.checkpoint"],
+        ["wrote new.checkpoint", "next: grovekeeper verify census.jsonl --checkpoint new.checkpoint --public-key "],
     ),
     (["ledger", "proof", "census", "--from-size", "1"], ['"kind": "consistency"']),
     (["ledger", "proof", "census", "new.json", "--sequence", "1", "--size", "1"], ["wrote new.json"]),
@@ -103,7 +103,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["populations", "entries", "patients"], ["open", "load", "ds_1", "jb_1", "cdcdcdcdcdcd"]),
     (["populations", "checkpoint", "patients"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
-    (["populations", "checkpoint", "patients", "new.checkpoint"], ["wrote new.checkpoint"]),
+    (
+        ["populations", "checkpoint", "patients", "new.checkpoint"],
+        ["wrote new.checkpoint", "next: grovekeeper verify patients.jsonl --checkpoint new.checkpoint --public-key "],
+    ),
     (["populations", "proof", "patients", "--from-size", "1"], ['"kind": "consistency"']),
     (["populations", "proof", "patients", "new.json", "--sequence", "1", "--size", "1"], ["wrote new.json"]),
     (
