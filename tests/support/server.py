@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +25,7 @@ from sqlalchemy import Select, func, inspect, select
 from app.api.main import create_app
 from app.cli.prepare import opened
 from app.cli.serve import ApiThread, bound
+from app.cli.worker_pool import WORKER_COMMAND
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db.base import Base
@@ -243,12 +243,15 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
 
 @contextmanager
 def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """One worker process of an installation; it and its child are killed at the end."""
+    """One worker process of an installation, as ``serve`` starts it; it and its child are killed at the end.
+
+    It also ends when this process is killed, because its standard input closes.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "app.worker"],
+            WORKER_COMMAND,
             env=dict(_worker_environment(settings)),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -258,7 +261,7 @@ def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
 
 
 def _worker_environment(settings: Settings) -> Mapping[str, str]:
