@@ -163,7 +163,7 @@ class ReweightedForest:
         depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
         widest = _widest_encoding(settled, facts.schema)
         warnings = shapes.settle_depth(settled, depth, widest, tables=True)
-        _settle_at_once(settled, widest)
+        _settle_at_once(settled, widest, facts)
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
@@ -259,18 +259,20 @@ def _widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     return encoding.paired(pairs.of_schema(schema))
 
 
-def _settle_at_once(settled: dict[str, Value], widest: Encoding) -> None:
-    """Sets ``at_once``: two levels at once where a level has one split and the declaration has few enough of them.
+def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
+    """Sets ``at_once``: two levels at once where a level has one split and there are few enough of them.
 
     Raises:
         InvalidRequest: two at once were asked for where every node has its own split, or where they are too many.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
-    is_cheap = rpf_joint.is_cheap(widest, depth)
-    asked = int(settled.setdefault("at_once", rpf_joint.AT_ONCE if by_level and is_cheap and depth > 1 else 1))
-    if asked > 1 and not by_level:
+    if "at_once" not in settled:
+        n_trees = int(settled["n_estimators"])
+        is_worth_it = rpf_joint.is_worth_it(widest, depth, n_trees=n_trees, size=facts.size)
+        settled["at_once"] = rpf_joint.AT_ONCE if by_level and is_worth_it else 1
+    elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
-    if asked > 1 and not is_cheap:
+    elif settled["at_once"] != 1 and depth >= rpf_joint.AT_ONCE and not rpf_joint.is_affordable(widest, depth):
         raise InvalidRequest.at("/parameters/at_once", "too-large")
 
 

@@ -32,7 +32,10 @@ MAX_COLUMNS: Final = 64
 """Columns up to which every two are tabulated against each other."""
 
 MAX_WORK: Final = 2**31
-"""Pairs of splits × nodes × classes of the deepest selection: what it may cost to evaluate them."""
+"""Pairs of splits × nodes × classes of a tree's deepest selection: what it may cost to evaluate them."""
+
+WORK_PER_ROW: Final = 10_000
+"""The same for all trees together and for each row of the public size, by the rule of :func:`is_worth_it`."""
 
 
 def n_columns(widest: Encoding) -> int:
@@ -52,12 +55,29 @@ def n_candidates(encoding: Encoding, columns: int) -> int:
     return int(np.searchsorted(encoding.candidates.feature, columns))
 
 
-def is_cheap(widest: Encoding, depth: int) -> bool:
-    """Whether two splits at once are affordable: a public rule of the declaration and the depth."""
-    columns = n_columns(widest)
-    own = n_candidates(widest, columns)
-    work = comb(own, AT_ONCE) * widest.schema.n_classes << max(depth - AT_ONCE, 0)
-    return AT_ONCE <= own <= MAX_CANDIDATES and columns <= MAX_COLUMNS and work <= MAX_WORK
+def is_affordable(widest: Encoding, depth: int) -> bool:
+    """Whether there are two splits to choose, but few enough: by the declaration and the depth alone."""
+    own = n_candidates(widest, n_columns(widest))
+    return (
+        AT_ONCE <= own <= MAX_CANDIDATES
+        and n_columns(widest) <= MAX_COLUMNS
+        and depth >= AT_ONCE
+        and _work(widest, depth) <= MAX_WORK
+    )
+
+
+def is_worth_it(widest: Encoding, depth: int, *, n_trees: int, size: int) -> bool:
+    """Whether the rule chooses two splits at once: by the declaration, the depth, the trees and the public size.
+
+    Work that does not grow with the rows is spared where trees are many and deep for their rows. Their selections have
+    budget enough there to find splits one by one.
+    """
+    return is_affordable(widest, depth) and n_trees * _work(widest, depth) <= WORK_PER_ROW * size
+
+
+def _work(widest: Encoding, depth: int) -> int:
+    own = n_candidates(widest, n_columns(widest))
+    return comb(own, AT_ONCE) * widest.schema.n_classes << (depth - AT_ONCE)
 
 
 def utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int) -> NDArray[np.int64]:

@@ -362,14 +362,17 @@ def with_numbers(n: int) -> Schema:
     return Schema.from_json({**SCHEMA.to_json(), "features": numbers})
 
 
-def test_levels_at_once_are_a_public_rule_of_the_declaration_and_the_depth() -> None:
-    def at_once(schema: Schema = SCHEMA, **asked: object) -> object:
-        return planned(schema=schema, **{"max_depth": 4, **asked}).parameters["at_once"]
+def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
+    def at_once(schema: Schema = SCHEMA, size: int = 2_000, **asked: object) -> object:
+        return planned(size=size, schema=schema, **{"max_depth": 4, **asked}).parameters["at_once"]
 
     assert at_once() == 2
     assert at_once(splits="node") == at_once(max_depth=1) == at_once(max_depth=0) == 1
     assert at_once(with_numbers(64)) == 2
     assert at_once(with_numbers(67)) == 1  # 67 × 15 splits: more than a thousand
+    assert at_once(with_numbers(64), 200) == 1  # more work than so few rows are worth
+    assert at_once(with_numbers(64), 200, at_once=2) == 2
+    assert at_once(max_depth=1, at_once=2) == 2  # of one level: nothing to choose at once, and nothing to refuse
 
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
