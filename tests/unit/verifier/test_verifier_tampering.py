@@ -80,7 +80,7 @@ def test_the_history_is_verified_and_rich(history: Any) -> None:
     assert sum(1 for entry in history.entries for _ in places(entry)) > 250
 
 
-def test_whatever_ischanged_in_an_entry_is_found_on_its_line(history: Any) -> None:
+def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> None:
     lines = [history.header, *history.entries]
     for number, entry in enumerate(history.entries, start=2):
         for path in places(entry):
@@ -90,7 +90,7 @@ def test_whatever_ischanged_in_an_entry_is_found_on_its_line(history: Any) -> No
                 assert failure.line == number, (number, path, failure)
 
 
-def test_whatever_ischanged_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
+def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
     for path in places(history.header):
         for forged in changed(history.header, path):
             failure = _failure([forged, *history.entries])
