@@ -98,7 +98,10 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("unit", _unit(summary.unit)),
         ("entries", f"{summary.last.sequence} ({kinds})"),
         *(("member", f"{dataset}: {_standing(summary, dataset)}") for dataset in summary.members),
-        *((name, facts[name]) for name in ("together", "cap", "remaining", "printable")),
+        *(
+            (name.replace("_", " "), facts[name])
+            for name in ("together", "cap", "highest_cap", "remaining", "printable")
+        ),
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."

@@ -68,7 +68,7 @@ def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
 ) -> None:
     assert folder.verify() == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[:12] == [
+    assert lines[:13] == [
         "VERIFIED",
         "population pop_test",
         "account zcdp, counted in ρ at δ = 0.00001",
@@ -78,13 +78,14 @@ def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
         "member ds_b: 0.75, not compared",
         "together 2.25",
         "cap 2.5",
+        "highest cap 6",
         "remaining 0.25",
         "printable 6",
         f"last hash {folder.population.entries[-1]['hash']}",
     ]
-    assert "sum over members and the cap at every step were recomputed and hold." in lines[12]
-    assert lines[13].startswith("NOT CHECKED: what the entries say of ds_a, ds_b.")
-    assert lines[14:] == [CUT_TAIL]
+    assert "sum over members and the cap at every step were recomputed and hold." in lines[13]
+    assert lines[14].startswith("NOT CHECKED: what the entries say of ds_a, ds_b.")
+    assert lines[15:] == [CUT_TAIL]
 
 
 def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
