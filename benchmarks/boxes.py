@@ -3,14 +3,16 @@
 Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
 restrict one to three of them. History is written straight into the tables, in bulk; what is timed is ``ledger.reserve``
 in a transaction of its own, committed, as the product does it. The median of some reservations is printed beside that
-of a plain one-row update on the same engine in the same run. A balance is the answer for the whole dataset, which is
-harder than that for a box.
+of a plain one-row update on the same engine in the same run, in brackets the CPU of this process, and last how much
+more CPU a reservation takes than with one box. A balance is the answer for the whole dataset, which is harder than that
+for a box.
 """
 
 import random
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import insert, text
 
@@ -87,8 +89,19 @@ def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> 
     return found
 
 
-def measure(name: str, database: Database, *, n_entries: int, n_boxes: int) -> None:
-    """Prints one line of medians in milliseconds."""
+@dataclass(frozen=True)
+class Medians:
+    """Milliseconds: of the clock, and of the CPU of this process."""
+
+    clock: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.1f} ({self.cpu:.1f})"
+
+
+def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Medians]:
+    """Medians of a reservation, a balance and a plain update."""
     account = f"ds_{n_entries}_{n_boxes}"
     found = grown(database, account, n_entries=n_entries, n_boxes=n_boxes)
     chance = random.Random(0)
@@ -106,17 +119,17 @@ def measure(name: str, database: Database, *, n_entries: int, n_boxes: int) -> N
         with database.write() as session:
             session.execute(text("UPDATE plain SET value = value + 1 WHERE id = 1"))
 
-    medians = [_median_ms(work) for work in (reserve, balance, update)]
-    print(f"{name:<11} {n_entries:>9} {n_boxes:>7}" + "".join(f"{value:>12.2f}" for value in medians), flush=True)
+    return {work.__name__: _medians(work) for work in (reserve, balance, update)}
 
 
-def _median_ms(work: Callable[[int], None]) -> float:
-    times = []
+def _medians(work: Callable[[int], None]) -> Medians:
+    times, cpu = [], []
     for turn in range(_REPEATS):
-        start = time.perf_counter()
+        start, started = time.perf_counter(), time.process_time()
         work(turn)
         times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1_000
+        cpu.append(time.process_time() - started)
+    return Medians(statistics.median(times) * 1_000, statistics.median(cpu) * 1_000)
 
 
 def _entry(account: str, number: int, found: list[Scope]) -> dict[str, object]:
@@ -141,6 +154,7 @@ def _reservation(account: str, number: int, found: list[Scope]) -> dict[str, obj
         "id": f"rs_{account}_{number}",
         "account_id": account,
         "job_id": f"jb_old_{number}",
+        "part": 0,
         "amount": 1,
         "scope": _written(found[number // 2 % len(found)]),
         "event": _EVENT,
@@ -155,15 +169,21 @@ def _written(scope: Scope) -> dict[str, list[Cell]]:
 
 def main() -> None:
     """Measures both databases."""
-    print(f"{'database':<11} {'entries':>9} {'boxes':>7} {'reserve ms':>11} {'balance ms':>11} {'update ms':>11}")
+    columns = "".join(f"{name:>16}" for name in ("reserve ms", "balance ms", "update ms"))
+    print(f"{'database':<11} {'entries':>9} {'boxes':>7}{columns} {'CPU of reserve':>16}")
     with databases() as found:
         for name, url in found:
             database = Database.open(url, pool_size=2)
             with database.write() as session:
                 session.execute(text("CREATE TABLE plain (id INTEGER PRIMARY KEY, value BIGINT)"))
                 session.execute(text("INSERT INTO plain VALUES (1, 0)"))
+            of_one_box = None
             for n_entries, n_boxes in _GROWTH:
-                measure(name, database, n_entries=n_entries, n_boxes=n_boxes)
+                medians = measure(database, n_entries=n_entries, n_boxes=n_boxes)
+                of_one_box = of_one_box or medians["reserve"].cpu
+                shown = "".join(f"{each!s:>16}" for each in medians.values())
+                ratio = medians["reserve"].cpu / of_one_box
+                print(f"{name:<11} {n_entries:>9} {n_boxes:>7}{shown} {ratio:>15.1f}x", flush=True)
             database.close()
 
 

@@ -107,7 +107,7 @@ class Filler:
             job, which = f"jb_{self.size}", self.size // 2 % len(SCOPES)
             totals[which] += 1
             reservations.append(
-                {"id": f"rs_{self.size}", "account_id": self._account, "job_id": job, "amount": 1,
+                {"id": f"rs_{self.size}", "account_id": self._account, "job_id": job, "part": 0, "amount": 1,
                  "scope": SCOPES[which], "event": EVENT, "state": "charged", "details": None}
             )  # fmt: skip
             for kind in (EntryKind.RESERVE, EntryKind.CHARGE):

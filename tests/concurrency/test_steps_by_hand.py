@@ -18,7 +18,7 @@ from app.ledger import caps, populations
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
-from tests.support.ledger_model import replay
+from tests.support.ledger_model import replay, replay_population
 from tests.support.locks import waits_for
 
 ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
@@ -139,3 +139,16 @@ def test_who_joins_late_brings_what_was_reserved_first(installation: Installatio
     )
     with pytest.raises(BudgetExceeded):
         _done(installation, _reserve("ds_1", 41, "jb_2"))
+
+
+def test_two_that_join_at_once_are_both_said(installation: Installation) -> None:
+    for account in ("ds_3", "ds_4"):
+        open_account(installation, account, cap=100)
+
+    def join(account: str) -> Step:
+        return lambda session: populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
+
+    _one_after_the_other(installation, join("ds_3"), join("ds_4"))
+    with installation.database.read() as session:
+        entries = ledger.entries(session, POPULATION, after=0, limit=100)
+    assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))

@@ -148,10 +148,16 @@ def test_a_join_over_the_cap_is_a_step_like_any_other(on_sqlite: Installation, a
             Reserve(1, "exactly", {}, also=0),
             Cap(None, 5),
             Settle(4, "charge"),
+            Open(accountant, Kind.ROW, 20, ["shard"]),
+            Reserve(3, 20, {"shard": frozenset({0, 2})}, also=3),
+            Cap(3, 4),
+            Settle(5, "charge"),
+            Settle(5, "void"),
         )
     ]
     assert told == [
         "done", "done", "done", "joined", "joined", "admitted", "admitted", "admitted", "joined over the cap",
         "refused", "refused", "settled", "refused", "admitted", "done", "joined", "done", "admitted", "done", "settled",
+        "done", "admitted in two parts", "done", "settled", "was settled",
     ]  # fmt: skip
     world.check_history()

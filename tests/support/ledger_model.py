@@ -166,23 +166,33 @@ def frozen(box: Box) -> FrozenBox:
     return tuple((name, tuple(cells)) for name, cells in sorted(box.items()))
 
 
+def second(job_id: str) -> str:
+    """By what a job's second reservation on one account is known."""
+    return f"{job_id}/1"
+
+
 def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model:
     """Runs the entries of an account through the model; each admission must have been one, and each end the first."""
     model = Model(0, {name: list(listed) for name, listed in cells.items()})
     for entry in entries:
-        job_id = str(entry.job_id)
+        job_id, box = str(entry.job_id), frozen(entry.scope)
         match entry.kind.value:
             case "open":
                 model.cap = model.highest = entry.amount
             case "cap":
                 model.set_cap(entry.amount)
             case "reserve":
+                if job_id in model.jobs:
+                    both = model.joint_cells(model.jobs[job_id].box), model.joint_cells(entry.scope)
+                    assert set(both[0]).isdisjoint(both[1]), "two of one job share no cell"
+                    job_id = second(job_id)
                 assert job_id not in model.jobs
                 assert model.reserve(job_id, entry.amount, entry.scope), f"over the cap at entry {entry.sequence}"
             case end:
-                job = model.jobs[job_id]
-                assert (entry.amount, frozen(entry.scope)) == (job.amount, frozen(job.box))
-                assert model.settle(job_id, end)
+                parts = [part for part in (job_id, second(job_id)) if part in model.jobs]
+                part = next(part for part in parts if frozen(model.jobs[part].box) == box)
+                assert entry.amount == model.jobs[part].amount
+                assert model.settle(part, end)
     return model
 
 

@@ -37,7 +37,8 @@ class Open:
 @dataclass(frozen=True)
 class Reserve:
     """Asks for an amount in a box, which picks cells of some partitions by number (counted round); ``exactly`` = what
-    fits, ``over`` = one step more. A job on two accounts asks the second one for one step everywhere."""
+    fits, ``over`` = one step more. A job on two accounts asks the second one for one step everywhere; a job with two
+    parts on one account, for one step in cells that the first part leaves out, if it leaves out any."""
 
     account: int
     size: int | str

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,7 +27,7 @@ from app.verifier import replay as verifier
 from app.verifier import sums
 from app.verifier.members import MemberLedger
 from tests.support.crash_scene import DELTA, EVENT
-from tests.support.ledger_model import Cell, Job, Model, Together, frozen, replay, replay_population
+from tests.support.ledger_model import Cell, Job, Model, Together, frozen, replay, replay_population, second
 from tests.support.ledger_steps import (
     PARTITIONS,
     UPLOADS,
@@ -55,11 +55,11 @@ class _Crashed(Exception):
 
 @dataclass
 class _Models:
-    """Everything that a crash undoes; ``jobs`` are ids in order, with the accounts that pay."""
+    """Everything that a crash undoes; ``jobs`` are ids in order, with what they hold: account and name there."""
 
     together: Together
     accounts: dict[str, Model] = field(default_factory=dict)
-    jobs: list[tuple[str, list[str]]] = field(default_factory=list)
+    jobs: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
     erased: set[str] = field(default_factory=set)
 
 
@@ -146,14 +146,12 @@ class World:
         return "done"
 
     def _reserve(self, session: Session, step: Reserve, account_id: str) -> str:
-        box = _box(self._models.accounts[account_id], step.picks)
-        wanted = {account_id: (self._size(step.size, account_id, box), box)}
-        if step.also is not None and (other := self._named(step.also)) not in {account_id, *self._models.erased}:
-            wanted[other] = (1, _box(self._models.accounts[other], {}))
-        if not wanted[account_id][0]:
+        box, job_id = _box(self._models.accounts[account_id], step.picks), f"jb_{next(_serial)}"
+        wanted = [(account_id, job_id, self._size(step.size, account_id, box), box)]
+        if not wanted[0][2]:
             return "nothing fits"
-        job_id = f"jb_{next(_serial)}"
-        new = [ledger.NewReservation(each, amount, box, EVENT, job_id) for each, (amount, box) in wanted.items()]
+        wanted += self._also(step, account_id, job_id, box)
+        new = [ledger.NewReservation(each, amount, asked, EVENT, job_id) for each, _, amount, asked in wanted]
         refused: BudgetExceeded | None = None
         try:
             if len(new) == 1:
@@ -163,16 +161,29 @@ class World:
                     ledger.reserve_all(session, new, actor="key_analyst")
         except BudgetExceeded as error:
             refused = error
-        for each in sorted(wanted):
-            if self._refuses(refused, each, *wanted[each]):
-                for name in wanted:
-                    self._models.accounts[name].jobs.pop(job_id, None)
+        for each, name, amount, asked in sorted(wanted, key=lambda part: part[:2]):
+            if self._refuses(refused, each, amount, asked):
+                for other, held, *_ in wanted:
+                    self._models.accounts[other].jobs.pop(held, None)
                 return "refused"
-            assert self._models.accounts[each].reserve(job_id, *wanted[each])
+            assert self._models.accounts[each].reserve(name, amount, asked)
         assert refused is None, "what fits is admitted"
-        self._models.jobs.append((job_id, list(wanted)))
-        self._check_admitted(wanted)
-        return "admitted"
+        self._models.jobs.append((job_id, [(each, name) for each, name, *_ in wanted]))
+        self._check_admitted(wanted[0][0], wanted[-1][0])
+        same = len({each for each, *_ in wanted}) < len(wanted)
+        return "admitted in two parts" if same else "admitted"
+
+    def _also(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[tuple[str, str, int, Scope]]:
+        """The second thing that a job asks for: account, name of the job there, amount, box."""
+        other = None if step.also is None else self._named(step.also)
+        if other is None or other in self._models.erased:
+            return []
+        model = self._models.accounts[other]
+        if other != account_id:
+            return [(other, job_id, 1, _box(model, {}))]
+        left = {name: [cell for cell in model.cells[name] if cell not in cells] for name, cells in box.items()}
+        apart = next(({name: tuple(cells)} for name, cells in left.items() if cells), None)
+        return [] if apart is None else [(other, second(job_id), 1, dict(sorted({**_box(model, {}), **apart}.items())))]
 
     def _elsewhere(self, session: Session, step: Elsewhere, account_id: str, model: Model) -> str:
         box = _picked(model, step.picks)  # where uploads are cells, also those to come, unless some were picked
@@ -199,26 +210,28 @@ class World:
             return "refused"
         assert refused is None, "what fits is admitted"
         model.jobs[charged] = Job(amount, box, "charge", delta)
-        self._models.jobs.append((charged, [account_id]))
-        self._check_admitted([account_id])
+        self._models.jobs.append((charged, [(account_id, charged)]))
+        self._check_admitted(account_id)
         return "admitted with delta" if delta else "admitted"
 
-    def _settle(self, session: Session, job_id: str, payers: list[str], *, end: str) -> str:
+    def _settle(self, session: Session, job_id: str, held: list[tuple[str, str]], *, end: str) -> str:
         try:
             _ENDS[end](session, job_id)
         except ReservationSettled:
-            assert not any(self._models.accounts[each].settle(job_id, end) for each in payers)
+            assert not any(self._models.accounts[each].settle(name, end) for each, name in held)
             return "was settled"
-        assert all(self._models.accounts[each].settle(job_id, end) for each in payers)
+        assert all(self._models.accounts[each].settle(name, end) for each, name in held)
         return "settled"
 
     def _erase(self, session: Session, account_id: str) -> str:
         jobs = self._models.accounts[account_id].jobs
-        waiting = {job_id: payers for job_id, payers in self._models.jobs if job_id in jobs}
-        waiting = {job_id: payers for job_id, payers in waiting.items() if jobs[job_id].state == "reserve"}
-        ledger.void_jobs(session, list(waiting), actor="key_owner")
-        for job_id, payers in waiting.items():
-            assert all(self._models.accounts[each].settle(job_id, "void") for each in payers)
+        waiting = [
+            (job_id, held)
+            for job_id, held in self._models.jobs
+            if any(each == account_id and jobs[name].state == "reserve" for each, name in held)
+        ]
+        ledger.void_jobs(session, [job_id for job_id, _ in waiting], actor="key_owner")
+        assert all(self._models.accounts[each].settle(name, "void") for _, held in waiting for each, name in held)
         self._models.erased.add(account_id)
         return "done"
 
@@ -278,7 +291,7 @@ class World:
             assert Fraction(refused.largest_that_fits) * unit == room
         return True
 
-    def _check_admitted(self, account_ids: Iterable[str]) -> None:
+    def _check_admitted(self, *account_ids: str) -> None:
         together = self._models.together
         for account_id in account_ids:
             model = self._models.accounts[account_id]
