@@ -1,6 +1,7 @@
 """Sixteen processes reserve on members of two populations at once, on both databases: no sum passes its cap."""
 
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
@@ -121,3 +122,28 @@ def test_who_reserves_on_another_member_waits_and_then_counts_what_was_reserved(
         assert second.is_alive()
     second.join()
     assert refused.is_set()
+
+
+@pytest.mark.parametrize("end", [ledger.void, ledger.expire])
+def test_who_gives_back_on_another_member_waits_and_then_goes_on_in_the_chain(
+    installation: Installation, end: Callable[..., None]
+) -> None:
+    """Without the population's lock both would write the same next entry."""
+    with installation.database.write() as session:
+        held = ledger.reserve(session, ledger.NewReservation("ds_4", 50, {}, EVENT, "jb_0"), actor="key_a")
+    given_back = Event()
+
+    def late() -> None:
+        with installation.database.write() as session:
+            end(session, held, actor="key_b")
+        given_back.set()
+
+    second = Thread(target=late)
+    with installation.database.write() as session:
+        ledger.reserve(session, ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1"), actor="key_a")
+        second.start()
+        second.join(1.0)
+        assert second.is_alive()
+    second.join()
+    assert given_back.is_set()
+    assert _verified(installation, "pp_a").together == 100

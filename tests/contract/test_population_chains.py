@@ -280,6 +280,10 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         balance = ledger.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "ds_1").together == 5
+        new = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
+        ledger.void(session, ledger.reserve(session, new, actor="key_a"), actor="key_a")
+        assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
+        verified(session, "ds_1")
 
 
 def _cap(
