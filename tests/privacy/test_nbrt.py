@@ -159,7 +159,7 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
 def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts in another unit than the selection was priced in: twice the sensitivity."""
     honest = opening.utilities
-    monkeypatch.setattr(opening, "utilities", lambda encoding, counts: honest(encoding, 2 * counts))
+    monkeypatch.setattr(opening, "utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some)))
     with pytest.raises(AssertionError):
         worst_share(2, seed=2, split=Fraction(1, 8))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,7 +107,7 @@ def _first_split(
     parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
 ) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
     """The start and the first tree with its scores: a selection, and class counts on both of its sides."""
-    utilities = opening.utilities(encoding, rows.code_counts(encoding.n_codes))
+    utilities = opening.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
     choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
     tree = opening.tree(encoding, choice, depth=depth)
     count = isqrt(parts.start)

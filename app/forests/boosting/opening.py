@@ -7,6 +7,7 @@ would otherwise be made of. It becomes the first tree of the forest; random tree
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from math import isqrt
 from typing import Final
@@ -32,28 +33,34 @@ _STEP: Final = Decimal("0.75")
 _SHRINKAGE: Final = Decimal("2.5")
 """Deviations of a side's noise that are added to it as rows of the class prior, beside one row."""
 
+_BLOCK: Final = 16
+"""Features that are tabulated at once."""
+
 _DEVIATION: Final = 2**SCALE_BITS
 _DIGITS: Final = 40
 _WORD_BITS: Final = 64
 
 
-def utilities(encoding: Encoding, code_counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def utilities(encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int64]]) -> NDArray[np.int64]:
     """What is to be maximised, for every split that the bins allow.
 
     Args:
         encoding: public or released bins.
-        code_counts: PRIVATE rows by code of every feature and class, int64 ``(Σ n_codes, n_classes)``.
+        code_counts: PRIVATE rows by code of some features and class, int64 ``(Σ n_codes, n_classes)``; asked for a few
+            features at a time, which bounds memory by public numbers.
 
     Returns:
         PRIVATE int64 ``(n_candidates,)``. One row more raises each by 0 or 1: it adds one to a coordinate of one side,
         so that the side's norm rises by at most 1, and so does its whole part.
     """
-    own = encoding.candidates
-    found = fourth_roots.split_norms(
-        code_counts[np.newaxis], n_codes=encoding.n_codes, splits=(own.feature, own.threshold, own.equals)
-    )
-    result: NDArray[np.int64] = found[0]
-    return result
+    own, found = encoding.candidates, [np.zeros(0, dtype=np.int64)]
+    for first in range(0, len(encoding.n_codes), _BLOCK):
+        features = slice(first, min(first + _BLOCK, len(encoding.n_codes)))
+        mine = slice(*np.searchsorted(own.feature, [features.start, features.stop]))
+        splits = (own.feature[mine] - np.int32(first), own.threshold[mine], own.equals[mine])
+        counts = code_counts(features)[np.newaxis]
+        found.append(fourth_roots.split_norms(counts, n_codes=encoding.n_codes[features], splits=splits)[0])
+    return np.concatenate(found)
 
 
 def tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:

@@ -22,8 +22,8 @@ class BoostedRows(Protocol):
     def class_counts(self) -> NDArray[np.int64]:
         """Rows per class: int64 ``(n_classes,)``."""
 
-    def code_counts(self, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Rows per code of every feature and class: int64 ``(Σ n_codes, n_classes)``."""
+    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
         """Rows per leaf of a single tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
@@ -65,21 +65,18 @@ class LocalBoostedRows:
         """See :class:`BoostedRows`."""
         return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
 
-    def code_counts(self, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        root = np.zeros(len(self._y), dtype=np.int32)
-        counts = [
-            histograms.class_histogram(
-                np.ascontiguousarray(self._X[:, [feature]].T),
-                self._y,
-                root,
-                n_nodes=1,
-                n_bins=n_codes[[feature]],
-                n_classes=self._n_classes,
-            )[0]
-            for feature in range(len(n_codes))
-        ]
-        return np.concatenate(counts)
+        counts = histograms.class_histogram(
+            np.ascontiguousarray(self._X[:, features].T),
+            self._y,
+            np.zeros(len(self._y), dtype=np.int32),
+            n_nodes=1,
+            n_bins=n_codes[features],
+            n_classes=self._n_classes,
+        )
+        of_root: NDArray[np.int64] = counts[0]
+        return of_root
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""

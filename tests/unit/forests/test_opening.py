@@ -1,6 +1,7 @@
 """The first split of a boosted forest: its utilities, its tree, and what it scores."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def goes_right(encoding: Encoding, X: np.ndarray, choice: int) -> np.ndarray:
 
 def utilities_of(encoding: Encoding, X: np.ndarray, y: np.ndarray) -> np.ndarray:
     rows = LocalBoostedRows(X, y, n_classes=encoding.schema.n_classes)
-    return opening.utilities(encoding, rows.code_counts(encoding.n_codes))
+    return opening.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -52,6 +53,16 @@ def test_utility_is_the_norms_of_both_sides(n_classes: int) -> None:
         norms = (np.bincount(y[side], minlength=n_classes).astype(object) ** 4 for side in (right, ~right))
         expected.append(sum(math.isqrt(math.isqrt(int(own.sum()))) for own in norms))
     assert utilities_of(encoding, X, y).tolist() == expected
+
+
+def test_utilities_are_the_same_however_many_features_are_tabulated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = encoding_of()
+    X, y = rows_of(encoding, 60, seed=5)
+    whole = utilities_of(encoding, X, y)
+    assert len(whole) == len(encoding.candidates)
+    for block in (1, 3):
+        monkeypatch.setattr(opening, "_BLOCK", block)
+        assert np.array_equal(utilities_of(encoding, X, y), whole)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 2, 17])
