@@ -37,11 +37,17 @@ def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0, split: Frac
 
 
 def plan_of(
-    *, n_trees: int, depth: int, mu_squared: float = 0.05, tally_share: float = 0.0, split: Fraction = Fraction(0)
+    *,
+    n_trees: int,
+    depth: int,
+    mu_squared: float = 0.05,
+    start_share: float = 0.03,
+    tally_share: float = 0.0,
+    split: Fraction = Fraction(0),
 ) -> Plan:
     """A plan whose event is Gaussian but for the selection of a first split, which comes on top of ``mu_squared``."""
-    start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (0.03, tally_share))
-    tree = int((0.97 - tally_share) * mu_squared / n_trees * VARIANCE)
+    start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (start_share, tally_share))
+    tree = int((1.0 - start_share - tally_share) * mu_squared / n_trees * VARIANCE)
     event = event_of(start, tree, n_trees=n_trees, tally=tally, split=split)
     parameters = {"n_estimators": n_trees, "max_depth": depth, "bins_share": "0.068"}
     return Plan("nbrt", parameters, Fraction(1), n_trees, event, ())
