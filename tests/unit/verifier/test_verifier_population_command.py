@@ -113,6 +113,16 @@ def test_json_is_one_object_with_every_number(folder: Folder, capsys: pytest.Cap
     assert (compared[0]["ledger"]["dataset"], compared[0]["ledger"]["charged"]) == ("ds_a", "1.5")
 
 
+def test_nothing_remains_while_the_sum_is_over_the_cap(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Folder(people().join("ds_a").job("ds_a", "jb_1", "2").cap("1.5"), tmp_path)
+    assert folder.verify("--json", members=("ds_a",)) == 0
+    found = answer(capsys)
+    assert [found[name] for name in ("cap", "highest_cap", "together", "remaining")] == ["1.5", "3", "2", "0"]
+    assert found["printable"] == "2", "a sum of ε is a bound at any time"
+
+
 def test_bounds_and_later_entries_are_told(
     people: People, tmp_path: Path, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
