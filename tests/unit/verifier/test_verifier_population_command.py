@@ -180,6 +180,25 @@ def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
     assert answer(capsys)["reason"] == "the export was cut: it ends with entry 6, a checkpoint covers 7"
 
 
+def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last entry is a charge, which the population does not name."""
+    lines = folder.population.members["ds_b"].lines()
+    signed = folder.checkpoint("ds_b", folder.population.members["ds_b"].entries)
+    folder.write("ds_b", lines[:-1])
+    assert folder.verify("--json", members=("ds_b",)) == 0
+    capsys.readouterr()
+    assert folder.verify("--json", *signed, members=("ds_b",)) == 1
+    found = answer(capsys)
+    assert found["reason"] == "the export was cut: it ends with entry 2, a checkpoint covers 3"
+    assert (found["line"], found["file"]) == (4, str(folder.path / "ds_b.jsonl"))
+    folder.write("ds_b", [lines[0].replace(b'"cap": "3"', b'"cap": "4"'), *lines[1:]])
+    assert folder.verify("--json", members=("ds_b",)) == 1
+    found = answer(capsys)
+    assert (found["line"], found["reason"]) == (1, "the header says a cap of 4, the entries end with 3")
+
+
 def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
