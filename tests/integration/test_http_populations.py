@@ -254,3 +254,23 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
         if cursor is None:
             break
     assert not [each for each in listed if each.startswith("pop_")]
+
+
+def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_server: Server, tmp_path: Path) -> None:
+    """Both reservations move the member's load by what its largest cell then holds, and both are given back."""
+    owner, name = idle_server.caller("owner"), new_name()
+    shards = [{"name": "shard", "kind": "hash", "cells": 3}]
+    dataset = declared_by(owner, population=name, budget=THREE, partitions=shards)["id"]
+    second = {"dataset": dataset, "epsilon": "2", "scope": {"shard": [1]}}
+    parts = {"algorithm": "sspe-1", "scope": {"shard": [0]}, "unlabelled": second}
+    job_id = asked(owner, dataset, "1.5", **parts).json()["job_id"]
+    assert asked(owner, dataset, "2", **parts | {"unlabelled": {**second, "epsilon": "1"}}).status_code == 409
+    assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
+
+    entries = owner.http.get(f"/populations/{name}/entries").json()["entries"]
+    assert [(each["kind"], each["amount"], each["job_id"]) for each in entries[2:]] == [
+        ("load", "1.5", job_id), ("load", "2", job_id), ("load", "2", job_id), ("load", "0", job_id),
+    ]  # fmt: skip
+    for file, path in (("population", f"/populations/{name}/export"), ("member", f"/ledger/{dataset}/export")):
+        (tmp_path / file).write_bytes(owner.http.get(path).content)
+    assert _verify(tmp_path / "population", "--member", tmp_path / "member")["exit"] == 0
