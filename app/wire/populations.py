@@ -34,8 +34,9 @@ class MemberOut(Answer):
 class PopulationOut(Answer):
     """A population: ``charged`` and ``reserved`` are sums over its members.
 
-    ``cap = charged + reserved + remaining``, unless a member joined that had spent: then nothing remains until the sum
-    is below the cap again. ``adjacency`` and ``unit_column`` are those of the first member.
+    ``cap = charged + reserved + remaining``, unless a member joined that had spent, or the cap was lowered below what
+    is spent: then nothing remains until the sum is below the cap again. ``adjacency`` and ``unit_column`` are those of
+    the first member.
     """
 
     id: str
