@@ -181,9 +181,10 @@ def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
 
 
 def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its last entry is a charge, which the population does not name."""
+    folder = Folder(people().join("ds_b").job("ds_b", "jb_1", "1"), tmp_path)
     lines = folder.population.members["ds_b"].lines()
     signed = folder.checkpoint("ds_b", folder.population.members["ds_b"].entries)
     folder.write("ds_b", lines[:-1])
