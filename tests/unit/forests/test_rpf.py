@@ -377,8 +377,11 @@ def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
     """Half as many selections, each at the budget of both of its levels."""
-    one, two = (events_of(planned(max_depth=5, at_once=at_once).event)[1] for at_once in (1, 2))
+    plans = [planned(max_depth=5, at_once=at_once) for at_once in (1, 2)]
+    one, two = (events_of(each.event)[1] for each in plans)
+    recomputed = [verifier.total(each.event.to_json(), adjacency="add_remove", accountant="pure") for each in plans]
 
+    assert recomputed == [pure.loss(each.event, adjacency=Adjacency.ADD_REMOVE_ONE) for each in plans]
     assert len(two.levels) == 3
     assert two.levels[0] == one.levels[0]
     for joint, alone in zip(two.levels[1:], (one.levels[1:3], one.levels[3:5]), strict=True):
