@@ -84,12 +84,15 @@ def test_hopeless_budget_gives_the_noisy_prior_and_says_so() -> None:
     assert planned({"max_depth": 2}, epsilon="0.01").parameters["max_depth"] == 2
 
 
-def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise() -> None:
+@pytest.mark.parametrize(("at_once", "depth", "n_trees"), [(1, 3, 150), (2, 5, 400)])
+def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
+    at_once: int, depth: int, n_trees: int
+) -> None:
     """All depths at which a path can end are met, each with its own law; all else is zero."""
     features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
     schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b"]}})
-    asked = {"n_estimators": 150, "max_depth": 3, "structure_share": "0.6", "pairs": "none"}
-    settled = planned(asked, epsilon="60000", schema=schema)
+    asked = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}
+    settled = planned(asked, epsilon=str(400 * n_trees), schema=schema)
     nobody = SanitisedRows(
         SanitisedColumns((np.empty(0), np.empty(0)), 0), np.empty(0, np.int32), np.empty((0, 16), np.uint8)
     )
