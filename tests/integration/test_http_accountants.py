@@ -122,11 +122,14 @@ def test_history_is_exported_in_the_unit_and_verified(server: Server, accountant
     dataset = server.uploaded(
         budget=budget(accountant, "3"), partitions=[{"name": "shard", "kind": "hash", "cells": 2}]
     )
-    server.trained(dataset["id"], algorithm="nbrt", epsilon="0.5", delta=DELTA, scope={"shard": [0]})
+    nbrt = {"algorithm": "nbrt", "epsilon": "0.5", "delta": DELTA, "parameters": {"start": "split"}}
+    server.trained(dataset["id"], scope={"shard": [0]}, **nbrt)
     server.trained(dataset["id"], algorithm="mrf", epsilon="0.25", delta=DELTA)
     entries = server.admin.http.get(f"/ledger/{dataset['id']}/entries").json()["entries"]
     assert [entry["kind"] for entry in entries] == ["open", "reserve", "charge", "reserve", "charge"]
     assert Decimal(entries[1]["amount"]) == price_of(accountant, "0.5")
+    kinds = [part["event"]["type"] for part in entries[1]["event"]["parts"]]
+    assert kinds[-4:] == ["exponential-mechanism/1", *["rounded-gaussian/1"] * 3]  # split, sides, trees, margins
 
     summary = verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
     assert (summary.header.accountant, summary.header.delta) == (accountant, "0.000001")
