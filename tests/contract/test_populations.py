@@ -134,6 +134,10 @@ def test_an_account_without_a_population_is_bound_by_nobody(session: Session) ->
     ("changes", "differs"),
     [
         ({"accountant": "zcdp", "delta": "0.000001"}, ("accountant", "delta")),
+        (
+            {"accountant": "zcdp", "delta": "0.000001", "delta_set_aside": "0.0000001"},
+            ("accountant", "delta", "delta_set_aside"),
+        ),
         ({"adjacency": "label"}, ("adjacency",)),
         ({"privacy_unit": {"column": "patient", "max_rows": 1}}, ("privacy_unit",)),
     ],

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import pytest
 import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import external
 from app.ledger import service as ledger
@@ -119,3 +121,20 @@ def test_every_joint_cell_keeps_within_what_is_set_aside(
         assert verify(lines).kinds.get("charge", 0) == len(admitted)
     finally:
         installation.close()
+
+
+def test_a_bound_on_delta_is_never_more_than_what_is_set_aside(
+    sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two boxes do not meet, but the bound adds them up: each is widened to another partition."""
+    installation = open_installation(sqlite_database_url, tmp_path / "home")
+    account_id = _opened(installation)
+    assert _charged(installation, account_id, Charge(40, frozenset({"EU"}), frozenset({0})))
+    assert _charged(installation, account_id, Charge(40, frozenset({"OTHER", "US"}), frozenset({1})))
+    told = []
+    for work in (limits.MAX_COMPOSITION_WORK, 1):
+        monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+        with installation.database.read() as session:
+            told.append(external.delta_balance(session, account_id, {}))
+    installation.close()
+    assert [each and each.charged for each in told] == [40, ASIDE]
