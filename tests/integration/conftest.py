@@ -23,10 +23,11 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def idle_server(request: pytest.FixtureRequest) -> Server:
-    """The same without a worker: its jobs stay queued until a test starts one."""
+def idle_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The same without a worker: its jobs stay queued until a test starts one, and are cancelled after the module."""
     found: Server = request.getfixturevalue(f"_idle_{request.param}_server")
-    return found
+    yield found
+    found.cancel_what_waits()
 
 
 @pytest.fixture(scope="package")

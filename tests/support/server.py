@@ -123,6 +123,14 @@ class Server:
         assert job["state"] == "succeeded", job
         return job
 
+    def cancel_what_waits(self) -> None:
+        """So that a worker of a later test finds that test's jobs alone."""
+        with self.database.read() as session:
+            waiting = session.execute(select(JobRow.id).where(JobRow.state.in_(UNFINISHED))).scalars().all()
+        for job_id in waiting:
+            answer = self.admin.http.delete(f"/jobs/{job_id}")
+            assert answer.status_code == 200, answer.text
+
     def log(self) -> str:
         """Everything that the server logged so far, at every level."""
         return self._log.getvalue()
