@@ -278,3 +278,11 @@ def test_a_folder_that_goes_while_it_is_tidied_stops_nobody(scene: Scene, monkey
     monkeypatch.setattr(Path, "read_bytes", vanish_first)
     tidy_jobs(scene.installation)
     assert not folder.exists()
+
+
+def test_a_job_is_charged_once_and_whoever_comes_again_has_lost_it(scene: Scene) -> None:
+    job_id, claim = _claim(scene)
+    run_job.charge_job(scene.installation, claim)
+    with pytest.raises(LeaseLost):
+        run_job.charge_job(scene.installation, claim)
+    assert scene.kinds_of(job_id) == ["reserve", "charge"]
