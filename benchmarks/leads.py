@@ -5,6 +5,9 @@ Reads the runs that ``benchmarks.accuracy --csv`` wrote and tables of reference 
 reference method with the largest mean, and the mean of the differences on the same test rows with its standard error::
 
     python -m benchmarks.leads runs.csv REFERENCES.csv --algorithm rpf --methods diffprivlib diprime privatree
+
+Our noise differs from run to run while splits do not: with ``--again MORE.csv`` a split counts with its mean over all
+runs.
 """
 
 import argparse
@@ -45,14 +48,16 @@ class Lead:
     standard_error: float
 
 
-def own_runs(path: Path, algorithm: str) -> dict[Cell, BySplit]:
-    """Accuracy by split, per dataset and ε."""
-    found: dict[Cell, dict[int, float]] = defaultdict(dict)
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["algorithm"] == algorithm:
-                found[row["dataset"], Fraction(row["epsilon"])][int(row["repeat"])] = float(row["accuracy"])
-    return dict(found)
+def own_runs(paths: Sequence[Path], algorithm: str) -> dict[Cell, BySplit]:
+    """Accuracy by split, per dataset and ε; the mean where a split was run more than once."""
+    found: dict[Cell, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for path in paths:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                if row["algorithm"] == algorithm:
+                    cell = row["dataset"], Fraction(row["epsilon"])
+                    found[cell][int(row["repeat"])].append(float(row["accuracy"]))
+    return {cell: {split: statistics.fmean(runs) for split, runs in splits.items()} for cell, splits in found.items()}
 
 
 def reference_runs(paths: Sequence[Path], prefixes: Sequence[str]) -> dict[Cell, dict[str, BySplit]]:
@@ -116,10 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.leads", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("runs", type=Path, help="written by benchmarks.accuracy --csv")
     parser.add_argument("references", type=Path, nargs="+", help="tables of reference runs")
+    parser.add_argument("--again", type=Path, nargs="+", default=[], help="more runs of the same splits")
     parser.add_argument("--algorithm", required=True)
     parser.add_argument("--methods", nargs="+", default=[""], help="beginnings of names of reference methods")
     chosen = parser.parse_args(arguments)
-    found = leads(own_runs(chosen.runs, chosen.algorithm), reference_runs(chosen.references, chosen.methods))
+    ours = own_runs([chosen.runs, *chosen.again], chosen.algorithm)
+    found = leads(ours, reference_runs(chosen.references, chosen.methods))
     if not found:
         parser.error("no dataset and ε were run by both sides")
     print(markdown(found), end="")

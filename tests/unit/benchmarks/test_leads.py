@@ -45,3 +45,13 @@ def test_references_are_chosen_by_the_beginnings_of_their_names(tmp_path: Path) 
     )
 
     assert leads.reference_runs([path], ["one"]) == {CELL: {"one-a": {0: 0.5}, "one-b": {1: 0.7}}}
+
+
+def test_a_split_that_was_run_again_counts_with_its_mean(tmp_path: Path) -> None:
+    first, again = tmp_path / "first.csv", tmp_path / "again.csv"
+    first.write_text(
+        "dataset,algorithm,epsilon,repeat,accuracy\ntoy,ours,1,0,0.9\ntoy,ours,1,1,0.8\ntoy,other,1,1,0.1\n"
+    )
+    again.write_text("dataset,algorithm,epsilon,repeat,accuracy\ntoy,ours,1,0,0.7\n")
+
+    assert leads.own_runs([first, again], "ours") == {CELL: {0: pytest.approx(0.8), 1: pytest.approx(0.8)}}
