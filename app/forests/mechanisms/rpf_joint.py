@@ -63,6 +63,7 @@ def is_affordable(widest: Encoding, depth: int) -> bool:
         and n_columns(widest) <= MAX_COLUMNS
         and depth >= AT_ONCE
         and _work(widest, depth) <= MAX_WORK
+        and _table_cells(widest, depth) <= shapes.MAX_TABLE_CELLS
     )
 
 
@@ -78,6 +79,12 @@ def is_worth_it(widest: Encoding, depth: int, *, n_trees: int, size: int) -> boo
 def _work(widest: Encoding, depth: int) -> int:
     own = n_candidates(widest, n_columns(widest))
     return comb(own, AT_ONCE) * widest.schema.n_classes << (depth - AT_ONCE)
+
+
+def _table_cells(widest: Encoding, depth: int) -> int:
+    """Of the largest table of two columns that a tree's deepest selection holds."""
+    n_codes = int(widest.n_codes[: n_columns(widest)].max())
+    return n_codes**AT_ONCE * widest.schema.n_classes << (depth - AT_ONCE)
 
 
 def utilities(rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int) -> NDArray[np.int64]:

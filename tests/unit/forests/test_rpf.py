@@ -422,6 +422,19 @@ def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
     assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
 
 
+def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -> None:
+    """The splits are few enough here; a table of one column against itself would have 255² · 2⁶ · 100 cells."""
+    many = {"name": "shop", "type": "categorical", "categories": [f"s{index}" for index in range(255)]}
+    classes = [f"k{index}" for index in range(100)]
+    schema = Schema.from_json({"features": [many], "label": {"name": "kind", "classes": classes}})
+
+    assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 2
+    assert planned(size=10**7, schema=schema, max_depth=8).parameters["at_once"] == 1
+    with pytest.raises(InvalidRequest) as refused:
+        planned(size=10**7, schema=schema, max_depth=8, at_once=2)
+    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
+
+
 def test_two_levels_at_once_learn_what_neither_tells_alone() -> None:
     """The class is whether two columns agree; four others tell nothing. No single split gains anything at the root."""
     schema = Schema.from_json(
