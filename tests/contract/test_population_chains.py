@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rfc8785
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import IdempotentRequest
@@ -38,10 +37,10 @@ from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.populations import list_populations, show_population
 from app.services.readable_ledgers import of_population
-from app.verifier.members import MemberLedger
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier.sums import verify
 from app.wire.ledger import CapIn
 from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.evidence import export, verified
 
 SHARDS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 3}])
 PURE = ledger.NewAccount(
@@ -86,23 +85,6 @@ def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
     return [(entry.kind.value, entry.amount) for entry in ledger.entries(session, name, after=0, limit=1_000)]
 
 
-def export(session: Session, name: str) -> list[bytes]:
-    header, last = ledger.export_header(session, name)
-    entries = ledger.entries(session, name, after=0, limit=last)
-    return [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
-
-
-def verified(session: Session, *members: str) -> PopulationSummary:
-    """The verifier's view, which has to be the service's own."""
-    ledgers = [MemberLedger(export(session, name), (), file=name) for name in members]
-    found = verify(export(session, "pop_a"), ledgers)
-    population = loads.of_population(session, "pop_a")
-    assert {name: member.load for name, member in found.members.items()} == population.loads
-    assert found.cap == population.account.cap
-    assert found.printable == caps.printable_of(session, population).amount
-    return found
-
-
 def test_entries_say_what_happened_and_to_which_entry_of_which_member(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1")
@@ -145,7 +127,7 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
             ("open", 100), ("join", 0), ("join", 0), ("load", 10), ("load", 20), ("load", 40), ("load", 0),
             ("load", 10), ("load", 7),
         ]  # fmt: skip
-        verified(session)
+        assert verify(export(session, "pop_a"), []).together == 17
 
 
 def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: Installation) -> None:
@@ -160,7 +142,7 @@ def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: In
             if entry.details is not None
         ]
         assert loads_of == [("ds_1", 20), ("ds_2", 20), ("ds_1", 0), ("ds_2", 0)]
-        assert verified(session, "ds_1", "ds_2").together == 0
+        assert verified(session, "pop_a").together == 0
 
 
 def test_a_refusal_and_a_rollback_leave_no_entry(installation: Installation) -> None:
@@ -175,7 +157,7 @@ def test_a_refusal_and_a_rollback_leave_no_entry(installation: Installation) -> 
     with installation.database.read() as session:
         assert said(session)[3:] == [("load", 60)]
         assert said(session, "ds_2") == [("open", 100)]
-        assert verified(session, "ds_1", "ds_2").together == 60
+        assert verified(session, "pop_a").together == 60
 
 
 def test_datasets_outside_have_no_part_in_it(installation: Installation) -> None:
@@ -195,13 +177,13 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installatio
         reserve(session, "ds_2", 90, "jb_late", 0)
         caps.change(session, "pop_a", 70, reason="less", actor=OWNER.key_id)
         join(session, "ds_2")
-        assert verified(session, "ds_1", "ds_2").printable == 130
+        assert verified(session, "pop_a").printable == 130
         with pytest.raises(BudgetExceeded):
             reserve(session, "ds_1", 1, "jb_no", 1)
         caps.change(session, "pop_a", 170, reason="more", actor=ADMIN.key_id)
         reserve(session, "ds_1", 40, "jb_4", 1)
         ledger.void(session, held[1], actor="key_a")
-        found = verified(session, "ds_1", "ds_2")
+        found = verified(session, "pop_a")
     assert found.kinds == {"open": 1, "join": 2, "load": 5, "cap": 2}
     assert (found.together, found.printable) == (130, 170)
     assert all((each.n_bounds, each.n_too_complex) == (0, 0) for each in found.compared.values())
@@ -212,20 +194,20 @@ def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installatio
         opened(session, "ds_1", like=ZCDP)
         caps.change(session, "pop_a", 300, reason="unused", actor=ADMIN.key_id)
         caps.change(session, "pop_a", 90, reason="unused", actor=ADMIN.key_id)
-        assert verified(session).printable == 90
+        assert verified(session, "pop_a").printable == 90
         held = reserve(session, "ds_1", 10, "jb_1")
         caps.change(session, "pop_a", 50, reason="used", actor=OWNER.key_id)
-        assert verified(session).printable == 90
+        assert verified(session, "pop_a").printable == 90
         account(session, "ds_2", ZCDP, cap=70)
         late = reserve(session, "ds_2", 5, "jb_2")
         join(session, "ds_2")
-        assert verified(session, "ds_1", "ds_2").printable == 160
+        assert verified(session, "pop_a").printable == 160
         caps.change(session, "pop_a", 200, reason="used", actor=ADMIN.key_id)
-        assert verified(session).printable == 200
+        assert verified(session, "pop_a").printable == 200
         for reservation in (held, late):
             ledger.void(session, reservation, actor="key_a")
         caps.change(session, "pop_a", 20, reason="nothing was ever charged", actor=OWNER.key_id)
-        assert verified(session, "ds_1", "ds_2").printable == 20
+        assert verified(session, "pop_a").printable == 20
 
 
 def test_caps_that_cannot_be_added_up_in_64_bits_do_not_join(installation: Installation) -> None:
@@ -261,7 +243,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
                 n_admitted += 1
         assert not ledger.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
-        assert verified(session, "ds_1", "ds_2").together <= 100
+        assert verified(session, "pop_a").together <= 100
 
 
 def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
@@ -279,11 +261,11 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
             ledger.reserve(session, new, actor="key_a")
         balance = ledger.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
-        assert verified(session, "ds_1").together == 5
+        assert verified(session, "pop_a").together == 5
         new = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
         ledger.void(session, ledger.reserve(session, new, actor="key_a"), actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
-        verified(session, "ds_1")
+        verified(session, "pop_a")
 
 
 def _cap(
@@ -368,7 +350,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
             reserve(session, "ds_2", 1, "jb_2")
         assert (refused.value.cap, refused.value.population) == ("1", "patients")
         ledger.charge(session, held, actor="worker")
-        assert verified(session, "ds_1", "ds_2").printable == 2 * 10**9
+        assert verified(session, "pop_a").printable == 2 * 10**9
 
 
 def test_who_sees_a_population_reads_its_history(three: Installation) -> None:
