@@ -43,7 +43,11 @@ class PlanOptions:
 
     unlabelled: Annotated[
         str | None,
-        typer.Option("--unlabelled", help="Second dataset, of other people, for sspe-1.", show_default=False),
+        typer.Option(
+            "--unlabelled",
+            help="For sspe-1: a dataset of other people, or other cells of this one.",
+            show_default=False,
+        ),
     ] = None
     unlabelled_epsilon: Annotated[
         str | None, typer.Option("--unlabelled-epsilon", help="What it pays; default --epsilon.", show_default=False)

@@ -16,7 +16,8 @@ class SpendIn(Request):
 
 
 class UnlabelledIn(SpendIn):
-    """A second dataset, of other people with the same features; its account pays for what is learned without labels."""
+    """A dataset of other people with the same features, or other cells of the same one; its account pays for what is
+    learned without labels."""
 
     dataset: str
 
@@ -90,7 +91,7 @@ class PlanOut(AccountPlanOut):
 
 
 class UnlabelledOut(Answer):
-    """What a job holds, or was charged, on the account of a second dataset."""
+    """What a job holds, or was charged, for the part that is learned without labels."""
 
     dataset: str
     dataset_name: str

@@ -95,7 +95,7 @@ _OWN_PARAMETERS = (
         "at_once",
         "integer",
         "Levels whose splits are chosen together, by one selection at the budget of all of them. By default 2 where "
-        "one split is chosen per level and the declaration has few enough of them, else 1.",
+        "one split is chosen per level and there are few enough of them for the declared size, else 1.",
         minimum=Fraction(1),
         maximum=Fraction(rpf_joint.AT_ONCE),
         added=True,
