@@ -40,8 +40,15 @@ def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) 
     )
 
 
-def append(session: Session, row: AccountRow, new: NewEntry) -> Entry:
-    """Writes the next entry of an account whose row the caller has locked; returns it with its hash."""
+def append(session: Session, row: AccountRow, new: NewEntry, *, not_before: str = "") -> Entry:
+    """Writes the next entry of an account whose row the caller has locked; returns it with its hash.
+
+    Args:
+        session: of the transaction that holds the lock.
+        row: the account.
+        new: what the entry says.
+        not_before: a time in another account's chain that the entry follows, whatever this machine's clock says.
+    """
     entry = Entry(
         sequence=row.last_sequence + 1,
         kind=new.kind,
@@ -50,7 +57,7 @@ def append(session: Session, row: AccountRow, new: NewEntry) -> Entry:
         event=new.event,
         job_id=new.job_id,
         actor=new.actor,
-        at=_next_time(row.last_at),
+        at=_next_time(max(row.last_at, not_before)),
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
         details=new.details or None,

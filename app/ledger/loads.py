@@ -16,6 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.ledger import chain, repository, state
+from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, MemberRow
@@ -105,6 +106,16 @@ def id_of(session: Session, account_id: str) -> str | None:
     ).scalar_one_or_none()
 
 
+def append(session: Session, population: Population | None, account: AccountRow, new: NewEntry) -> Entry:
+    """Writes an entry of an account, not before the newest one of its population, which is locked.
+
+    So whatever a population's export leaves out is no older than its last line, whichever machine's clock it is of: the
+    verifier takes a member's older entry without a load for one that was kept quiet.
+    """
+    not_before = "" if population is None else population.account.last_at
+    return chain.append(session, account, new, not_before=not_before)
+
+
 def record(session: Session, population: Population, account: AccountRow, entry: Entry, *, at_most: int) -> None:
     """Says in the population's chain what a member carries after its newest entry, if that held or gave back.
 
@@ -118,7 +129,7 @@ def record(session: Session, population: Population, account: AccountRow, entry:
     """
     member = session.get_one(MemberRow, account.id, populate_existing=True)
     member.load = min(state.tightest(session, account, {}).load, at_most)
-    said = chain.NewEntry(
+    said = NewEntry(
         EntryKind.LOAD,
         member.load,
         actor=entry.actor,

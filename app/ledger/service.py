@@ -186,7 +186,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     )
     session.add(reservation)
     state.move(session, row.id, new.scope, reserved=new.amount)
-    entry = chain.append(session, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
+    entry = loads.append(session, population, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
     if population is not None:
         at_most = max(population.loads[row.id], tightest.load + new.amount)
         loads.record(session, population, row, entry, at_most=at_most)
@@ -351,7 +351,7 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     population = None if charged else loads.locked_of(session, row.id)
     reservation.state = end
     state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
-    entry = chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
+    entry = loads.append(session, population, row, chain.of_reservation(kind, reservation, actor=actor))
     if population is not None:
         loads.record(session, population, row, entry, at_most=population.loads[row.id])
 

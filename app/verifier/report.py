@@ -154,7 +154,8 @@ def _differences(compared: Compared) -> list[str]:
         notes.append(f"{compared.n_too_complex} loads were not recomputed: its boxes are too entangled.")
     if compared.n_later:
         notes.append(
-            f"{compared.n_later} entries are later than this export of the population: their loads are in a later one."
+            f"{compared.n_later} entries are later than this export of the population: a later one has to hold their "
+            "loads."
         )
     return notes
 

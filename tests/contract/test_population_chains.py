@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.populations import list_populations, show_population
 from app.services.readable_ledgers import of_population
+from app.verifier.members import MemberLedger
 from app.verifier.sums import verify
 from app.wire.ledger import CapIn
 from tests.support.crash_scene import EVENT, OWNER, open_installation
@@ -128,6 +130,23 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
             ("load", 10), ("load", 7),
         ]  # fmt: skip
         assert verify(export(session, "pop_a"), []).together == 17
+
+
+def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_its_clock_says(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with installation.database.write() as session:
+        opened(session, "ds_1", "ds_2")
+        held = reserve(session, "ds_1", 5, "jb_1")
+        ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
+        monkeypatch.setattr(clock, "now", lambda: ahead)
+        reserve(session, "ds_2", 10, "jb_2")
+        early = export(session, "pop_a")
+        monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, on which the next transaction runs
+        reserve(session, "ds_1", 20, "jb_3")
+        ledger.void(session, held, actor="key_b")
+        members = [MemberLedger(export(session, name), (), file=name) for name in ("ds_1", "ds_2")]
+    assert verify(early, members).compared["ds_1"].n_later == 2, "nothing was kept quiet"
 
 
 def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: Installation) -> None:

@@ -137,7 +137,7 @@ def test_bounds_and_later_entries_are_told(
     assert folder.verify(members=("ds_a",)) == 0
     printed = capsys.readouterr().out
     assert "ds_a: 1 loads are more than its largest joint cell carries" in printed
-    assert "ds_a: 3 entries are later than this export of the population" in printed
+    assert "ds_a: 3 entries are later than this export of the population: a later one has to hold" in printed
 
 
 def test_what_fails_in_a_members_export_is_named_with_its_file(
