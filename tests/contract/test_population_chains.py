@@ -141,11 +141,11 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
         ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
         monkeypatch.setattr(clock, "now", lambda: ahead)
         reserve(session, "ds_2", 10, "jb_2")
-        early = export(session, "pop_a")
+        early = list(export(session, "pop_a"))
         monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, on which the next transaction runs
         reserve(session, "ds_1", 20, "jb_3")
         ledger.void(session, held, actor="key_b")
-        members = [MemberLedger(export(session, name), (), file=name) for name in ("ds_1", "ds_2")]
+        members = [MemberLedger(list(export(session, name)), (), file=name) for name in ("ds_1", "ds_2")]
     assert verify(early, members).compared["ds_1"].n_later == 2, "nothing was kept quiet"
 
 
