@@ -1,6 +1,6 @@
 """PRIVATE rows under boosting: a protocol, and rows that this process holds in memory."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from app.forests.boosting.scales import Scales
 from app.forests.boosting.trees import Trees
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import histograms
+
+_BLOCK: Final = 2**18
+"""Scores whose margins are formed at once: all of them together would take more memory than growth does."""
 
 
 class BoostedRows(Protocol):
@@ -102,4 +105,8 @@ class LocalBoostedRows:
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        return temperature.tally(self._scores + shift, self._y)
+        n_rows = _BLOCK // len(shift)
+        blocks = [slice(first, first + n_rows) for first in range(0, max(len(self._y), 1), n_rows)]
+        found = [temperature.tally(self._scores[block] + shift, self._y[block]) for block in blocks]
+        in_all: NDArray[np.int64] = np.sum(found, axis=0)
+        return in_all

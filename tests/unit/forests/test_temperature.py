@@ -1,8 +1,13 @@
 """How sure a forest may be: the table of margins, and the temperature that a noisy one supports."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from app.forests.boosting import rows as rows_module
+from app.forests.boosting.rows import LocalBoostedRows
+from app.forests.boosting.scales import Scales
 from app.forests.boosting.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
 
 ONE = 2**TEMPERATURE_BITS
@@ -51,6 +56,38 @@ def test_margins_of_extreme_scores_do_not_wrap() -> None:
     largest = 1_200 * UNIT * 2**10  # far above what 1,024 trees of scores up to 3 add up to
     found = tally(np.array([[largest, -largest, 0]], dtype=np.int64), np.array([0], dtype=np.int32))
     assert found[-1].tolist() == [0, 1]
+
+
+def held(scores: np.ndarray, y: np.ndarray) -> LocalBoostedRows:
+    """Rows that have these scores already."""
+    n_scores = scores.shape[1]
+    rows = LocalBoostedRows(np.zeros((len(y), 1), dtype=np.uint8), y, n_classes=max(n_scores, 2))
+    rows.start(np.zeros(n_scores, dtype=np.int64), Scales.of(2**30, n_trees=4, n_classes=max(n_scores, 2)))
+    rows._scores = scores
+    return rows
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 9, 10, 11, 25])
+def test_blocks_of_rows_are_tallied_as_all_rows_together_are(n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(1)
+    scores, y = generator.integers(-(2**19), 2**19, (n_rows, 3)), generator.integers(0, 3, n_rows).astype(np.int32)
+    shift = np.array([5, -7, 2**16], dtype=np.int64)
+    monkeypatch.setattr(rows_module, "_BLOCK", 30)
+
+    assert np.array_equal(held(scores, y).tally(shift), tally(scores + shift, y))
+
+
+def test_memory_for_the_table_does_not_grow_with_the_rows() -> None:
+    """It is the last release: a job that fails there has spent all of its budget."""
+    n_rows = 2**22
+    rows = held(np.zeros((n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int32))
+
+    tracemalloc.start()
+    rows.tally(np.zeros(1, dtype=np.int64))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 24 * n_rows  # what a batch of trees takes
 
 
 def test_scores_are_not_modified() -> None:
