@@ -1,12 +1,8 @@
 """Checkpoints and proofs through a real server, checked by the verifier alone; and a restore that is refused."""
 
-import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from app.api.main import create_app
 from app.cli.serve import ApiThread, bound
 from tests.support.server import Server
+from tests.support.standalone import verified_alone
 
 BEYOND = "9" * 15
 
@@ -39,13 +36,6 @@ def _get(server: Server, path: str) -> httpx.Response:
     return answer
 
 
-def _verify(*arguments: object) -> dict[str, Any]:
-    command = [sys.executable, "-m", "app.verifier", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return {"exit": done.returncode, **json.loads(done.stdout)}
-
-
 def _taken(server: Server, dataset: str, folder: Path) -> list[object]:
     """The newest checkpoint and the key, as arguments for the verifier."""
     (folder / "note").write_text(_get(server, f"/ledger/{dataset}/checkpoint").text)
@@ -60,12 +50,12 @@ def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path:
     evidence = _taken(server, dataset, tmp_path)
     export = tmp_path / "export.jsonl"
     export.write_bytes(_get(server, f"/ledger/{dataset}/export").content)
-    found = _verify(export, *evidence)
+    found = verified_alone(export, *evidence)
     assert (found["exit"], found["checkpoints"][0]["size"]) == (0, 7)
     lines = export.read_bytes().splitlines(keepends=True)
     export.write_bytes(b"".join(lines[:-1]))
-    assert _verify(export)["exit"] == 0, "alone, the cut is not seen"
-    found = _verify(export, *evidence)
+    assert verified_alone(export)["exit"] == 0, "alone, the cut is not seen"
+    found = verified_alone(export, *evidence)
     assert (found["exit"], "the export was cut" in found["reason"]) == (1, True)
 
 
@@ -75,14 +65,14 @@ def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, st
     proof = tmp_path / "proof.json"
     for sequence in (1, 4, 7):
         proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence={sequence}").content + b"\n")
-        assert _verify(proof, *evidence)["exit"] == 0
+        assert verified_alone(proof, *evidence)["exit"] == 0
     shutil.copy(tmp_path / "note", tmp_path / "earlier")
     _submit_and_cancel(server, dataset)
     evidence = [*_taken(server, dataset, tmp_path), "--checkpoint", tmp_path / "earlier"]
     proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?from_size=7").content + b"\n")
-    assert _verify(proof, *evidence)["exit"] == 0
+    assert verified_alone(proof, *evidence)["exit"] == 0
     proof.write_bytes(_get(server, f"/ledger/{dataset}/proofs?sequence=2&size=7").content + b"\n")
-    assert _verify(proof, *evidence)["exit"] == 0
+    assert verified_alone(proof, *evidence)["exit"] == 0
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """Exports of populations and of their members through a real server, checked by the verifier alone."""
 
-import json
 import secrets
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import pytest
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import guarantee_of_population
 from tests.support.server import Server, new_idempotency_key
+from tests.support.standalone import verified_alone
 
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}, {"name": "sex", "kind": "column", "column": "sex"}]
 
@@ -80,13 +78,6 @@ class Scene:
         return dataset
 
 
-def verify(*arguments: object) -> dict[str, Any]:
-    command = [sys.executable, "-m", "app.verifier", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return {"exit": done.returncode, **json.loads(done.stdout)}
-
-
 @pytest.fixture
 def scene(idle_server: Server, tmp_path: Path) -> Scene:
     """Two members whose jobs are queued, cancelled and on several cells, and a cap that fell."""
@@ -102,7 +93,7 @@ def scene(idle_server: Server, tmp_path: Path) -> Scene:
 
 
 def test_everything_that_was_taken_holds_together(scene: Scene) -> None:
-    found = verify(*scene.export(), *scene.signed())
+    found = verified_alone(*scene.export(), *scene.signed())
     assert found["exit"] == 0, found
     assert found["unchecked"] == []
     shown = scene.server.admin.http.get(f"/populations/{scene.population}").json()
@@ -119,7 +110,7 @@ def test_everything_that_was_taken_holds_together(scene: Scene) -> None:
 
 
 def test_an_export_alone_says_what_it_cannot_show(scene: Scene) -> None:
-    found = verify(scene.export()[0])
+    found = verified_alone(scene.export()[0])
     assert (found["exit"], found["unchecked"]) == (0, scene.members)
 
 
@@ -128,13 +119,13 @@ def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
     kept = scene.submit(late, "2")
     scene.cancel(scene.submit(late, "1"))
     scene.join(late)
-    found = verify(*scene.export())
+    found = verified_alone(*scene.export())
     assert (found["exit"], found["together"], found["remaining"], found["printable"]) == (0, "5.5", "0", "5.5")
     refused = scene.server.submitted(late, epsilon="0.1")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     scene.cancel(kept)
     scene.submit(late, "0.25")
-    found = verify(*scene.export())
+    found = verified_alone(*scene.export())
     assert (found["exit"], found["together"], found["printable"]) == (0, "3.75", "5")
 
 
@@ -144,13 +135,13 @@ def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     """Sums that depend on outputs are no limit: the late one brings its own cap, and lowering takes nothing back."""
     scene = Scene(idle_server, tmp_path, {"accountant": "zcdp", "epsilon": "3", "delta": "1e-6"})
     one, late = scene.dataset(), scene.dataset(joins=False)
-    opened = verify(*scene.export())
+    opened = verified_alone(*scene.export())
     assert opened["printable"] == opened["cap"]
     scene.submit(one, "1", delta="1e-6")
     scene.submit(late, "0.5", delta="1e-6")
     scene.cap("2")
     scene.join(late)
-    found = verify(*scene.export(), *scene.signed())
+    found = verified_alone(*scene.export(), *scene.signed())
     assert found["exit"] == 0, found
     assert Fraction(found["printable"]) == 2 * Fraction(opened["cap"])
     steps = int(Fraction(found["printable"]) * 10**12)
@@ -168,7 +159,7 @@ def test_an_erased_member_still_counts(server: Server, tmp_path: Path) -> None:
     assert server.admin.http.delete(f"/datasets/{old}").status_code == 204
     new = scene.dataset()
     server.trained(new, epsilon="1")
-    found = verify(*scene.export(), *scene.signed())
+    found = verified_alone(*scene.export(), *scene.signed())
     assert (found["exit"], found["together"], found["remaining"]) == (0, "3", "0")
     assert found["members"][0]["compared"]["ledger"]["charged"] == "2"
 
@@ -179,7 +170,7 @@ def test_a_tail_that_was_cut_off_a_real_export_is_found(scene: Scene, which: str
     file = scene.folder / (which if which == "people" else scene.members[which == "second"])
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-1]))
-    found = verify(*arguments, *scene.signed())
+    found = verified_alone(*arguments, *scene.signed())
     assert (found["exit"], found["file"]) == (1, str(file))
     assert "the export was cut" in found["reason"]
 
@@ -189,11 +180,11 @@ def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
     for query in ("sequence=1", "sequence=5", "sequence=9"):
         proof = scene.take(f"/populations/{scene.population}/proofs?{query}", "proof")
         proof.write_bytes(proof.read_bytes() + b"\n")
-        assert verify(proof, *signed)["exit"] == 0
+        assert verified_alone(proof, *signed)["exit"] == 0
 
 
 def test_an_export_taken_before_its_members_moved_on_says_what_is_later(scene: Scene) -> None:
     people = scene.take(f"/populations/{scene.population}/export", "early")
     scene.cancel(scene.submit(scene.members[1], "0.25"))
-    found = verify(people, *scene.export()[1:])
+    found = verified_alone(people, *scene.export()[1:])
     assert (found["exit"], found["members"][1]["compared"]["later_entries"]) == (0, 2)

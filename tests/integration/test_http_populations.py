@@ -1,15 +1,13 @@
 """Populations over HTTP: who opens, sees and joins them, what they refuse, and what an erased dataset leaves behind."""
 
-import json
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.server import CSV, Caller, Server, csv_rows, declaration, new_idempotency_key, training
+from tests.support.standalone import verified_alone
 
 THREE = {"accountant": "pure", "epsilon": "3"}
 
@@ -182,13 +180,6 @@ def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) ->
     assert f"The dataset belongs to the population '{name}'" in card["guarantee"]["text"]
 
 
-def _verify(*arguments: object) -> dict[str, Any]:
-    command = [sys.executable, "-m", "app.verifier", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return {"exit": done.returncode, **json.loads(done.stdout)}
-
-
 def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_members(
     idle_server: Server, tmp_path: Path
 ) -> None:
@@ -228,14 +219,14 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
     (tmp_path / "key").write_text(admin.http.get("/signer").json()["public_key"])
     held = ["--checkpoint", tmp_path / "note", "--public-key", tmp_path / "key"]
     members = ["--member", tmp_path / "0", "--member", tmp_path / "1"]
-    assert _verify(tmp_path / "population", *members, *held)["exit"] == 0
+    assert verified_alone(tmp_path / "population", *members, *held)["exit"] == 0
     proof = tmp_path / "proof"
     for query, more in (("sequence=4", []), ("from_size=6", ["--checkpoint", tmp_path / "earlier"])):
         proof.write_bytes(owner.http.get(f"/populations/{name}/proofs?{query}").content + b"\n")
-        assert _verify(proof, *held, *more)["exit"] == 0
+        assert verified_alone(proof, *held, *more)["exit"] == 0
     lines = (tmp_path / "population").read_bytes().splitlines(keepends=True)
     (tmp_path / "population").write_bytes(b"".join(lines[:-1]))
-    assert "the export was cut" in _verify(tmp_path / "population", *members, *held)["reason"]
+    assert "the export was cut" in verified_alone(tmp_path / "population", *members, *held)["reason"]
     table = owner.http.get(f"/populations/{name}/export?format=csv").text.splitlines()
     assert (len(table), table[0].split(",")[:3]) == (8, ["sequence", "kind", "amount"])
 
@@ -273,4 +264,4 @@ def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_serv
     ]  # fmt: skip
     for file, path in (("population", f"/populations/{name}/export"), ("member", f"/ledger/{dataset}/export")):
         (tmp_path / file).write_bytes(owner.http.get(path).content)
-    assert _verify(tmp_path / "population", "--member", tmp_path / "member")["exit"] == 0
+    assert verified_alone(tmp_path / "population", "--member", tmp_path / "member")["exit"] == 0

@@ -16,6 +16,7 @@ from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
 from app.verifier.main import Evidence, main, run
 from app.verifier.report import CUT_TAIL
+from tests.support.subtrees import subtrees
 
 Export = Callable[..., Any]
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
@@ -35,12 +36,8 @@ class Case:
     def write(self, lines: list[bytes]) -> None:
         self.export.write_bytes(b"".join(lines))
 
-    def subtree(self, height: int, position: int) -> bytes:
-        low, high = position << height, (position + 1) << height
-        return merkle.fold([merkle.leaf(entry["hash"]) for entry in self.writer.entries[low:high]])
-
     def note(self, size: int, *, account: str = "ds_test", key: Ed25519PrivateKey = KEY) -> str:
-        return Signer(key).sign(Checkpoint(account, size, merkle.root(size, self.subtree), AT))
+        return Signer(key).sign(Checkpoint(account, size, merkle.root(size, subtrees(self.writer.entries)), AT))
 
     def checkpoint(self, size: int, *, name: str = "", text: str | None = None) -> Path:
         file = self.folder / f"{name or size}.checkpoint"
@@ -49,8 +46,8 @@ class Case:
 
     def proof(self, kind: str, **changes: object) -> Path:
         size = 9
-        path = merkle.inclusion(4, size, self.subtree) if kind == "inclusion" else None
-        path = path if path is not None else merkle.consistency(6, size, self.subtree)
+        path = merkle.inclusion(4, size, subtrees(self.writer.entries)) if kind == "inclusion" else None
+        path = path if path is not None else merkle.consistency(6, size, subtrees(self.writer.entries))
         facts: dict[str, object] = {"sequence": 5, "entry": self.writer.entries[4]}
         facts = facts if kind == "inclusion" else {"from_size": 6}
         proof = {"kind": kind, "origin": "grovekeeper/ledger/ds_test", "size": size, "path": [p.hex() for p in path]}

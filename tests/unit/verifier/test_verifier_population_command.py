@@ -12,6 +12,7 @@ from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
 from app.verifier.main import main
 from app.verifier.report import CUT_TAIL
+from tests.support.subtrees import subtrees
 
 People = Callable[..., Any]
 SIGNER = Signer(Ed25519PrivateKey.from_private_bytes(b"k" * 32))
@@ -33,13 +34,10 @@ class Folder:
 
     def checkpoint(self, account: str, entries: list[dict[str, Any]]) -> list[str]:
         """A signed head of these entries, as arguments."""
-
-        def subtree(height: int, position: int) -> bytes:
-            low, high = position << height, (position + 1) << height
-            return merkle.fold([merkle.leaf(entry["hash"]) for entry in entries[low:high]])
-
         file = self.path / f"{account}.checkpoint"
-        file.write_text(SIGNER.sign(Checkpoint(account, len(entries), merkle.root(len(entries), subtree), AT)))
+        file.write_text(
+            SIGNER.sign(Checkpoint(account, len(entries), merkle.root(len(entries), subtrees(entries)), AT))
+        )
         return ["--checkpoint", str(file), "--public-key", str(self.path / "key.pem")]
 
     def verify(self, *arguments: str, of: str = "people", members: tuple[str, ...] = ()) -> int:
@@ -225,12 +223,7 @@ def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint
 def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     entries = folder.population.entries
     signed = folder.checkpoint("pop_test", entries)
-
-    def subtree(height: int, position: int) -> bytes:
-        low, high = position << height, (position + 1) << height
-        return merkle.fold([merkle.leaf(entry["hash"]) for entry in entries[low:high]])
-
-    path = [each.hex() for each in merkle.inclusion(3, 7, subtree)]
+    path = [each.hex() for each in merkle.inclusion(3, 7, subtrees(entries))]
     origin = "grovekeeper/ledger/pop_test"
     proof = {"kind": "inclusion", "origin": origin, "size": 7, "sequence": 4, "entry": entries[3], "path": path}
     folder.write("proof", [json.dumps(proof).encode() + b"\n"])

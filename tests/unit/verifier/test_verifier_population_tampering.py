@@ -16,6 +16,7 @@ from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.members import MemberLedger
 from app.verifier.reading import NotVerified
 from app.verifier.sums import verify
+from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, places
 
 People = Callable[..., Any]
@@ -51,11 +52,9 @@ def failure(
 
 
 def checkpoint(history: Any) -> Checkpoint:
-    def subtree(height: int, position: int) -> bytes:
-        low, high = position << height, (position + 1) << height
-        return merkle.fold([merkle.leaf(entry["hash"]) for entry in history.entries[low:high]])
-
-    return Checkpoint(f"{ORIGIN}pop_test", len(history.entries), merkle.root(len(history.entries), subtree), AT)
+    return Checkpoint(
+        f"{ORIGIN}pop_test", len(history.entries), merkle.root(len(history.entries), subtrees(history.entries)), AT
+    )
 
 
 def test_the_history_is_verified_and_rich(history: Any) -> None:

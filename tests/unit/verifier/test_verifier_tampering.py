@@ -14,6 +14,7 @@ from app.ledger import merkle
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.reading import NotVerified
 from app.verifier.replay import Summary, verify
+from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, places
 
 Export = Callable[..., Any]
@@ -65,12 +66,10 @@ def _failure(lines: list[dict[str, Any]], checkpoints: tuple[Checkpoint, ...] = 
 
 
 def _checkpoint(writer: Any) -> Checkpoint:
-    def subtree(height: int, position: int) -> bytes:
-        low, high = position << height, (position + 1) << height
-        return merkle.fold([merkle.leaf(entry["hash"]) for entry in writer.entries[low:high]])
-
     size = len(writer.entries)
-    return Checkpoint(f"{ORIGIN}ds_test", size, merkle.root(size, subtree), "2026-11-20T10:00:00.000000Z")
+    return Checkpoint(
+        f"{ORIGIN}ds_test", size, merkle.root(size, subtrees(writer.entries)), "2026-11-20T10:00:00.000000Z"
+    )
 
 
 def test_the_history_is_verified_and_rich(history: Any) -> None:
