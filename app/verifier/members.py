@@ -29,12 +29,14 @@ class Compared:
             restrict several partitions.
         n_too_complex: loads that were not recomputed: the joint cells were too entangled for this verifier.
         n_later: entries that hold something or give it back, made after the last line of the population's export.
+        n_overdue: those of them that are older than a checkpoint which covers just the lines of that export.
     """
 
     ledger: Summary
     n_bounds: int
     n_too_complex: int
     n_later: int
+    n_overdue: int
 
 
 class MemberLedger:
@@ -100,28 +102,31 @@ class MemberLedger:
         self._compare(entry)
         return own
 
-    def finish(self, newest_at: datetime) -> Compared:
+    def finish(self, newest_at: datetime, complete_at: datetime | None) -> Compared:
         """Reads the rest of the member's export.
 
         Args:
             newest_at: the time of the newest entry of the population.
+            complete_at: a later one, if any, at which it was signed that there is no newer entry.
 
         Raises:
             Broken: an entry that holds something, or gives it back, is older than that, and the population has no load
                 for it.
             NotVerified: the member's own ledger does not hold.
         """
-        n_later = 0
+        n_later = n_overdue = 0
         while self._reading.advance():
             own = self._follow()
             if self._has_joined and moves_load(own.kind):
                 n_later += 1
                 if own.at < newest_at:
                     raise _unseen(own, self.dataset)
+                # No failure: it may have been on its way while the checkpoint was signed.
+                n_overdue += complete_at is not None and own.at < complete_at
         ledger = self._reading.finished(self._account.summary)
         if not self._has_joined:
             raise NotVerified(1, "this dataset is not a member of the population", self._file)
-        return Compared(ledger, self._n_bounds, self._n_too_complex, n_later)
+        return Compared(ledger, self._n_bounds, self._n_too_complex, n_later, n_overdue)
 
     @property
     def _account(self) -> Account:

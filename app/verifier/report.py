@@ -157,6 +157,11 @@ def _differences(compared: Compared) -> list[str]:
             f"{compared.n_later} entries are later than this export of the population: a later one has to hold their "
             "loads."
         )
+    if compared.n_overdue:
+        notes.append(
+            f"{compared.n_overdue} of these are older than the checkpoint after which the population has none of their "
+            "loads: unless both were taken at one moment, the loads were left out. Take export and checkpoint again."
+        )
     return notes
 
 
@@ -167,6 +172,7 @@ def _compared(compared: Compared | None) -> dict[str, object] | None:
         "bounds": compared.n_bounds,
         "too_complex": compared.n_too_complex,
         "later_entries": compared.n_later,
+        "overdue_entries": compared.n_overdue,
         "ledger": to_json(compared.ledger),
     }
 

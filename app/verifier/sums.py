@@ -7,11 +7,15 @@ they are given, are read in step (:mod:`app.verifier.members`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
+from app.verifier import form
 from app.verifier.canonical import Json
 from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
+from app.verifier.form import Malformed
 from app.verifier.members import Compared, MemberLedger
 from app.verifier.population import (
     BOUND_FIELDS,
@@ -143,6 +147,7 @@ class PopulationAccount:
         """What the entries so far say, and the rest of the members' own ledgers; there is at least one entry."""
         last = self.chain.last
         assert last is not None, "the caller has seen an entry"
+        complete_at = self._complete_at(last)
         return PopulationSummary(
             header=self.header,
             kinds=dict(self.chain.kinds),
@@ -150,10 +155,18 @@ class PopulationAccount:
             highest_cap=self.highest_cap,
             unit=self._unit,
             members=dict(self._members),
-            compared={dataset: ledger.finish(last.at) for dataset, ledger in self._ledgers.items()},
+            compared={dataset: ledger.finish(last.at, complete_at) for dataset, ledger in self._ledgers.items()},
             last=last,
             checkpoints=self.chain.checkpoints,
         )
+
+    def _complete_at(self, last: Link) -> datetime | None:
+        """When it was last signed that there is no entry after this one. Signed notes say times as they like."""
+        found = []
+        for checkpoint in self.chain.checkpoints:
+            with suppress(Malformed):
+                found += [form.time(checkpoint.at)] if checkpoint.size == last.sequence else []
+        return max(found, default=None)
 
     def _join(self, joined: Joined, entry: PopulationEntry) -> None:
         if joined.dataset in self._members:

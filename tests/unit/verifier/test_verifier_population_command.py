@@ -32,11 +32,11 @@ class Folder:
     def write(self, name: str, lines: list[bytes]) -> None:
         (self.path / f"{name}.jsonl").write_bytes(b"".join(lines))
 
-    def checkpoint(self, account: str, entries: list[dict[str, Any]]) -> list[str]:
+    def checkpoint(self, account: str, entries: list[dict[str, Any]], *, at: str = AT) -> list[str]:
         """A signed head of these entries, as arguments."""
         file = self.path / f"{account}.checkpoint"
         file.write_text(
-            SIGNER.sign(Checkpoint(account, len(entries), merkle.root(len(entries), subtrees(entries)), AT))
+            SIGNER.sign(Checkpoint(account, len(entries), merkle.root(len(entries), subtrees(entries)), at))
         )
         return ["--checkpoint", str(file), "--public-key", str(self.path / "key.pem")]
 
@@ -136,6 +136,24 @@ def test_bounds_and_later_entries_are_told(
     printed = capsys.readouterr().out
     assert "ds_a: 1 loads are more than its largest joint cell carries" in printed
     assert "ds_a: 3 entries are later than this export of the population: a later one has to hold" in printed
+
+
+def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_does_not(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    population = people().join("ds_a").job("ds_a", "jb_1", "1")
+    folder = Folder(population, tmp_path)
+    early = list(population.entries)
+    population.job("ds_a", "jb_2", "0.5", "void")
+    folder.write("ds_a", population.members["ds_a"].lines())
+    made = population.members["ds_a"].entries[-1]["at"]
+    for size, at, overdue in ((3, AT, 2), (3, made, 1), (3, "noon", 0), (2, AT, 0), (3, early[-1]["at"], 0)):
+        signed = folder.checkpoint("pop_test", early[:size], at=at)
+        assert folder.verify("--json", *signed, members=("ds_a",)) == 0
+        found = answer(capsys)["members"][0]["compared"]
+        assert (found["later_entries"], found["overdue_entries"]) == (2, overdue)
+        assert folder.verify(*signed, members=("ds_a",)) == 0
+        assert ("are older than the checkpoint after which" in capsys.readouterr().out) is (overdue > 0)
 
 
 def test_what_fails_in_a_members_export_is_named_with_its_file(
