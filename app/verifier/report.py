@@ -126,10 +126,8 @@ def _notes(summary: Summary) -> list[str]:
 def _population_notes(summary: PopulationSummary) -> list[str]:
     """What the checks of a population's export leave open."""
     notes = []
-    if summary.compared:
-        notes.append(
-            f"Every entry about {', '.join(summary.compared)} agrees with that dataset's own ledger, which holds."
-        )
+    if whole := [dataset for dataset, found in summary.compared.items() if not found.n_too_complex]:
+        notes.append(f"Every entry about {', '.join(whole)} agrees with that dataset's own ledger, which holds.")
     if unchecked := _unchecked(summary):
         notes.append(
             f"NOT CHECKED: what the entries say of {', '.join(unchecked)}. Nothing here shows that these loads are "
@@ -151,7 +149,10 @@ def _differences(compared: Compared) -> list[str]:
             "jobs restrict several partitions."
         )
     if compared.n_too_complex:
-        notes.append(f"{compared.n_too_complex} loads were not recomputed: its boxes are too entangled.")
+        notes.append(
+            f"NOT CHECKED: {compared.n_too_complex} loads were not recomputed, because its boxes are too entangled: "
+            "they may be too small. Each names an entry of its own ledger, which holds."
+        )
     if compared.n_later:
         notes.append(
             f"{compared.n_later} entries are later than this export of the population: a later one has to hold their "

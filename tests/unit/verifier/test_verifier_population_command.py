@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
+from app.verifier import composition
 from app.verifier.main import main
 from app.verifier.report import CUT_TAIL
 from tests.support.subtrees import subtrees
@@ -136,6 +137,24 @@ def test_bounds_and_later_entries_are_told(
     printed = capsys.readouterr().out
     assert "ds_a: 1 loads are more than its largest joint cell carries" in printed
     assert "ds_a: 3 entries are later than this export of the population: a later one has to hold" in printed
+
+
+def test_of_loads_that_were_not_recomputed_it_is_not_said_that_they_agree(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
+    population = people(cap="9").join("ds_a", cap="9", partitions=parts).join("ds_b").job("ds_b", "jb_0", "1")
+    boxes = [{"one": [one], "two": [two]} for one in range(2) for two in range(2)]
+    for kind in ("reserve", "void"):
+        for number, scope in enumerate(boxes, start=1):
+            population.step("ds_a", kind, f"jb_{number}", "0.25", scope=scope)
+    monkeypatch.setattr(composition, "MAX_SEARCH", 4)
+    monkeypatch.setattr(composition, "MAX_WORK", 4)
+    folder = Folder(population, tmp_path)
+    assert folder.verify(members=("ds_a", "ds_b")) == 0
+    printed = capsys.readouterr().out
+    assert "Every entry about ds_b agrees" in printed
+    assert "ds_a: NOT CHECKED: " in printed
 
 
 def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_does_not(
