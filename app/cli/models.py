@@ -57,7 +57,9 @@ def show(call: Remote, model_id: ModelArgument) -> None:
     output.say(card["guarantee"]["text"])
     if card["unlabelled"] is not None:
         also = card["unlabelled"]
-        output.say(f"For people in {also['dataset_name']}: {also['guarantee']['text']} {also['persons_in_both']}")
+        if also["dataset"] != card["dataset"]:
+            output.say(f"For people in {also['dataset_name']}: {also['guarantee']['text']}")
+        output.say(also["persons_in_both"])
     output.say()
     output.say(card["receipt"])
     rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in card["parameters"].items()]

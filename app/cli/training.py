@@ -163,10 +163,11 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
 
 
 def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
-    """Prints a quote for people; ``what`` is what would be made."""
-    for part in (quote, quote.get("unlabelled")):
-        if part is not None:
-            _show_part(output, part, what=what)
+    """Prints a quote for people, both parts where a job has two; ``what`` is what would be made."""
+    also = quote.get("unlabelled")
+    _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
+    if also is not None:
+        _show_part(output, also, what=f"{what}, its part without labels,")
     if "parameters" in quote:
         rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
         output.table(["parameter", "value"], rows, empty="no parameters")
