@@ -136,12 +136,6 @@ class _Classes:
         self.of_side = {side: [at for at, cell in enumerate(self.first) if cell in side] for side in sides}
 
 
-def _block(box: Sides, load: int, classes: Sequence[_Classes]) -> _Block:
-    number = {each.name: at for at, each in enumerate(classes)}
-    variables = tuple(number[name] for name, _ in box)
-    return _Block(variables, [classes[at].of_side[side] for at, (_, side) in zip(variables, box, strict=True)], load)
-
-
 def _cheapest(sizes: Sequence[int], volumes: Mapping[Variables, int]) -> tuple[Variables, int]:
     """The order of all in which eliminating takes the least work, and that work."""
     best: dict[frozenset[int], tuple[int, Variables]] = {frozenset(): (0, ())}

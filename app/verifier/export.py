@@ -29,6 +29,9 @@ BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "
 """Facts of the header that the first entry repeats, so that the chain holds them; :data:`SET_ASIDE` too, if there."""
 
 MAX_HASH_CELLS = 2**20
+MAX_PARTITIONS = 6
+"""No dataset can be declared with more; what a search over them takes is bounded by it."""
+
 _PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
 
 
@@ -174,6 +177,8 @@ def _check_by_kind(entry: Entry) -> None:
 def _partitions(value: Json) -> tuple[Partition, ...]:
     if not isinstance(value, list):
         raise Malformed("partitions is not a list")
+    if len(value) > MAX_PARTITIONS:
+        raise Malformed(f"there are more than {MAX_PARTITIONS} partitions")
     result = tuple(_partition(item) for item in value)
     if len({partition.name for partition in result}) != len(result):
         raise Malformed("two partitions have the same name")

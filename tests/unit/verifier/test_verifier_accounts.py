@@ -84,6 +84,14 @@ def test_a_partition_out_of_form_is_found_on_line_1(export: Export, changes: dic
     assert _failure(export(partitions=partitions)).startswith("line 1: ")
 
 
+def test_no_account_has_more_than_six_partitions(export: Export) -> None:
+    """A forger who could declare dozens would have the search over them never end."""
+    seven = [{"name": f"p{number}", "kind": "hash", "cells": 2} for number in range(7)]
+
+    assert _failure(export(partitions=seven)) == "line 1: there are more than 6 partitions"
+    assert verify(export(partitions=seven[:6]).lines()).kinds == {"open": 1}
+
+
 def test_a_cap_names_its_reason_and_the_highest_one_stays_what_can_be_printed(export: Export) -> None:
     reason = {"reason": "asked for by the board"}
     writer = export(cap="3").add("cap", "5", details=reason).add("cap", "4", details=reason)
