@@ -116,7 +116,7 @@ def test_who_may_release_and_look(server: Server) -> None:
 def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, accountant: str, algorithm: str) -> None:
     delta = {} if accountant == "pure" else {"delta": DELTA}
     shards = [{"name": "shard", "kind": "hash", "cells": 4}]
-    dataset = server.uploaded(400, budget=BUDGETS[accountant], partitions=shards)
+    dataset = server.uploaded(1600, budget=BUDGETS[accountant], partitions=shards)  # a noisy size far beyond its noise
     profile = _released(server, dataset["id"], epsilon="2", scope={"shard": [0]}, **delta)
     asked = {"dataset": dataset["id"], "algorithm": algorithm, "epsilon": "4", **delta, "scope": {"shard": [1, 2]}}
     alone = server.admin.http.post("/plans", json=asked).json()
