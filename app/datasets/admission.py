@@ -136,7 +136,6 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = EXTRA")
         _take(connection)
         for statement in _TABLES:
             connection.execute(statement)
@@ -160,7 +159,7 @@ def _take(connection: sqlite3.Connection) -> None:
         sqlite3.OperationalError: nobody gave it back in time, or it cannot be written.
     """
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        _begin(connection)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
@@ -168,10 +167,15 @@ def _take(connection: sqlite3.Connection) -> None:
             raise Unavailable("too many uploads wait for one another", RETRY_AFTER_S) from None
         try:
             _wait_when_busy(connection)
-            connection.execute("BEGIN IMMEDIATE")
+            _begin(connection)
         finally:
             _seats.release()
     _wait_when_busy(connection)  # whoever comes next looks at the file, and may do so during the commit
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA synchronous = EXTRA")  # reads the file, so it too meets whoever commits
+    connection.execute("BEGIN IMMEDIATE")
 
 
 def _wait_when_busy(connection: sqlite3.Connection) -> None:

@@ -92,6 +92,20 @@ def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest
     assert seen == ["first", "second"]
 
 
+def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
+    """For that moment nobody can read the book either."""
+    Book(tmp_path, max_rows=1).upload(ANN)
+    file = row_files.admission_file(tmp_path, "ds_a")
+    committing = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    committing.execute("BEGIN EXCLUSIVE")
+    ends = threading.Timer(0.2, committing.execute, ["COMMIT"])
+    ends.start()
+
+    with admission.opened(tmp_path, "ds_a", max_rows=1):
+        ends.join(30)
+    committing.close()
+
+
 def test_who_finds_every_seat_taken_is_told_so_at_once_and_the_others_go_on(tmp_path: Path) -> None:
     """Forty that waited would hold every thread of the service; no seat is lost by waiting."""
     admitted: list[str] = []
