@@ -96,10 +96,23 @@ class Reading(Generic[AccountT]):
         line = next(self._lines, None)
         if line is None:
             return False
+        self._take(line)
+        return True
+
+    def read_to_the_end(self, summary: Callable[[], SummaryT]) -> SummaryT:
+        """What the export says, after all entries that are left.
+
+        Raises:
+            NotVerified: one does not hold, or the export ends otherwise than it should.
+        """
+        for line in self._lines:
+            self._take(line)
+        return self.finished(summary)
+
+    def _take(self, line: bytes) -> None:
         self.n_lines += 1
         with self.named(self.n_lines):
             self.account.take(_read_line(line))
-        return True
 
     def finished(self, summary: Callable[[], SummaryT]) -> SummaryT:
         """What the export says, after its last entry.

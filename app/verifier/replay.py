@@ -60,9 +60,7 @@ def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Su
     """
     reading = read(lines, checkpoints)
     check_logs(checkpoints, [reading.account.header.dataset])
-    while reading.advance():
-        pass
-    return reading.finished(reading.account.summary)
+    return reading.read_to_the_end(reading.account.summary)
 
 
 def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":

@@ -100,9 +100,7 @@ def verify(
         lines, lambda header: PopulationAccount(read_header(header), header, ledgers, checkpoints)
     )
     check_logs(checkpoints, [reading.account.header.population, *ledgers])
-    while reading.advance():
-        pass
-    return reading.finished(reading.account.summary)
+    return reading.read_to_the_end(reading.account.summary)
 
 
 class PopulationAccount:

@@ -15,7 +15,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import CheckConstraint, Connection, create_engine, inspect, text
+from sqlalchemy import CheckConstraint, Column, Connection, Text, create_engine, inspect, text
 
 from app.core.errors import InstallationError
 from app.db import migrate
@@ -273,8 +273,8 @@ def test_a_rebuild_does_not_delete_children(empty_database_url: str) -> None:
         connection.exec_driver_sql("INSERT INTO children VALUES (1)")
     with migrate.migration_transaction(empty_database_url) as connection:
         operations = Operations(MigrationContext.configure(connection))
-        with operations.batch_alter_table("parents", recreate="always" if _is_sqlite(connection) else "auto"):
-            pass
+        with operations.batch_alter_table("parents", recreate="always" if _is_sqlite(connection) else "auto") as batch:
+            batch.add_column(Column("note", Text()))
     with _connected(empty_database_url) as connection:
         assert connection.execute(text("SELECT count(*) FROM children")).scalar_one() == 1
 

@@ -41,11 +41,11 @@ def test_an_address_that_is_taken_or_elsewhere_is_a_named_error() -> None:
         listener.listen()
         port = listener.getsockname()[1]
         with pytest.raises(InstallationError, match=f"port {port}"), serve.bound("127.0.0.1", port):
-            pass
+            pytest.fail("two listen at one port")
     with pytest.raises(InstallationError, match="cannot listen"), serve.bound("192.0.2.1", 0):
-        pass
+        pytest.fail("an address of somebody else was bound")
     with pytest.raises(InstallationError, match="not an address"), serve.bound("not a host", 0):
-        pass
+        pytest.fail("what is no address was bound")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
