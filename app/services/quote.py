@@ -13,7 +13,7 @@ from app.services.asked import Asked, asked
 from app.services.installation import Installation
 from app.services.permitted import permitted
 from app.services.reuse import reuse
-from app.services.unlabelled import asked_of_unlabelled, permitted_unlabelled, persons_in_both
+from app.services.unlabelled import asked_of_unlabelled, permitted_unlabelled, persons_in_both, require_fitting
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
 
 
@@ -77,7 +77,7 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
         InvalidRequest: the request breaks a rule.
     """
     within = asked(session, dataset, wanted)
-    also = asked_of_unlabelled(session, within, permitted_unlabelled(session, principal, wanted), wanted)
+    also = asked_of_unlabelled(session, permitted_unlabelled(session, principal, wanted), wanted)
     found = reuse(session, principal, dataset, wanted.profile)
     size = within.public_size
     if found is not None:
@@ -90,5 +90,7 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
         unlabelled=None if also is None else also.request,
     )
     planned = plan(request, dataset.schema)
+    if also is not None:
+        require_fitting(within, also)
     profile = None if found is None else found.shown(is_used=planned.profile is not None, size=size)
     return Quote(**vars(within), plan=planned, profile=profile, unlabelled=also)

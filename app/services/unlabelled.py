@@ -37,25 +37,30 @@ def permitted_unlabelled(session: Session, principal: Principal, wanted: PlanIn)
     return None if wanted.unlabelled is None else permitted(session, principal, wanted.unlabelled.dataset, TRAIN)
 
 
-def asked_of_unlabelled(
-    session: Session, labelled: Asked, unlabelled: catalog.Dataset | None, wanted: PlanIn
-) -> Asked | None:
+def asked_of_unlabelled(session: Session, unlabelled: catalog.Dataset | None, wanted: PlanIn) -> Asked | None:
     """The scope and price of the second dataset's own part.
+
+    Raises:
+        InvalidRequest: scope, ε or δ break a rule.
+    """
+    if unlabelled is None or wanted.unlabelled is None:
+        return None
+    try:
+        return asked(session, unlabelled, wanted.unlabelled)
+    except InvalidRequest as invalid:
+        raise invalid.below(POINTER) from None
+
+
+def require_fitting(labelled: Asked, part: Asked) -> None:
+    """Checks that the second dataset can stand beside the first, for an algorithm that takes two.
 
     It may be the labelled dataset itself, on cells that no row shares with the labelled part: then each row is charged
     for one of the two (docs/proofs/sspe-1.md).
 
     Raises:
-        InvalidRequest: it has other features, or scope, ε or δ break a rule.
+        InvalidRequest: it has other features, or a row can be in both parts.
     """
-    if unlabelled is None or wanted.unlabelled is None:
-        return None
-    if not unlabelled.schema.has_features_of(labelled.dataset.schema):
+    if not part.dataset.schema.has_features_of(labelled.dataset.schema):
         raise InvalidRequest.at(f"{POINTER}/dataset", "other-features")
-    try:
-        part = asked(session, unlabelled, wanted.unlabelled)
-    except InvalidRequest as invalid:
-        raise invalid.below(POINTER) from None
-    if unlabelled.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
+    if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
         raise InvalidRequest.at(f"{POINTER}/scope", "not-disjoint")
-    return part

@@ -128,6 +128,8 @@ def test_a_second_dataset_that_does_not_fit_is_refused_with_a_place(server: Serv
         (semi_supervised(labelled["id"], empty["id"], delta="1e-6"), "/unlabelled/delta",
          "not-for-pure"),
         (semi_supervised(labelled["id"], empty["id"]) | {"algorithm": "spe"}, "/unlabelled", "not-for-this-algorithm"),
+        (semi_supervised(labelled["id"], labelled["id"]) | {"algorithm": "spe"}, "/unlabelled",
+         "not-for-this-algorithm"),
         (training(labelled["id"], algorithm="sspe-1", parameters=PARAMETERS), "/unlabelled", "required"),
     ]  # fmt: skip
     for body, at, problem in cases:
