@@ -33,7 +33,8 @@ class Proven:
 
 def is_proof(value: Json) -> bool:
     """Whether a JSON value says of itself that it is a proof."""
-    return isinstance(value, dict) and value.get("kind") in _FIELDS
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind in _FIELDS
 
 
 def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:

@@ -88,6 +88,15 @@ def test_an_empty_or_binary_file_is_not_verified(tmp_path: Path, capsys: pytest.
         assert "line 1: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", [[], {}, ["inclusion"], 1, None, "", "exports"])
+def test_a_first_line_of_any_kind_is_no_more_than_not_verified(
+    kind: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text(json.dumps({"kind": kind}) + "\n", encoding="utf-8")
+    assert main([str(tmp_path / "file")]) == 1
+    assert "line 1: the header has not exactly the fields" in capsys.readouterr().out
+
+
 def test_a_reader_that_leaves_early_does_not_change_the_result(good: Path, tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
