@@ -179,7 +179,7 @@ def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[i
 def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
-            return {"errors": [{"at": item.at, "problem": item.problem} for item in error.errors]}
+            return {"errors": [_field_problem(item) for item in error.errors]}
         case errors.RowsInvalid():
             return {
                 "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
@@ -197,6 +197,11 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
         case errors.TooLarge():
             return {"limit": error.limit}
     return {}
+
+
+def _field_problem(found: errors.FieldProblem) -> dict[str, Any]:
+    told: dict[str, Any] = {"at": found.at, "problem": found.problem}
+    return told if found.limit is None else told | {"limit": found.limit}
 
 
 def _located(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -78,7 +78,8 @@ class Output:
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
         for error in body.get("errors", ()):
-            self.complain(f"  {error['at']}: {error['problem']}")
+            at_most = f"; at most {error['limit']} here" if "limit" in error else ""
+            self.complain(f"  {error['at']}: {error['problem']}{at_most}")
         for column in body.get("columns", ()):
             name = column["name"] or "(not declared)"
             self.complain(f"  {name}: {column['problem']}, {column['count']} times")

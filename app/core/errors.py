@@ -35,7 +35,7 @@ No message and no attribute ever carries a private value, an exact private count
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
@@ -223,10 +223,14 @@ class UnsupportedMediaType(GrovekeeperError):
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """One broken rule: ``at`` is a JSON pointer into the request, ``problem`` a stable slug. Never a value."""
+    """One broken rule: ``at`` is a JSON pointer into the request, ``problem`` a stable slug. Never a value.
+
+    ``limit`` is the largest number that would have been taken there, where it depends on the rest of the request.
+    """
 
     at: str
     problem: str
+    limit: int | None = None
 
 
 @dataclass(eq=False)
@@ -236,13 +240,13 @@ class InvalidRequest(GrovekeeperError):
     errors: Sequence[FieldProblem]
 
     @classmethod
-    def at(cls, pointer: str, problem: str) -> "InvalidRequest":
+    def at(cls, pointer: str, problem: str, *, limit: int | None = None) -> "InvalidRequest":
         """One field, one problem."""
-        return cls([FieldProblem(pointer, problem)])
+        return cls([FieldProblem(pointer, problem, limit)])
 
     def below(self, pointer: str) -> "InvalidRequest":
         """The same problems of an object that stands deeper in the request."""
-        return InvalidRequest([FieldProblem(pointer + error.at, error.problem) for error in self.errors])
+        return InvalidRequest([replace(error, at=pointer + error.at) for error in self.errors])
 
     def __str__(self) -> str:
         return "the request breaks a rule; see errors"

@@ -56,7 +56,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.AdjacencyMismatch("add_remove", ["label"]),
     errors.TooLarge("the body", 10),
     errors.UnsupportedMediaType(["text/csv"]),
-    errors.InvalidRequest([FieldProblem("/epsilon", "not-positive")]),
+    errors.InvalidRequest([FieldProblem("/epsilon", "not-positive"), FieldProblem("/cap", "too-large", 7)]),
     errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
     errors.IdempotencyKeyReused(),
     errors.NotSupported("visibility public"),
@@ -64,7 +64,12 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.Unavailable("the database is busy", 3),
 ]
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
-    errors.InvalidRequest: {"errors": [{"at": "/epsilon", "problem": "not-positive"}]},
+    errors.InvalidRequest: {
+        "errors": [
+            {"at": "/epsilon", "problem": "not-positive"},
+            {"at": "/cap", "problem": "too-large", "limit": 7},
+        ]
+    },
     errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},
     errors.AccountantMismatch: {"accountant": "pure", "accepted_by": ["zcdp"]},
     errors.AdjacencyMismatch: {"adjacency": "add_remove", "accepted_by": ["label"]},

@@ -107,6 +107,29 @@ def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(server: Server, mon
     assert server.admin.http.post(rows, content=gzip.compress(fits), headers=headers).status_code == 201
 
 
+def test_a_forest_that_would_take_hours_is_refused_with_the_number_of_trees_that_would_not(server: Server) -> None:
+    features = [{"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(64)]
+    schema = {"features": features, "label": {"name": "kind", "classes": ["a", "b"]}}
+    dataset = server.declared(schema=schema)["id"]
+    header = ",".join(feature["name"] for feature in features)
+    rows = f"{header},kind\n{','.join(['0.5'] * 64)},a\n"
+    assert server.admin.http.post(f"/datasets/{dataset}/rows", content=rows, headers=CSV).status_code == 201
+    before, http = server.footprint(), server.admin.http
+
+    def refused(path: str, n_trees: int) -> httpx.Response:
+        asked = {"n_estimators": n_trees, "max_depth": 10, "at_once": 2}
+        body = training(dataset, algorithm="rpf", parameters=asked)
+        return http.post(path, json=body, headers=new_idempotency_key())
+
+    quoted, asked = refused("/plans", 1_024), refused("/train", 1_024)
+    assert (quoted.status_code, asked.status_code) == (422, 422)
+    (problem,) = asked.json()["errors"]
+    assert quoted.json()["errors"] == [problem]
+    assert (problem["at"], problem["problem"]) == ("/parameters/n_estimators", "too-large")
+    assert server.footprint() == before, "nothing was reserved"
+    assert refused("/plans", problem["limit"]).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "limit"),
     [

@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from app.forests.randomness import Randomness
     from app.forests.reweighted import ReweightedRows
 
-_MAX_RULE_TREES, _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 16, 1, 8
+MAX_RULE_TREES = 16
+"""More the rule never chooses."""
+
+_MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 
 HOPELESS = 20
 """Rows × ε below which noise outweighs any structure: one leaf with the noisy class counts does better."""
@@ -95,7 +98,8 @@ _OWN_PARAMETERS = (
         "at_once",
         "integer",
         "Levels whose splits are chosen together, by one selection at the budget of all of them. By default 2 where "
-        "one split is chosen per level and there are few enough of them for the declared size, else 1.",
+        "one split is chosen per level and there are few enough of them for the declared size, else 1. Where there are "
+        "many splits, levels and classes, fewer trees may choose two.",
         minimum=Fraction(1),
         maximum=Fraction(rpf_joint.AT_ONCE),
         added=True,
@@ -263,17 +267,21 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
     """Sets ``at_once``: two levels at once where a level has one split and there are few enough of them.
 
     Raises:
-        InvalidRequest: two at once were asked for where every node has its own split, or where they are too many.
+        InvalidRequest: two at once were asked for where every node has its own split, where they are too many, or for
+            more trees than that many can be evaluated in.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
+    n_trees = int(settled["n_estimators"])
     if "at_once" not in settled:
-        n_trees = int(settled["n_estimators"])
         is_worth_it = rpf_joint.is_worth_it(widest, depth, n_trees=n_trees, size=facts.size)
         settled["at_once"] = rpf_joint.AT_ONCE if by_level and is_worth_it else 1
     elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
-    elif settled["at_once"] != 1 and depth >= rpf_joint.AT_ONCE and not rpf_joint.is_affordable(widest, depth):
-        raise InvalidRequest.at("/parameters/at_once", "too-large")
+    elif settled["at_once"] != 1 and depth >= rpf_joint.AT_ONCE:
+        if not rpf_joint.is_affordable(widest, depth):
+            raise InvalidRequest.at("/parameters/at_once", "too-large")
+        if n_trees > (most := rpf_joint.most_trees(widest, depth)):
+            raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
@@ -295,7 +303,7 @@ def default_n_trees(facts: PublicFacts) -> int:
     """Number of trees by a public rule of the size, ε and the number of classes."""
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
     trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
-    return min(max(round(trees), 1), _MAX_RULE_TREES)
+    return min(max(round(trees), 1), MAX_RULE_TREES)
 
 
 def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:

@@ -34,6 +34,10 @@ MAX_COLUMNS: Final = 64
 MAX_WORK: Final = 2**31
 """Pairs of splits × nodes × classes of a tree's deepest selection: what it may cost to evaluate them."""
 
+MAX_FOREST_WORK: Final = 2**35
+"""The same for all trees together: ten to fifteen minutes of one core. No number of trees that the rule chooses passes
+it."""
+
 WORK_PER_ROW: Final = 10_000
 """The same for all trees together and for each row of the public size, by the rule of :func:`is_worth_it`."""
 
@@ -67,13 +71,19 @@ def is_affordable(widest: Encoding, depth: int) -> bool:
     )
 
 
+def most_trees(widest: Encoding, depth: int) -> int:
+    """How many trees may choose two splits at once, where one is affordable: their work does not fall with the rows."""
+    return MAX_FOREST_WORK // _work(widest, depth)
+
+
 def is_worth_it(widest: Encoding, depth: int, *, n_trees: int, size: int) -> bool:
     """Whether the rule chooses two splits at once: by the declaration, the depth, the trees and the public size.
 
     Work that does not grow with the rows is spared where trees are many and deep for their rows. Their selections have
     budget enough there to find splits one by one.
     """
-    return is_affordable(widest, depth) and n_trees * _work(widest, depth) <= WORK_PER_ROW * size
+    allowed = min(WORK_PER_ROW * size, MAX_FOREST_WORK)
+    return is_affordable(widest, depth) and n_trees * _work(widest, depth) <= allowed
 
 
 def _work(widest: Encoding, depth: int) -> int:

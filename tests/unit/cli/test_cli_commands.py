@@ -188,9 +188,13 @@ def test_a_refusal_says_what_would_fit(run: Run, service: Any) -> None:
 
 
 def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> None:
-    errors = [{"at": "/epsilon", "problem": "not-positive"}]
+    trees = {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 63}
+    errors = [{"at": "/epsilon", "problem": "not-positive"}, trees]
     service.answers["POST", "/plans"] = (422, {"type": "invalid-request", "errors": errors})
-    assert "  /epsilon: not-positive" in run("plan", "census", "-a", "mrf", "-e", "0").stderr
+    assert run("plan", "census", "-a", "mrf", "-e", "0").stderr.splitlines()[1:] == [
+        "  /epsilon: not-positive",
+        "  /parameters/n_estimators: too-large; at most 63 here",
+    ]
     columns = [{"name": "", "problem": "unknown-column", "count": 2}, {"name": "age", "problem": "empty", "count": 7}]
     service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
     result = run("datasets", "upload", "census", "rows.csv")

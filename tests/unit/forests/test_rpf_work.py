@@ -1,0 +1,86 @@
+"""What two levels at once may cost: bounded for all trees together, by public numbers, before anything is charged."""
+
+from fractions import Fraction
+
+import pytest
+
+from app.core import limits
+from app.core.errors import FieldProblem, InvalidRequest
+from app.forests import quantile_bins
+from app.forests.mechanisms import rpf, rpf_joint
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
+from app.forests.schema import Schema
+
+DEPTH = 10
+
+
+def with_numbers(n_features: int, n_classes: int = 2) -> Schema:
+    return Schema.from_json(
+        {
+            "features": [
+                {"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(n_features)
+            ],
+            "label": {"name": "kind", "classes": [f"k{index}" for index in range(n_classes)]},
+        }
+    )
+
+
+WIDE = with_numbers(64)
+
+
+def planned(schema: Schema = WIDE, size: int = 10**9, **asked: object) -> Plan:
+    return plan(PlanRequest("rpf", {"max_depth": DEPTH, **asked}, Fraction(50), size), schema)
+
+
+def refusal(**asked: object) -> FieldProblem:
+    with pytest.raises(InvalidRequest) as refused:
+        planned(**asked)
+    (found,) = refused.value.errors
+    return found
+
+
+def test_more_trees_than_can_be_evaluated_are_refused_with_the_number_that_can() -> None:
+    found = refusal(n_estimators=limits.MAX_TREES, at_once=2)
+
+    assert (found.at, found.problem) == ("/parameters/n_estimators", "too-large")
+    assert found.limit is not None
+    assert 16 <= found.limit < limits.MAX_TREES
+    assert planned(n_estimators=found.limit, at_once=2).parameters["at_once"] == 2
+    assert refusal(n_estimators=found.limit + 1, at_once=2) == found
+    assert planned(n_estimators=limits.MAX_TREES, at_once=1).n_trees == limits.MAX_TREES
+
+
+@pytest.mark.parametrize("size", [1_000, 10**12])
+def test_no_public_size_makes_the_rule_choose_what_a_request_may_not(size: int) -> None:
+    most = refusal(n_estimators=limits.MAX_TREES, at_once=2).limit
+    assert most is not None
+
+    assert planned(size=size, n_estimators=most + 1).parameters["at_once"] == 1
+    assert planned(size=10**12, n_estimators=most).parameters["at_once"] == 2
+
+
+def test_the_limit_does_not_depend_on_the_public_size() -> None:
+    found = [refusal(n_estimators=limits.MAX_TREES, at_once=2, size=size) for size in (100, 10**6, 10**12)]
+
+    assert found[0] == found[1] == found[2]
+
+
+def test_fewer_levels_leave_more_trees() -> None:
+    shallow = refusal(n_estimators=limits.MAX_TREES, at_once=2, max_depth=9).limit
+    deep = refusal(n_estimators=limits.MAX_TREES, at_once=2, max_depth=11).limit
+
+    assert shallow is not None
+    assert deep is not None
+    assert shallow // deep == 4
+    assert planned(n_estimators=limits.MAX_TREES, at_once=2, max_depth=4).n_trees == limits.MAX_TREES
+
+
+@pytest.mark.parametrize(("n_features", "n_classes", "depth"), [(64, 2, 8), (64, 8, 8), (20, 26, 8), (4, 100, 8)])
+def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, depth: int) -> None:
+    """As many trees as the rule ever chooses may always choose two levels at once where one tree may."""
+    widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
+
+    assert rpf_joint.is_affordable(widest, depth)
+    assert rpf_joint.most_trees(widest, depth) >= rpf.MAX_RULE_TREES
+    assert rpf_joint.MAX_FOREST_WORK >= rpf.MAX_RULE_TREES * rpf_joint.MAX_WORK
