@@ -1,3 +1,3 @@
 """Fixtures that every test may ask for stand in ``tests/support``."""
 
-pytest_plugins = ("tests.support.databases",)
+pytest_plugins = ("tests.support.chance", "tests.support.databases")

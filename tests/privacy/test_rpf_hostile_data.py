@@ -84,7 +84,7 @@ def test_hopeless_budget_gives_the_noisy_prior_and_says_so() -> None:
     assert planned({"max_depth": 2}, epsilon="0.01").parameters["max_depth"] == 2
 
 
-@pytest.mark.parametrize(("at_once", "depth", "n_trees"), [(1, 3, 150), (2, 5, 400)])
+@pytest.mark.parametrize(("at_once", "depth", "n_trees"), [(1, 3, 450), (2, 5, 600)])
 def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
     at_once: int, depth: int, n_trees: int
 ) -> None:

@@ -1,6 +1,6 @@
 """The production source of random words: AES-256 in counter mode, keyed by the operating system."""
 
-import os
+from os import getpid, urandom
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -25,12 +25,12 @@ class Keystream:
 
     def fill(self, words: NDArray[np.uint64]) -> None:
         """Overwrites ``words``, which must be contiguous, with the next words of the stream."""
-        if self._process_id != os.getpid():
+        if self._process_id != getpid():
             self._rekey()
         if len(self._zeros) < words.nbytes:
             self._zeros = bytes(words.nbytes)
         self._cipher.update_into(memoryview(self._zeros)[: words.nbytes], words.data.cast("B"))
 
     def _rekey(self) -> None:
-        self._process_id = os.getpid()
-        self._cipher: CipherContext = Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))).encryptor()
+        self._process_id = getpid()
+        self._cipher: CipherContext = Cipher(AES(urandom(_KEY_BYTES)), CTR(bytes(_BLOCK_BYTES))).encryptor()

@@ -1,0 +1,50 @@
+"""The tests' own draws repeat; the product's never do, and only a test process is touched."""
+
+import os
+import subprocess
+import sys
+
+from app.forests.samplers import keystream
+from tests.support import chance
+
+FIRST_WORD = """
+import numpy
+from app.forests.samplers.keystream import Keystream
+words = numpy.zeros(1, numpy.uint64)
+Keystream().fill(words)
+print(words[0])
+"""
+
+
+def test_keys_follow_from_seed_test_and_turn() -> None:
+    def given(seed: str, test: str) -> list[bytes]:
+        keys = chance.Keys(seed)
+        keys.begin(test)
+        return [keys(32), keys(32)]
+
+    several = [given("0", "a"), given("0", "b"), given("1", "a")]
+    assert given("0", "a") == several[0]
+    assert len({key for keys in several for key in keys}) == 6
+
+
+def test_a_process_that_a_test_starts_draws_from_the_operating_system() -> None:
+    said = {
+        subprocess.run([sys.executable, "-c", FIRST_WORD], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(said) == 2
+
+
+def test_a_copy_of_a_test_process_draws_from_the_operating_system() -> None:
+    keys = vars(keystream)["urandom"]
+    assert isinstance(keys, chance.Keys)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, keys(32))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        drawn = pipe.read()
+    os.waitpid(child, 0)
+    assert drawn != keys(32)
