@@ -78,7 +78,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     except NotVerified as failure:
         where = failure.file or str(file)
         found = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
-        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {where}\n{failure}")
+        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {report.shown(where)}\n{report.shown(failure)}")
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
         _print(json.dumps({"verified": False, "line": None, "reason": str(failure)}) if as_json else _not(failure))
@@ -91,12 +91,12 @@ def _unreadable(reason: str, *, as_json: bool) -> int:
     if as_json:
         _print(json.dumps({"verified": False, "line": None, "reason": reason}))
     else:
-        print(reason, file=sys.stderr)
+        print(report.shown(reason), file=sys.stderr)
     return UNREADABLE
 
 
 def _not(failure: Exception) -> str:
-    return f"NOT VERIFIED\n{failure}"
+    return f"NOT VERIFIED\n{report.shown(failure)}"
 
 
 def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
@@ -158,7 +158,7 @@ def _first(stream: BinaryIO) -> canonical.Json:
 
 
 def _proven(proven: proofs.Proven) -> str:
-    return f"VERIFIED\n{proven.statement[0].upper()}{proven.statement[1:]}."
+    return f"VERIFIED\n{report.shown(proven.statement[0].upper() + proven.statement[1:])}."
 
 
 def _print(text: str) -> None:

@@ -16,6 +16,15 @@ NOT_BOUND = (
 )
 
 
+def shown(line: object) -> str:
+    """One line of output. What an export says may hold line ends and what a terminal obeys: these are printed as
+    escapes, so that no text of a file can pass for a result."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in str(line)
+    )
+
+
 def to_json(summary: Summary) -> dict[str, object]:
     """The summary for programs; amounts are exact decimal text."""
     tightest = summary.tightest
@@ -57,7 +66,7 @@ def to_text(summary: Summary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, every balance, the cap at every step and every price were recomputed and hold."
-    return "\n".join(["VERIFIED", *_table(rows), checks, *_notes(summary), _tail(summary)])
+    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, *_notes(summary), _tail(summary)]))
 
 
 def population_to_json(summary: PopulationSummary) -> dict[str, object]:
@@ -105,7 +114,7 @@ def population_to_text(summary: PopulationSummary) -> str:
         ("last hash", summary.last.hash),
     ]
     checks = "Chain, sequence, times, joins, the sum over members and the cap at every step were recomputed and hold."
-    return "\n".join(["VERIFIED", *_table(rows), checks, *_population_notes(summary)])
+    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, *_population_notes(summary)]))
 
 
 def _table(rows: Sequence[tuple[str, object]]) -> list[str]:

@@ -143,3 +143,40 @@ def test_charges_on_a_word_are_counted_in_the_output(
     (tmp_path / "export").write_bytes(b"".join(export().job("rs_1", "1", event=None, details=word).lines()))
     assert main([str(tmp_path / "export")]) == 0
     assert "on somebody's word, not recomputed from draws: 1 by key_ann." in capsys.readouterr().out
+
+
+FORGED = "ds\n  charged       0\n\x1b[2J\x9b\u202eVERIFIED\u2028\r"
+SHOWN = r"ds\n  charged       0\n\x1b[2J\x9b\u202eVERIFIED\u2028\r"
+
+
+def test_no_text_of_an_export_passes_for_a_line_of_the_result(
+    export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a terminal obeys could wipe the true result away and put another in its place."""
+    word = {"attested_by": FORGED, "declared": {"adjacency": "add_remove", "epsilon": "1"}}
+    partitions = [{"name": FORGED, "kind": "hash", "cells": 2}]
+    writer = export(partitions=partitions, dataset=FORGED).job("rs_1", "1", event=None, details=word)
+    (tmp_path / "export").write_bytes(b"".join(writer.lines()))
+    assert main([str(tmp_path / "export")]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.rstrip("\n").split("\n")
+    assert lines[0] == "VERIFIED"
+    assert [line for line in lines if line.split(maxsplit=1)[0] == "charged"] == ["  charged       1"]
+    assert printed.count(SHOWN) == 3, "dataset, cell and witness"
+    assert all(line.isprintable() for line in lines)
+
+
+def test_no_text_of_an_export_passes_for_a_line_of_a_refusal(
+    export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = export(partitions=[{"name": FORGED, "kind": "hash", "cells": 2}]).job("a", "4")
+    file = tmp_path / "export\nVERIFIED"
+    file.write_bytes(b"".join(writer.lines()))
+    assert main([str(file)]) == 1
+    first, second, *others = capsys.readouterr().out.splitlines()
+    assert first == f"NOT VERIFIED: {tmp_path}/export" + r"\nVERIFIED"
+    assert second.startswith(f"line 3: charged and reserved in cell {SHOWN}=0 come to 4")
+    assert others == []
+    assert main([f"{file}\n\x1b[2J"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.isprintable()

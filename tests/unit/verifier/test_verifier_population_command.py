@@ -281,3 +281,15 @@ def test_members_go_with_a_population_once_each_and_are_read_first(
     found = answer(capsys)
     assert (found["line"], found["file"]) == (1, str(folder.path / "people.jsonl"))
     assert folder.verify("--json", of="ds_a") == 0, "a member's export is one as any other"
+
+
+def test_no_name_of_a_member_passes_for_a_line_of_the_result(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    population = people().declare("ds\n\x1b[2JVERIFIED").join("ds\n\x1b[2JVERIFIED")
+    (tmp_path / "people").write_bytes(b"".join(population.lines()))
+    assert main([str(tmp_path / "people")]) == 0
+    lines = capsys.readouterr().out.rstrip("\n").split("\n")
+    assert r"  member        ds\n\x1b[2JVERIFIED: 0, not compared" in lines
+    assert all(line.isprintable() for line in lines)
+    assert lines.count("VERIFIED") == 1
