@@ -1,7 +1,8 @@
-"""Checkpoints: signed statements of an account's size and root, in the form of transparency logs.
+"""Checkpoints: signed statements of an account's size and root, in the form of transparency logs (C2SP signed-note).
 
-A note is text whose last line is a signature: a line that names the log, the number of entries, the root in base64, the
-time, an empty line, and ``— <name> <base64 of 4 bytes that name the key, and the Ed25519 signature>``.
+A note is a line that names the log, the number of entries, the root in base64, the time, an empty line, and signatures:
+``— <name> <base64 of 4 bytes that name the key, and the Ed25519 signature>``. Witnesses add lines of their own; those
+of other keys say nothing here.
 """
 
 import base64
@@ -18,8 +19,9 @@ MAX_BYTES = 65_536
 _ED25519 = b"\x01"
 _NOTE = re.compile(
     r"(?P<signed>(?P<origin>[^\n]+)\n(?P<size>[1-9][0-9]{0,15})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?P<at>[^\n]+)\n)"
-    r"\n— (?P<name>[^\n +]+) (?P<signature>[A-Za-z0-9+/]+={0,2})\n"
+    r"\n(?P<signatures>(?:— [^\n +]+ [A-Za-z0-9+/]+={0,2}\n)+)"
 )
+_SIGNATURE = re.compile(r"— (?P<name>[^\n +]+) (?P<signature>[A-Za-z0-9+/]+={0,2})\n")
 _VERIFIER_KEY = re.compile(r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2})\n?")
 
 
@@ -69,14 +71,24 @@ def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
         text = stream.read(MAX_BYTES).decode("utf-8", "replace")
     match = _NOTE.fullmatch(text)
     if match is None:
-        raise NotSigned("it is not a checkpoint: origin, size, root, time and one signature")
-    signature = _decoded(match["signature"])
-    named = match["name"].encode("utf-8")
-    if signature[:4] != hashlib.sha256(named + b"\n" + _ED25519 + public_key).digest()[:4]:
+        raise NotSigned("it is not a checkpoint: origin, size, root, time and signatures")
+    own = _signatures(match["signatures"], public_key)
+    if not own:
         raise NotSigned("it was signed with another key than the one given")
-    if not _holds(public_key, signature[4:], match["signed"].encode("utf-8")):
+    if not all(_holds(public_key, signature, match["signed"].encode("utf-8")) for signature in own):
         raise NotSigned("its signature is broken: the text is not what was signed")
     return Checkpoint(match["origin"], int(match["size"]), _decoded(match["root"]), match["at"])
+
+
+def _signatures(lines: str, public_key: bytes) -> list[bytes]:
+    """Those that say that this key made them."""
+    found = []
+    for line in _SIGNATURE.finditer(lines):
+        signature = _decoded(line["signature"])
+        named = line["name"].encode("utf-8") + b"\n" + _ED25519 + public_key
+        if signature[:4] == hashlib.sha256(named).digest()[:4]:
+            found.append(signature[4:])
+    return found
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:

@@ -119,7 +119,7 @@ def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint
     """What is found, for programs and for people."""
     with file.open("rb") as stream:
         first = _first(stream)
-        if members and not population.is_population(first):
+        if members and first is not None and not population.is_population(first):
             raise _Unreadable("--member goes with the export of a population")
         if proofs.is_proof(first):
             if not checkpoints:

@@ -293,3 +293,14 @@ def test_no_name_of_a_member_passes_for_a_line_of_the_result(
     assert r"  member        ds\n\x1b[2JVERIFIED: 0, not compared" in lines
     assert all(line.isprintable() for line in lines)
     assert lines.count("VERIFIED") == 1
+
+
+def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a broken export, and not a member where none belongs."""
+    lines = folder.population.lines()
+    folder.write("people", [lines[0].replace(b"{", b'{"cap": "9", ', 1), *lines[1:]])
+    assert folder.verify("--json", members=("ds_a",)) == 1
+    found = answer(capsys)
+    assert (found["line"], found["reason"]) == (1, "the line cannot be read: an object gives the same key twice")
