@@ -6,7 +6,7 @@ import threading
 from sqlalchemy.orm import Session
 
 from app.core import clock
-from app.core.errors import LedgerRewound
+from app.core.errors import InstallationError, LedgerRewound
 from app.db import migrate
 from app.ledger import repository
 from app.ledger.heads import HeadFolder
@@ -39,7 +39,7 @@ class Heads:
         self._database = installation.database
         self._folder = HeadFolder(settings.checkpoint_dir or installation.home / "checkpoints")
         self._lock = threading.Lock()
-        self._written: dict[str, int] | None = None
+        self._written: dict[str, Checkpoint] | None = None
         self._rewound: LedgerRewound | None = None
         self._is_current = False
 
@@ -74,28 +74,39 @@ class Heads:
         """Writes the head of every account that grew since this process looked last.
 
         Raises:
-            LedgerRewound: an account is shorter than it was before.
+            LedgerRewound: an account is shorter than it was before, or what it was before is no beginning of it.
+            InstallationError: what stands in the place of a head is none; the heads of other accounts were written.
             OSError: the folder cannot be written; what is missing is written next time.
         """
         self.confirm()
+        damaged: InstallationError | None = None
         with self._lock:
             assert self._written is not None, "confirm() compared or raised"
             with self._database.read() as session:
                 sizes = repository.sizes(session)
-            for account_id, size in self._written.items():
-                if sizes.get(account_id, 0) < size:
+            for account_id, head in self._written.items():
+                if sizes.get(account_id, 0) < head.size:
                     raise self._refusal(account_id)
             for account_id, size in sizes.items():
-                if size > self._written.get(account_id, 0):
-                    self._write(account_id, size)
-                    self._written[account_id] = size
+                before = self._written.get(account_id)
+                if before is None or size > before.size:
+                    try:
+                        self._written[account_id] = self._write(account_id, size, before=before)
+                    except InstallationError as error:
+                        damaged = damaged or error
+        if damaged is not None:
+            raise damaged
 
-    def _write(self, account_id: str, size: int) -> None:
+    def _write(self, account_id: str, size: int, *, before: Checkpoint | None) -> Checkpoint:
+        """A restored database may have grown beyond the last head already, so that one is looked at again."""
         with self._database.read() as session:
+            if before is not None and Log(session, account_id).root(before.size) != before.root:
+                raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
         self._folder.write(head, self.signer.sign(head))
+        return head
 
-    def _compare(self) -> dict[str, int]:
+    def _compare(self) -> dict[str, Checkpoint]:
         heads = self._folder.read_all()
         with self._database.read() as session:
             sizes = repository.sizes(session)
@@ -103,7 +114,7 @@ class Heads:
                 same = sizes.get(head.account_id, 0) >= head.size
                 if not same or Log(session, head.account_id).root(head.size) != head.root:
                     raise self._refusal(head.account_id)
-        return {head.account_id: head.size for head in heads}
+        return {head.account_id: head for head in heads}
 
     def _refusal(self, account_id: str) -> LedgerRewound:
         """From now on, for as long as this process lives."""

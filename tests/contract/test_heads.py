@@ -116,7 +116,26 @@ def test_what_a_killed_writer_left_is_no_head(scene: Scene) -> None:
     Heads(scene.installation).confirm()
 
 
-def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, tmp_path: Path) -> None:
+def test_a_damaged_head_of_one_account_holds_no_other_up(scene: Scene) -> None:
+    heads = Heads(scene.installation)
+    heads.publish()
+    damaged = scene.installation.home / "checkpoints" / f"{scene.dataset_id}.checkpoint"
+    damaged.write_bytes(b"damaged")
+    scene.submit(key="second")
+    others = {f"{side}_other" for side in ("aa", "zz")}  # one on either side of it, in whatever order they come
+    for account_id in others:
+        open_account(scene.installation, account_id, cap=5)
+    for _ in range(2):
+        with pytest.raises(InstallationError, match="not a head that this program wrote"):
+            heads.publish()
+    assert damaged.read_bytes() == b"damaged", "evidence is not overwritten"
+    damaged.unlink()
+    assert set(_written(scene)) == others
+
+
+@pytest.mark.parametrize("n_later", [1, 3])
+def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, tmp_path: Path, n_later: int) -> None:
+    """Also where the restored database has grown beyond the last head before anybody looked."""
     with opened(sqlite_database_url, tmp_path / "home") as scene:
         scene.submit(key="first")
         scene.installation.database.close()
@@ -132,8 +151,12 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         for beside in tmp_path.glob("grovekeeper.sqlite3-*"):
             beside.unlink()
         shutil.copyfile(backup, file)
+        for number in range(1, n_later):
+            scene.submit(key=f"later {number}")
+        before = _written(scene)
         with pytest.raises(LedgerRewound):
             heads.publish()
+        assert _written(scene) == before, "a refusal overwrites no evidence"
         with pytest.raises(LedgerRewound):
             heads.confirm()
         with pytest.raises(LedgerRewound):
