@@ -44,11 +44,10 @@ async def optional_idempotency(
     key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotentRequest | None:
     """The request's identity if it carries a key; the body is told apart by its canonical form."""
-    if key is None:
+    checked = checked_key(request, key)
+    if checked is None:
         return None
-    return IdempotentRequest(
-        caller.key_id, route_of(request), checked_key(key), exact_json.digest(await request.json())
-    )
+    return IdempotentRequest(caller.key_id, route_of(request), checked, exact_json.digest(await request.json()))
 
 
 async def idempotency(
@@ -64,13 +63,14 @@ async def idempotency(
     return request
 
 
-def checked_key(key: str) -> str:
-    """An ``Idempotency-Key`` of a legal form.
+def checked_key(request: Request, key: str | None) -> str | None:
+    """The ``Idempotency-Key`` of a request, if it has one.
 
     Raises:
-        InvalidRequest: empty, too long, or not visible ASCII.
+        InvalidRequest: empty, too long, or not visible ASCII; or several, of which a retry on another way might show
+            another one first, and spend again.
     """
-    if not _KEY.fullmatch(key):
+    if key is not None and (len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key)):
         raise InvalidRequest.at("/Idempotency-Key", "malformed")
     return key
 

@@ -193,3 +193,21 @@ def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(se
     fresh = server.admin.http.post(f"/datasets/{dataset['name']}/rows", content=rows, headers=headers)
     assert fresh.status_code == 201
     assert fresh.json()["epoch"] != first.json()["epoch"], "another dataset of that name gets its own rows"
+
+
+@pytest.mark.parametrize("keys", [("one", "two"), ("two", "one"), ("one", "one")])
+def test_of_several_keys_none_counts(idle_server: Server, keys: tuple[str, str]) -> None:
+    """A retry by another way may show another of them first, and would spend again."""
+    dataset = idle_server.uploaded()["id"]
+    several = [("Idempotency-Key", key) for key in keys]
+    before = idle_server.footprint()
+    for path, body in (
+        ("/train", {"json": training(dataset)}),
+        (f"/datasets/{dataset}/rows", {"content": csv_rows(2)}),
+        ("/datasets", {"json": declaration()}),
+    ):
+        kind = [("Content-Type", "text/csv")] if "content" in body else []
+        answer = idle_server.admin.http.post(path, headers=[*several, *kind], **body)
+        assert (answer.status_code, answer.json()["type"]) == (422, "invalid-request"), path
+        assert answer.json()["errors"] == [{"at": "/Idempotency-Key", "problem": "malformed"}]
+    assert idle_server.footprint() == before

@@ -380,3 +380,12 @@ def test_the_document_of_the_api_needs_no_key(idle_server: Server) -> None:
     answer = idle_server.client(None).get("/openapi.json")
     assert answer.status_code == 200
     assert set(answer.json()["paths"]) >= {"/train", "/ledger"}
+
+
+def test_of_several_authorizations_none_counts(idle_server: Server) -> None:
+    """A proxy may have looked at the other one."""
+    good, other = (f"Bearer {idle_server.caller('admin').key}" for _ in range(2))
+    for several in ((good, other), (good, "Bearer nobody"), ("Bearer nobody", good), (good, good)):
+        answer = idle_server.client(None).get("/ledger", headers=[("Authorization", each) for each in several])
+        assert answer.status_code == 401, several
+        assert answer.headers["WWW-Authenticate"] == "Bearer"

@@ -158,7 +158,7 @@ async def upload_rows(
 ) -> Response:
     """Uploads a batch of rows, which becomes an epoch. The report per column is for the owner only."""
     is_gzip = _is_gzip(request)
-    key = None if idempotency_key is None else checked_key(idempotency_key)
+    key = checked_key(request, idempotency_key)
     dataset_id = await to_thread.run_sync(may_upload, here, caller, dataset)
     spooled, digest = await _spool(here, request)
     try:
