@@ -214,7 +214,7 @@ class _Search:
             for cell in box.sides.get(name, ()):
                 covering[cell].append(index)
         seen, best = set(), None
-        for cell in domain:
+        for cell in elimination.told_apart(domain, covering.keys()):
             signature = tuple(covering.get(cell, ()))
             if signature in seen:
                 continue

@@ -8,7 +8,7 @@ that wrote the ledger does so sooner (docs/adr/0013-balances-per-box.md).
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
@@ -91,6 +91,15 @@ def largest(
     return everywhere + -(-load // scale), {each.name: each.first[values[at]] for at, each in enumerate(classes)}
 
 
+def told_apart(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
+    """Some cells of a domain, and the first of the others, in canonical order.
+
+    The others are alike. A header names as many of them as it likes in a few digits, so nothing may look at each.
+    """
+    other = next((cell for cell in domain if cell not in named), None)
+    return sorted(named if other is None else {*named, other})
+
+
 def _sorted_out(
     domains: Mapping[str, Sequence[Cell]], amounts: Sequence[Amount]
 ) -> tuple[int, dict[str, dict[Cell, int]], dict[Sides, int]]:
@@ -128,11 +137,11 @@ class _Classes:
             for cell in side:
                 held[cell].append(number)
         fullest: dict[tuple[int, ...], tuple[int, int]] = {}
-        for place, cell in enumerate(cells):
-            mine, found = (-alone.get(cell, 0), place), tuple(held[cell])
+        candidates = told_apart(cells, held.keys() | alone.keys())
+        for place, cell in enumerate(candidates):
+            mine, found = (-alone.get(cell, 0), place), tuple(held.get(cell, ()))
             fullest[found] = min(fullest.get(found, mine), mine)
-        places = sorted(place for _, place in fullest.values())
-        self.first = [cells[place] for place in places]
+        self.first = [candidates[place] for place in sorted(place for _, place in fullest.values())]
         self.of_side = {side: [at for at, cell in enumerate(self.first) if cell in side] for side in sides}
 
 

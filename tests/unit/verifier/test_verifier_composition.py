@@ -1,8 +1,9 @@
 """Joint cells against a brute force that shares no code, and the ledger's own examples."""
 
 import random
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -196,3 +197,49 @@ def _entry(kind: str, scope: Any, amount: int) -> Entry:
         sequence=1, kind=kind, amount=amount, job_id="jb_1", at=datetime(2026, 11, 20, tzinfo=UTC),
         previous_hash="", hash="", details=None, scope=scope, event=None,
     )  # fmt: skip
+
+
+class Wide(Sequence[int]):
+    """Cells of a forged header: more than anybody can look at."""
+
+    def __len__(self) -> int:
+        return 2**40
+
+    def __getitem__(self, index: Any) -> Any:
+        return range(2**40)[index]
+
+    def __iter__(self) -> Iterator[int]:
+        yield from islice(range(2**40), 50)
+        raise AssertionError("every cell is looked at")
+
+
+@pytest.mark.parametrize("max_search", [composition.MAX_SEARCH, 0], ids=["searched", "eliminated"])
+def test_cells_that_no_entry_names_are_not_looked_at(monkeypatch: pytest.MonkeyPatch, max_search: int) -> None:
+    """A header of a few bytes names as many as it likes."""
+    monkeypatch.setattr(composition, "MAX_SEARCH", max_search)
+    names = ("a", "b", "c")
+    wide = JointCells([Partition(name, "hash", Wide()) for name in names])
+    narrow = JointCells([Partition(name, "hash", range(8)) for name in names])
+    pick = random.Random(7)
+    for _ in range(30):
+        sides = {name: tuple(sorted(pick.sample(range(7), pick.randint(1, 5)))) for name in pick.sample(names, 2)}
+        scope, amount = tuple(sorted(sides.items())), pick.randint(1, 9)
+        for cells in (wide, narrow):
+            cells.reserve(scope, amount)
+        asked = pick.choice([(), scope, scope[:1]])
+        assert wide.tightest(asked) == narrow.tightest(asked)
+    found = wide.tightest(())
+    assert 0 < found.load < sum(box.load for box in wide._boxes.values())
+
+
+@pytest.mark.parametrize("max_search", [composition.MAX_SEARCH, 0], ids=["searched", "eliminated"])
+def test_where_nothing_lies_the_first_cell_is_the_tightest(monkeypatch: pytest.MonkeyPatch, max_search: int) -> None:
+    """Of cells that are alike the first one stands for all: also one that comes before every cell that is named."""
+    monkeypatch.setattr(composition, "MAX_SEARCH", max_search)
+    cells = JointCells([Partition(name, "hash", range(9)) for name in "ab"])
+    cells.reserve((("a", (3, 4)), ("b", (0, 1))), 2)
+    cells.reserve((("a", (3, 4)), ("b", (0, 1))), -2)
+    cells.reserve((("a", (5,)), ("b", (5,))), 1)
+    assert cells.tightest((("a", (0, 1, 2)),)).cell == {"a": 0, "b": 0}
+    assert cells.tightest((("b", (7, 8)),)).cell == {"a": 0, "b": 7}
+    assert cells.tightest(()).cell == {"a": 5, "b": 5}
