@@ -2,8 +2,11 @@
 
 import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -113,9 +116,20 @@ def algorithms(call: Remote) -> None:
         return
     for item in found:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
+        _show_about(call.output, item["about"])
         rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
         call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)
         call.output.say()
+
+
+def _show_about(output: Output, about: Mapping[str, Any]) -> None:
+    for heading in ("claimed", "wrong", "here"):
+        if about[heading] is not None:
+            output.say(f"  {heading}: {about[heading]}")
+    for terms, measured in groupby(about["accuracy"], key=itemgetter("accountant", "epsilon")):
+        numbers = ", ".join(f"{each['dataset']} {each['percent']} %" for each in measured)
+        output.say(f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}")
+    output.say(f"  proof: {about['proof']}")
 
 
 @command

@@ -85,7 +85,7 @@ def read_outs(slug: str) -> tuple[str, ...]:
 
 
 def algorithms() -> list[dict[str, object]]:
-    """One description per algorithm: slug, title, regime, source, read-outs and parameters. JSON-able."""
+    """One description per algorithm: slug, title, regime, source, story, read-outs and parameters. JSON-able."""
     return [
         {
             "slug": each.slug,
@@ -95,6 +95,7 @@ def algorithms() -> list[dict[str, object]]:
             "adjacency": each.adjacency.value,
             "unlabelled": isinstance(each, TwoDatasetMechanism),
             "source": each.source,
+            "about": each.about.to_json(),
             "read_outs": list(each.read_outs),
             "parameters": [parameter.describe() for parameter in each.parameters],
         }

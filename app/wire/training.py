@@ -134,11 +134,28 @@ class JobList(Answer):
     next: str | None
 
 
+class MeasuredOut(Answer):
+    dataset: str
+    accountant: str
+    epsilon: str
+    percent: str
+
+
+class AboutOut(Answer):
+    claimed: str | None
+    wrong: str | None
+    here: str
+    proof: str
+    results: str
+    accuracy: list[MeasuredOut]
+
+
 class AlgorithmOut(Answer):
     slug: str
     title: str
     regime: str
     source: str
+    about: AboutOut
     accountants: list[str]
     adjacency: str
     unlabelled: bool

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from app.forests.mechanisms.about import About
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.mechanisms.nbrt import NoiseMatchedBoosting, mu_squared
 from app.forests.mechanisms.parameters import Parameter
@@ -34,6 +35,19 @@ class Choice:
     warnings: tuple[str, ...]
 
 
+_ABOUT = About(
+    claimed=None,
+    wrong=None,
+    here=(
+        "Names one of two algorithms by public numbers; see its guarantee and accuracy there. The plan, the price "
+        "and the model are those of what it names."
+    ),
+    proof="docs/proofs/README.md",
+    results="docs/results/flagships.md",
+    accuracy=(),
+)
+
+
 @dataclass(frozen=True)
 class Auto:
     """Not a mechanism: a rule that names one. The plan, the price and the model are those of what it names.
@@ -45,6 +59,7 @@ class Auto:
     slug: str = "auto"
     title: str = "The better of rpf and nbrt for the account, sized by public numbers"
     source: str = "Grovekeeper; docs/proofs/rpf.md, docs/proofs/nbrt.md"
+    about: About = _ABOUT
     accountants: tuple[str, ...] = accountants.NAMES
     adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
     read_outs: tuple[str, ...] = ()

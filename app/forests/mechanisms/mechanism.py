@@ -15,6 +15,7 @@ from app.forests.encoding import Encoding
 from app.forests.families.family import Family
 from app.forests.forest import Forest
 from app.forests.histograms import TreeHistograms
+from app.forests.mechanisms.about import About
 from app.forests.mechanisms.parameters import Parameter, Value
 from app.forests.plan import Plan
 from app.forests.reused import ReusedProfile
@@ -114,6 +115,10 @@ class Mechanism(Protocol):
     @property
     def source(self) -> str:
         """The paper that it is, or that it repairs."""
+
+    @property
+    def about(self) -> About:
+        """What it claims, what was wrong with that, what runs here, and how good it is."""
 
     @property
     def read_outs(self) -> tuple[str, ...]:

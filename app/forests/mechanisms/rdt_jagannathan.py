@@ -11,11 +11,24 @@ from dataclasses import dataclass
 
 from app.forests import bins
 from app.forests.mechanisms import shapes
+from app.forests.mechanisms.about import About, at_epsilon_one
 from app.forests.mechanisms.mechanism import PublicFacts
 from app.forests.mechanisms.parameters import Value
 from app.forests.mechanisms.rdt import RandomDecisionTrees
 
 DEFAULT_TREES = 10
+
+
+_ABOUT = About(
+    claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
+    wrong=(
+        "Nothing, for a row that is added or removed, as long as leaves that no row reached get noise like the others."
+    ),
+    here="The paper's release with integer noise; the depth follows the number of features.",
+    proof="docs/proofs/rdt.md",
+    results="docs/results/papers.md",
+    accuracy=at_epsilon_one("76.6 79.2 97.2 84.2 85.1"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,11 @@ class JagannathanTrees(RandomDecisionTrees):
     title: str = "Random decision trees, depth by features"
     read_outs: tuple[str, ...] = ("ta", "sum", "mv")
     source: str = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
+
+    @property
+    def about(self) -> About:
+        """See ``Mechanism.about``."""
+        return _ABOUT
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in ten trees, and the depth from the number of features and the public size."""

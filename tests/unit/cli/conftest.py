@@ -134,6 +134,18 @@ ALGORITHM = {
     "regime": "pure",
     "source": "a paper",
     "accountants": ["pure"],
+    "about": {
+        "claimed": "much",
+        "wrong": None,
+        "here": "noise",
+        "proof": "proof.md",
+        "results": "table.md",
+        "accuracy": [
+            {"dataset": "adult", "accountant": "pure", "epsilon": "1", "percent": "84.1"},
+            {"dataset": "magic", "accountant": "pure", "epsilon": "1", "percent": "83.5"},
+            {"dataset": "magic", "accountant": "gdp", "epsilon": "1", "percent": "85.5"},
+        ],
+    },
     "parameters": [
         {
             "name": "n_estimators",

@@ -28,6 +28,16 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
     (["algorithms"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
     (
+        ["algorithms"],
+        [
+            "claimed: much",
+            "here: noise",
+            "accuracy at ε = 1 (pure): adult 84.1 %, magic 83.5 %; table.md",
+            "accuracy at ε = 1 (gdp): magic 85.5 %; table.md",
+            "proof: proof.md",
+        ],
+    ),
+    (
         ["plan", "census", "-a", "mrf", "-e", "0.1"],
         ["would cost 0.1 ε", "1.5", "note: small data"],
     ),
