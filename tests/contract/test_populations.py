@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
+from app.core import limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
 from app.ledger import caps, loads, populations
 from app.ledger import service as ledger
@@ -247,3 +248,23 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
         ledger.reserve(session, new, actor="key_a")
     assert refused.value.population == "patients"
     assert Fraction(refused.value.largest_that_fits) > 0
+
+
+@pytest.mark.parametrize("refused_for", ["own", "population"])
+def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
+    session: Session, monkeypatch: pytest.MonkeyPatch, refused_for: str
+) -> None:
+    """The one of the account, or that over all members: another member's boxes may be what was too much work."""
+    opened(session, cap=60 if refused_for == "population" else 1000)
+    cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("a", "b")])
+    simple, entangled = member(session, 1), member(session, 2, partitions=cut)
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+    for number in range(2):
+        box = {"a": (number,), "b": (number, 3)}
+        new = ledger.NewReservation(entangled, 20, box, EVENT, f"jb_{number}")
+        ledger.reserve(session, new, actor="key_a")
+    for account_id in (simple, entangled):
+        with pytest.raises(BudgetExceeded) as refused:
+            ledger.reserve(session, ledger.NewReservation(account_id, 101, {}, EVENT, "jb_x"), actor="key_a")
+        assert (refused.value.population is None) == (refused_for == "own")
+        assert refused.value.exact is (refused_for == "own" and account_id == simple)

@@ -175,6 +175,23 @@ def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_do
         assert ("are older than the checkpoint after which" in capsys.readouterr().out) is (overdue > 0)
 
 
+def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
+    people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The head was signed again later, and still there was no load."""
+    population = people().join("ds_a").job("ds_a", "jb_1", "1")
+    folder, early = Folder(population, tmp_path), list(population.entries)
+    population.job("ds_a", "jb_2", "0.5", "void")
+    folder.write("ds_a", population.members["ds_a"].lines())
+    older = folder.checkpoint("pop_test", early, at=early[-1]["at"])
+    kept = tmp_path / "older.checkpoint"
+    Path(older[1]).rename(kept)
+    newer = folder.checkpoint("pop_test", early)
+    for signed in (["--checkpoint", str(kept), *newer], [*newer, "--checkpoint", str(kept)]):
+        assert folder.verify("--json", *signed, members=("ds_a",)) == 0
+        assert answer(capsys)["members"][0]["compared"]["overdue_entries"] == 2
+
+
 def test_what_fails_in_a_members_export_is_named_with_its_file(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
