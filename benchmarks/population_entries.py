@@ -1,18 +1,23 @@
-"""What a population's own entry costs an admission: the same reservation on an account alone, and on members of one.
+"""What a population costs an admission and a refusal: the same on an account alone, and on members of one.
 
 Run ``python -m benchmarks.population_entries``. An account alone, a member of a population of one, and a member of one
-of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history. Printed are
-the medians over batches of the time of the clock and of the CPU of this process for one admission, and the median of
-the ratios to the account alone, pair by pair, because absolute times of a shared machine mean little.
+of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history, and the
+other members carry something on every two of their cells. Then the same with requests that are refused, by the account
+where it is alone and by the population elsewhere. Printed are the medians over batches of the time of the clock and of
+the CPU of this process for one request, and the median of the ratios to the account alone, pair by pair, because
+absolute times of a shared machine mean little.
 """
 
 import itertools
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from app.core import clock
+from app.core.errors import BudgetExceeded
 from app.db.unit_of_work import Database
 from app.ledger import populations
 from app.ledger import service as ledger
@@ -33,7 +38,7 @@ _EVENT = {
 
 
 class Cost(NamedTuple):
-    """Of one admission, in milliseconds."""
+    """Of one request, in milliseconds."""
 
     wall_ms: float
     cpu_ms: float
@@ -41,27 +46,29 @@ class Cost(NamedTuple):
 
 def main() -> None:
     """Measures both databases."""
-    print(f"{'database':<11} {'members':>8} {'wall ms':>8} {'cpu ms':>8} {'wall ratio':>11} {'cpu ratio':>10}")
+    columns = f"{'wall ms':>8} {'cpu ms':>8} {'wall ratio':>11} {'cpu ratio':>10}"
+    print(f"{'database':<11} {'members':>8} {'answer':>9} {columns}")
     with databases() as found:
         for name, url in found:
             database = Database.open(url, pool_size=2)
-            for n_members, costs in _measured(database, (0, 1, 100)).items():
-                print(f"{name:<11} {n_members:>8} {costs}", flush=True)
+            asking = {n_members: _requests_to(database, n_members) for n_members in (0, 1, 100)}
+            for answer, amount in (("admitted", 1), ("refused", 2 * _CAP)):
+                for n_members, costs in _measured(asking, amount).items():
+                    print(f"{name:<11} {n_members:>8} {answer:>9} {costs}", flush=True)
             database.close()
 
 
-def _measured(database: Database, sizes: tuple[int, ...]) -> dict[int, str]:
-    """By number of members (0: an account alone), what one admission costs."""
-    reserve = {n_members: _reservations_on(database, n_members) for n_members in sizes}
-    costs: dict[int, list[Cost]] = {n_members: [] for n_members in sizes}
+def _measured(asking: dict[int, Callable[[int], None]], amount: int) -> dict[int, str]:
+    """By number of members (0: an account alone), what one request costs."""
+    costs: dict[int, list[Cost]] = {n_members: [] for n_members in asking}
     for _ in range(_BATCHES):
-        for n_members in sizes:
-            costs[n_members].append(_cost(reserve[n_members]))
-    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in sizes}
+        for n_members, ask in asking.items():
+            costs[n_members].append(_cost(partial(ask, amount)))
+    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in asking}
 
 
-def _reservations_on(database: Database, n_members: int) -> Callable[[], None]:
-    """Opens the accounts; then one call is one admission on the first of them, on one of its cells."""
+def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
+    """Opens the accounts; then one call is one request to the first of them, on one of its cells."""
     accounts = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
     serial = itertools.count()
     with database.write() as session:
@@ -72,15 +79,19 @@ def _reservations_on(database: Database, n_members: int) -> Callable[[], None]:
             populations.open_population(session, new, at=clock.now())
         for account in accounts[:n_members]:
             populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=clock.now())
+        for account in accounts[1:]:
+            for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
+                new = ledger.NewReservation(account, 1, {"shard": cells}, _EVENT, f"jb_{account}_{number}")
+                ledger.reserve(session, new, actor="key_analyst")
 
-    def reserve() -> None:
-        with database.write() as session:
-            number = next(serial)
-            scope = {"shard": (number % _CELLS,)}
-            new = ledger.NewReservation(accounts[0], 1, scope, _EVENT, f"jb_{n_members}_{number}")
+    def ask(amount: int) -> None:
+        number = next(serial)
+        scope = {"shard": (number % _CELLS,)}
+        new = ledger.NewReservation(accounts[0], amount, scope, _EVENT, f"jb_{n_members}_{number}")
+        with suppress(BudgetExceeded), database.write() as session:
             ledger.reserve(session, new, actor="key_analyst")
 
-    return reserve
+    return ask
 
 
 def _new_account(account: str) -> ledger.NewAccount:
@@ -89,7 +100,7 @@ def _new_account(account: str) -> ledger.NewAccount:
         name=account,
         accountant="pure",
         adjacency="add_remove",
-        cap=_CAP,
+        cap=2 * _CAP,
         delta=None,
         privacy_unit={"column": None, "max_rows": 1},
         partitions=Partitions.from_json([{"name": "shard", "kind": "hash", "cells": _CELLS}]),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.exc import IntegrityError
@@ -14,6 +15,14 @@ from app.datasets.tables import DatasetRow, EpochRow
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
+
+
+class Named(NamedTuple):
+    """What people call a dataset, and when it was erased, if it was."""
+
+    name: str
+    deleted_at: datetime | None
+
 
 PROTECTS_LABEL = "label"
 """Of a declaration: the owner publishes features and membership, and only labels are protected."""
@@ -161,10 +170,10 @@ def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, li
     return found
 
 
-def deleted_at_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, datetime | None]:
-    """When each of several datasets was erased, if it was, by id."""
-    query = select(DatasetRow.id, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
-    return dict(session.execute(query).all())
+def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, Named]:
+    """What to call each of several datasets, by id."""
+    query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
+    return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
 
 
 def bury(row: DatasetRow, *, at: datetime) -> None:

@@ -4,7 +4,8 @@ A member's load is what lies on its tightest joint cell, reservations included. 
 gives back is followed, in the same transaction, by an entry of the population that says the member's load after it and
 names it by sequence and hash. So the chain alone shows what all members together carried at any time, and that no
 admission passed the cap (docs/proofs/accounting.md A8, docs/adr/0017-populations-have-entries.md). The charge of a
-reservation changes no load, and is followed by nothing.
+reservation changes no load, and is followed by nothing. What a refusal tells of a population, and what is shown of it,
+is kept beside the loads: whatever the members hold, their boxes are not read for it.
 
 Whoever changes a load locks the member's account first and then the population's: no two say it at once.
 """
@@ -20,19 +21,55 @@ from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, MemberRow
+from app.privacy.composition import Scope
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one person may lose in a member. Where not ``is_exact`` it is a bound, and what it is over the named cell
+    counts as charged."""
+
+    load: int
+    reserved: int
+    is_exact: bool
+
+    @property
+    def charged(self) -> int:
+        """What of it is not reserved."""
+        return self.load - self.reserved
 
 
 @dataclass(frozen=True)
 class Population:
-    """The account of a population, and the loads of its members by account."""
+    """The account of a population, and what its members carry, by account."""
 
     account: AccountRow
-    loads: Mapping[str, int]
+    members: Mapping[str, Carried]
+
+    @property
+    def loads(self) -> Mapping[str, int]:
+        """What one person may lose in each member, by account."""
+        return {account_id: carried.load for account_id, carried in self.members.items()}
 
     @property
     def together(self) -> int:
         """What one person may lose in all members."""
-        return sum(self.loads.values())
+        return sum(carried.load for carried in self.members.values())
+
+    @property
+    def reserved(self) -> int:
+        """The part of that which is not charged yet."""
+        return sum(carried.reserved for carried in self.members.values())
+
+    @property
+    def charged(self) -> int:
+        """The rest of it."""
+        return self.together - self.reserved
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is a sum of maxima, and no bound."""
+        return all(carried.is_exact for carried in self.members.values())
 
     def room(self, account_id: str, tightest: CellBalance) -> int:
         """The largest amount that still fits in a box of a member; nothing while the sum is over the cap.
@@ -46,7 +83,7 @@ class Population:
         """
         if self.together > self.account.cap:
             return 0
-        return self.account.cap - (self.together - self.loads[account_id]) - tightest.load
+        return self.account.cap - (self.together - self.members[account_id].load) - tightest.load
 
 
 def of_account(session: Session, account_id: str) -> Population | None:
@@ -86,17 +123,13 @@ def of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Populatio
 
 def of_populations(session: Session, population_ids: Sequence[str]) -> dict[str, Population]:
     """Several populations as they stand, by id: asked for once."""
-    carried: dict[str, dict[str, int]] = {population_id: {} for population_id in population_ids}
-    members = select(MemberRow.population_id, MemberRow.account_id, MemberRow.load)
-    for population_id, account_id, load in session.execute(members.where(MemberRow.population_id.in_(population_ids))):
-        carried[population_id][account_id] = load
-    return {row.id: Population(row, carried[row.id]) for row in repository.accounts(session, population_ids)}
+    members = _members(session, population_ids)
+    return {row.id: Population(row, members[row.id]) for row in repository.accounts(session, population_ids)}
 
 
 def standing(session: Session, account: AccountRow) -> Population:
     """A population with what its members carry now."""
-    query = select(MemberRow.account_id, MemberRow.load).where(MemberRow.population_id == account.id)
-    return Population(account, dict(session.execute(query).all()))
+    return Population(account, _members(session, [account.id])[account.id])
 
 
 def id_of(session: Session, account_id: str) -> str | None:
@@ -128,7 +161,9 @@ def record(session: Session, population: Population, account: AccountRow, entry:
             bounds, and the smaller of two bounds is one.
     """
     member = session.get_one(MemberRow, account.id, populate_existing=True)
-    member.load = min(state.tightest(session, account, {}).load, at_most)
+    found = state.tightest(session, account, {})
+    member.load, member.reserved = min(found.load, at_most), found.reserved
+    member.tightest_cell, member.is_exact = dict(found.cell), found.is_exact
     said = NewEntry(
         EntryKind.LOAD,
         member.load,
@@ -137,3 +172,24 @@ def record(session: Session, population: Population, account: AccountRow, entry:
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
     chain.append(session, population.account, said)
+
+
+def record_charge(session: Session, account_id: str, scope: Scope, amount: int) -> None:
+    """Keeps what of a member's load is reserved, when a reservation on one of its boxes is charged.
+
+    A charge changes no load, and so neither the tightest cell nor the chain, and needs no lock of the population.
+    """
+    member = session.get(MemberRow, account_id, populate_existing=True)
+    if member is not None and all(member.tightest_cell[name] in cells for name, cells in scope.items()):
+        member.reserved -= amount
+
+
+def _members(session: Session, population_ids: Sequence[str]) -> dict[str, dict[str, Carried]]:
+    """What the members of several populations carry, by population and account: asked for once."""
+    found: dict[str, dict[str, Carried]] = {population_id: {} for population_id in population_ids}
+    query = select(
+        MemberRow.population_id, MemberRow.account_id, MemberRow.load, MemberRow.reserved, MemberRow.is_exact
+    ).where(MemberRow.population_id.in_(population_ids))
+    for population_id, account_id, load, reserved, is_exact in session.execute(query.order_by(MemberRow.account_id)):
+        found[population_id][account_id] = Carried(load, reserved, is_exact)
+    return found

@@ -6,7 +6,6 @@ loads stays within the population's cap (:mod:`app.ledger.loads`; docs/proofs/ac
 docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members: their spend was spent.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,8 +17,6 @@ from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
 from app.ledger import chain, facts, loads, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
-from app.ledger.loads import Population
-from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
 
@@ -34,40 +31,6 @@ class NewPopulation:
     cap: int
     delta: str | None
     declared_by: str
-
-
-@dataclass(frozen=True)
-class Member:
-    """One account of a population, at its tightest joint cell; a bound where that is not ``is_exact``."""
-
-    account_id: str
-    name: str
-    charged: int
-    reserved: int
-    is_exact: bool
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A population with how much of its members' loads is charged: ``charged + reserved`` is the sum of the loads."""
-
-    population: Population
-    members: tuple[Member, ...]
-
-    @property
-    def charged(self) -> int:
-        """The charged part of what one person may lose in all members together."""
-        return sum(member.charged for member in self.members)
-
-    @property
-    def reserved(self) -> int:
-        """The reserved part of it."""
-        return sum(member.reserved for member in self.members)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether both are sums of maxima, and no bounds."""
-        return all(member.is_exact for member in self.members)
 
 
 def open_population(session: Session, new: NewPopulation, *, at: datetime) -> PopulationRow:
@@ -142,28 +105,6 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
     return list(session.execute(query).scalars())
 
 
-def standing(session: Session, population: Population) -> Standing:
-    """How much of what the members carry is charged; read in one transaction with the population."""
-    return standing_of_each(session, [population])[population.account.id]
-
-
-def standing_of_each(session: Session, found: Sequence[Population]) -> dict[str, Standing]:
-    """The same of several populations, by id: asked for once."""
-    accounts = repository.accounts(session, [account_id for population in found for account_id in population.loads])
-    tightest = state.tightest_of_each(session, accounts)
-    return {
-        population.account.id: Standing(
-            population,
-            tuple(
-                _member(account, population.loads[account.id], tightest[account.id])
-                for account in accounts
-                if account.id in population.loads
-            ),
-        )
-        for population in found
-    }
-
-
 def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:
     """Makes an account a member, for good. Joining again is legal and does nothing.
 
@@ -181,9 +122,9 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         return
     population = repository.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    load = state.tightest(session, account, {}).load
+    found = state.tightest(session, account, {})
     highest_cap = population.highest_cap
-    if load and population.accountant != pure.NAME:
+    if found.load and population.accountant != pure.NAME:
         highest_cap += account.highest_cap
     differs = _differences(population, row, account) if current is None else ("population",)
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
@@ -191,8 +132,17 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         raise PopulationMismatch(differs)
     population.highest_cap = highest_cap
     row.adjacency, row.unit_column = account.adjacency, _unit_column(account)
-    session.add(MemberRow(account_id=account_id, population_id=population_id, joined_at=at, load=load))
-    joined = chain.NewEntry(EntryKind.JOIN, load, actor=actor, details={"member": _as_it_joins(account)})
+    member = MemberRow(
+        account_id=account_id,
+        population_id=population_id,
+        joined_at=at,
+        load=found.load,
+        reserved=found.reserved,
+        tightest_cell=dict(found.cell),
+        is_exact=found.is_exact,
+    )
+    session.add(member)
+    joined = chain.NewEntry(EntryKind.JOIN, found.load, actor=actor, details={"member": _as_it_joins(account)})
     chain.append(session, population, joined)
 
 
@@ -232,8 +182,3 @@ def _unit_column(account: AccountRow) -> str | None:
     assert account.privacy_unit is not None, "populations are no members"
     column: str | None = account.privacy_unit["column"]
     return column
-
-
-def _member(account: AccountRow, load: int, tightest: CellBalance) -> Member:
-    """What a bound is over the load that the chain says, or under it, counts as charged."""
-    return Member(account.id, account.name, load - tightest.reserved, tightest.reserved, tightest.is_exact)

@@ -15,11 +15,10 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, facts, loads, populations, repository, state
+from app.ledger import chain, facts, loads, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.facts import amount_text
 from app.ledger.loads import Population
-from app.ledger.populations import Standing
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -170,8 +169,7 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     tightest = state.tightest(session, row, new.scope)
     population = loads.locked_of(session, row.id)
     if new.amount > _room(row, tightest, population):
-        together = None if population is None else populations.standing(session, population)
-        raise _refusal(row, tightest, new, together=together)
+        raise _refusal(row, tightest, new, together=population)
     reservation_id = ids.new(ids.RESERVATION)
     reservation = ReservationRow(
         id=reservation_id,
@@ -352,6 +350,8 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     reservation.state = end
     state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
     entry = loads.append(session, population, row, chain.of_reservation(kind, reservation, actor=actor))
+    if charged:
+        loads.record_charge(session, row.id, _scope(reservation), charged)
     if population is not None:
         loads.record(session, population, row, entry, at_most=population.loads[row.id])
 
@@ -372,17 +372,17 @@ def _room(row: AccountRow, tightest: CellBalance, population: Population | None)
 
 
 def _refusal(
-    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Standing | None
+    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Population | None
 ) -> BudgetExceeded:
     """Tells of the cap that leaves less: the account's own, or the population's."""
     accountant = accountants.by_name(row.accountant)
-    room = _room(row, tightest, None if together is None else together.population)
+    room = _room(row, tightest, together)
     delta = new.delta if new.delta is not None else _limit(row).split.converted_at
     largest_within = new.largest_within or partial(accountant.largest_that_fits, delta=delta)
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
     named = together if room < max(cap - charged - reserved, 0) else None
     if named is not None:
-        cap, charged, reserved = named.population.account.cap, named.charged, named.reserved
+        cap, charged, reserved = named.account.cap, named.charged, named.reserved
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
@@ -395,6 +395,6 @@ def _refusal(
         requested=amount_text(row.accountant, new.amount),
         tightest_cell=dict(tightest.cell) if named is None else {},
         what_fits=lambda: amounts.to_text(largest_within(room)),
-        population=None if named is None else named.population.account.name,
+        population=None if named is None else named.account.name,
         exact=tightest.is_exact if named is None else named.is_exact,
     )

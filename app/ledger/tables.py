@@ -92,8 +92,13 @@ class PopulationRow(Base):
 class MemberRow(Base):
     """An account of a population, for ever: erased datasets keep their spend there.
 
-    ``load`` is what one person may lose in it: the amount of its newest ``join`` or ``load`` entry in the population's
-    chain, moved in that entry's transaction.
+    What stands here is written under the account's lock.
+
+    Attributes:
+        load: what one person may lose in it: the amount of its newest ``join`` or ``load`` entry in the population's
+            chain, moved in that entry's transaction.
+        tightest_cell: the joint cell that carries it, or where not ``is_exact`` the one that was named with a bound.
+        reserved: the part of what lies there that is not charged yet, moved by charges too.
     """
 
     __tablename__ = "population_members"
@@ -102,8 +107,14 @@ class MemberRow(Base):
     population_id: Mapped[str] = mapped_column(index=True)
     joined_at: Mapped[datetime]
     load: Mapped[int]
+    reserved: Mapped[int]
+    tightest_cell: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    is_exact: Mapped[bool]
 
-    __table_args__ = (CheckConstraint("load >= 0", name="load_not_negative"),)
+    __table_args__ = (
+        CheckConstraint("load >= 0", name="load_not_negative"),
+        CheckConstraint("reserved >= 0 AND reserved <= load", name="reserved_within_load"),
+    )
 
 
 class ReservationRow(Base):

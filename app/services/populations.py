@@ -11,8 +11,10 @@ from app.access.roles import MANAGE_DATASET, Principal, Role
 from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
+from app.datasets.catalog import Named
 from app.ledger import caps, facts, loads, populations
-from app.ledger.populations import Member, NewPopulation, Standing
+from app.ledger.loads import Carried, Population
+from app.ledger.populations import NewPopulation
 from app.ledger.service import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
@@ -134,23 +136,18 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
 
 def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
     found = loads.of_populations(session, [row.id for row in rows])
-    standing = populations.standing_of_each(session, list(found.values()))
-    members = [account_id for population in found.values() for account_id in population.loads]
-    deleted_at = catalog.deleted_at_of_each(session, members)
-    return [
-        _out(row, standing[row.id], caps.printable_of(session, found[row.id]), deleted_at=deleted_at) for row in rows
-    ]
+    members = [account_id for population in found.values() for account_id in population.members]
+    named = catalog.named(session, members)
+    return [_out(row, found[row.id], caps.printable_of(session, found[row.id]), named=named) for row in rows]
 
 
-def _out(
-    row: PopulationRow, standing: Standing, limit: Limit, *, deleted_at: Mapping[str, datetime | None]
-) -> PopulationOut:
-    account = standing.population.account
+def _out(row: PopulationRow, found: Population, limit: Limit, *, named: Mapping[str, Named]) -> PopulationOut:
+    account = found.account
     figures: Mapping[str, int] = {
         "cap": account.cap,
-        "charged": standing.charged,
-        "reserved": standing.reserved,
-        "remaining": max(account.cap - standing.population.together, 0),
+        "charged": found.charged,
+        "reserved": found.reserved,
+        "remaining": max(account.cap - found.together, 0),
     }
     return PopulationOut.model_validate(
         {
@@ -169,17 +166,20 @@ def _out(
                 adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
                 unit_column=row.unit_column,
             ),
-            "members": [_member(account.accountant, each, deleted_at[each.account_id]) for each in standing.members],
+            "members": [
+                _member(account.accountant, account_id, carried, named[account_id])
+                for account_id, carried in found.members.items()
+            ],
             "created_at": clock.to_text(row.created_at),
         }
     )
 
 
-def _member(accountant: str, member: Member, deleted_at: datetime | None) -> MemberOut:
+def _member(accountant: str, dataset_id: str, carried: Carried, named: Named) -> MemberOut:
     return MemberOut(
-        dataset=member.account_id,
-        dataset_name=member.name,
-        charged=facts.amount_text(accountant, member.charged),
-        reserved=facts.amount_text(accountant, member.reserved),
-        deleted_at=None if deleted_at is None else clock.to_text(deleted_at),
+        dataset=dataset_id,
+        dataset_name=named.name,
+        charged=facts.amount_text(accountant, carried.charged),
+        reserved=facts.amount_text(accountant, carried.reserved),
+        deleted_at=None if named.deleted_at is None else clock.to_text(named.deleted_at),
     )

@@ -66,6 +66,7 @@ def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation:
             found = populations.list_populations(installation, OWNER, PageRequest(500)).populations
         counts.append(len(asked))
         assert [len(each.members) for each in found] == [2] * (numbers[-1] + 1)
+        assert not any("account_boxes" in each for each in asked)
     assert counts[0] == counts[1] <= 8, counts
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, external, loads, populations
+from app.ledger import caps, external, loads, populations, repository, state
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.tables import BoxRow
@@ -322,8 +322,12 @@ class World:
         found = loads.of_population(session, self._population)
         assert (found.account.cap, found.account.highest_cap) == (together.cap, together.highest)
         assert found.loads == {name: member.load for name, member in together.members.items()}
-        standing = populations.standing(session, found)
-        assert (standing.charged + standing.reserved, standing.is_exact) == (together.load, True)
+        for account_id, carried in found.members.items():  # kept beside the loads, and recomputed from all boxes
+            tightest = state.tightest(session, repository.account(session, account_id), {})
+            kept = carried.load, carried.charged, carried.reserved, carried.is_exact
+            assert kept == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
+            assert tightest.is_exact
+        assert found.charged + found.reserved == together.load
         assert caps.printable_of(session, found).amount == together.printable
 
     def check_history(self) -> None:

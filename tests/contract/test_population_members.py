@@ -1,0 +1,121 @@
+"""What is kept beside the loads of a population's members: always what their boxes say, and no box is read for it."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from app.core import clock, limits
+from app.core.errors import BudgetExceeded
+from app.ledger import loads, populations, repository, state
+from app.ledger import service as ledger
+from app.ledger.loads import Carried
+from app.ledger.populations import NewPopulation
+from app.privacy.composition import Partitions
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, OWNER, open_installation
+
+NAMES = ("ds_1", "ds_2", "ds_3")
+CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b", "c")])
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def opened(session: Session, *, cap: int) -> None:
+    populations.open_population(
+        session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=clock.now()
+    )
+    for name in NAMES:
+        new = ledger.NewAccount(
+            id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
+            privacy_unit={"column": None, "max_rows": 1}, partitions=CUT,
+        )  # fmt: skip
+        ledger.open_account(session, new, actor=OWNER.key_id)
+        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+
+
+def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
+    return ledger.reserve(session, ledger.NewReservation(name, amount, scope, EVENT, job), actor="key_a")
+
+
+def recomputed(session: Session) -> dict[str, Carried]:
+    """From all boxes of all members; a load is never above what follows from the one before."""
+    found = {}
+    for name, kept in loads.of_population(session, "pop_a").members.items():
+        tightest = state.tightest(session, repository.account(session, name), {})
+        found[name] = Carried(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
+    return found
+
+
+@pytest.mark.parametrize("work", [limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"])
+def test_what_is_kept_is_what_the_boxes_say_after_every_step(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, work: int
+) -> None:
+    monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
+    generator, held = random.Random(5), list[str]()
+    ends = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
+    seen = set[Carried]()
+    with installation.database.write() as session:
+        opened(session, cap=150)
+        for number in range(120):
+            if held and generator.random() < 0.5:
+                end = generator.choice(["charge", "charge", "charge", "void", "expire"])
+                ends[end](session, held.pop(generator.randrange(len(held))), actor="worker")
+            else:
+                picked = {
+                    each: generator.sample(range(3), generator.randint(1, 2)) for each in generator.sample("abc", 2)
+                }
+                scope = {each: tuple(sorted(cells)) for each, cells in sorted(picked.items())}
+                with suppress(BudgetExceeded):
+                    amount = generator.randint(1, 12)
+                    held.append(reserve(session, generator.choice(NAMES), amount, f"jb_{number}", scope))
+            kept = loads.of_population(session, "pop_a").members
+            assert kept == recomputed(session)
+            seen.update(kept.values())
+    assert all(each.is_exact for each in seen) == bool(work)
+    assert any(0 < each.reserved < each.load for each in seen)
+
+
+@contextmanager
+def _boxes_read(installation: Installation) -> Iterator[list[object]]:
+    """What every question about boxes was asked with."""
+    asked: list[object] = []
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_rest: object) -> None:
+        if "account_boxes" in statement:
+            asked.append(parameters)
+
+    engine = installation.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    yield asked
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_refusal_in_a_population_reads_no_boxes_of_other_members(installation: Installation) -> None:
+    with installation.database.write() as session:
+        opened(session, cap=100)
+        for number, name in enumerate(NAMES[1:]):
+            held = reserve(session, name, 40, f"jb_{number}", {"a": (number,)})
+            reserve(session, name, 5, f"jb_beside_{number}", {"b": (number,)})
+            ledger.charge(session, held, actor="worker")
+    with installation.database.write() as session:
+        with _boxes_read(installation) as asked, pytest.raises(BudgetExceeded) as refused:
+            reserve(session, "ds_1", 11, "jb_more", {"c": (1,)})
+        told = refused.value.population, refused.value.charged, refused.value.reserved
+        assert told == ("patients", "0.00000008", "0.00000001")
+        assert len(asked) == 1
+        assert "ds_2" not in str(asked)
+        assert "ds_3" not in str(asked)
+    with installation.database.read() as session, _boxes_read(installation) as asked:
+        kept = loads.of_population(session, "pop_a").members.values()
+        assert [(each.charged, each.reserved) for each in kept] == [(0, 0), (40, 5), (40, 5)]
+        assert asked == []
