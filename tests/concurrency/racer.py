@@ -4,10 +4,14 @@
 wait for one another after each has opened its own connections, and prints what each one did as one line of JSON.
 The options are a JSON object: ``url`` and ``home`` of the installation, and what the race needs. A process that fails
 prints its traceback, and the exit code says so.
+
+Where what the others left decides what a process may do, they also wait for one another between rounds: on a busy
+machine one of them could otherwise have run its whole race, and filled every account, before another one begins.
 """
 
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import sys
@@ -15,6 +19,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,9 @@ from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 
 Options = dict[str, Any]
+"""Of the race, and ``meet``: a call that returns once every process has made it."""
+
+_PATIENCE_S = 200.0
 _ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 
 
@@ -62,6 +70,7 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
         return reservation_id
 
     for _ in range(options["rounds"]):
+        options["meet"]()
         cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
         reservation_id = ask(chance.randint(options["smallest"], options["largest"]), cells)
         end = chance.choice([*_ENDS, None])
@@ -69,6 +78,7 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
             with installation.database.write() as session:
                 _ENDS[end](session, reservation_id, actor="worker")
             admitted[-1][3] = end
+    options["meet"]()
     for cell in chance.sample(range(CELLS), CELLS):
         until_refused(ask, options["smallest"], [cell])
     return admitted
@@ -95,6 +105,7 @@ def reserve_boxes(installation: Installation, number: int, options: Options) -> 
         return reservation_id
 
     for _ in range(options["rounds"]):
+        options["meet"]()
         names = sorted({options["uploads"], *chance.sample(sorted(cells), chance.randint(0, len(cells)))})
         box = {name: tuple(sorted(chance.sample(cells[name], chance.randint(1, len(cells[name]))))) for name in names}
         reservation_id = ask(chance.randint(options["smallest"], options["largest"]), box)
@@ -103,6 +114,7 @@ def reserve_boxes(installation: Installation, number: int, options: Options) -> 
             with installation.database.write() as session:
                 _ENDS[end](session, reservation_id, actor="worker")
             admitted[-1][3] = end
+    options["meet"]()  # nobody gives back any more, so what is found full stays full
     joint = [dict(zip(cells, ((cell,) for cell in found), strict=True)) for found in itertools.product(*cells.values())]
     for box in chance.sample(joint, len(joint))[number % 4 :: 4]:
         until_refused(ask, options["smallest"], box)
@@ -118,6 +130,7 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
     chance = random.Random(options["seed"] + number)
     done: list[list[Any]] = []
     for turn in range(options["rounds"]):
+        options["meet"]()
         if number % 4 == 0:
             cap = chance.randint(0, options["cap"])
             with installation.database.write() as session:
@@ -241,6 +254,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
         return True
 
     for _ in range(options["rounds"]):
+        options["meet"]()
         for population, highest in sorted(options.get("caps", {}).items()):
             if chance.random() < 0.3:
                 with installation.database.write() as session:
@@ -256,6 +270,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
                 else:
                     ledger.void_jobs(session, [admitted[-1][0]], actor="key_analyst")
             admitted[-1][3] = end
+    options["meet"]()
     until_refused(lambda: ask(1, [chance.choice(accounts)]))
     return admitted
 
@@ -294,22 +309,17 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
 
 
 def main(race: str, n_processes: int, options: Options) -> int:
-    """Forks the racers, opens the gate when all stand there, and prints their results in order."""
+    """Forks the racers, who begin when all stand there, and prints their results in order."""
     _load_what_the_first_use_loads(options)
-    ready, gate = os.pipe(), os.pipe()
+    barrier = multiprocessing.get_context("fork").Barrier(n_processes, timeout=_PATIENCE_S)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / str(number) for number in range(n_processes)]
         racers = []
         for number, file in enumerate(files):
             pid = os.fork()
             if pid == 0:
-                os.close(gate[1])
-                _race(RACES[race], number, options, meet=lambda: _meet(ready[1], gate[0]), file=file)
+                _race(RACES[race], number, options, barrier=barrier, file=file)
             racers.append(pid)
-        os.close(ready[1])
-        for _ in racers:
-            os.read(ready[0], 1)
-        os.close(gate[1])
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in racers]
         if any(codes):
             return 1
@@ -326,22 +336,18 @@ def _load_what_the_first_use_loads(options: Options) -> None:
     installation.close()
 
 
-def _meet(ready: int, gate: int) -> None:
-    os.write(ready, b".")
-    os.read(gate, 1)  # ends for everybody at once, when the parent closes the other end
-
-
-def _race(run: Callable[..., Any], number: int, options: Options, *, meet: Callable[[], None], file: Path) -> None:
+def _race(run: Callable[..., Any], number: int, options: Options, *, barrier: Barrier, file: Path) -> None:
     code = 1
     try:
         installation = open_installation(options["url"], Path(options["home"]), pool_size=2)
         with installation.database.read() as session:
             session.connection()
-        meet()
-        file.write_text(json.dumps(run(installation, number, options)), encoding="utf-8")
+        barrier.wait()
+        file.write_text(json.dumps(run(installation, number, options | {"meet": barrier.wait})), encoding="utf-8")
         code = 0
     except BaseException:  # noqa: BLE001 - a forked process must not go on with its parent's program
         traceback.print_exc()
+        barrier.abort()  # nobody waits for one that does not come
     finally:
         sys.stderr.flush()
         os._exit(code)
