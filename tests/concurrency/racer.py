@@ -38,7 +38,7 @@ from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installat
 Options = dict[str, Any]
 """Of the race, and ``meet``: a call that returns once every process has made it."""
 
-_PATIENCE_S = 200.0
+_PATIENCE_S = 600.0
 _ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 
 

@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 _KEY = "key_callers." + "k" * 43
 _READY = "Grovekeeper is ready at "
 N_CALLERS, N_ROUNDS = 32, 4
-_SETTLED_WITHIN_S = 120
+_SETTLED_WITHIN_S = 600
 
 
 def _calls(client: httpx.Client, dataset: str, *, caller: int, turn: int) -> list[tuple[str, int]]:
@@ -59,8 +59,8 @@ def _call_from_all_threads(url: str, dataset: str) -> tuple[Counter[tuple[str, i
     def run(caller: int) -> None:
         try:
             headers = {"Authorization": f"Bearer {_KEY}"}
-            with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
-                gate.wait(timeout=60)
+            with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as client:
+                gate.wait(timeout=300)
                 for turn in range(N_ROUNDS):
                     statuses.update(_calls(client, dataset, caller=caller, turn=turn))
         except BaseException as failure:  # noqa: BLE001 - reported by the test's assertion

@@ -56,7 +56,7 @@ def test_threads_and_processes_write_without_an_error(counter: tuple[str, Databa
         thread.start()
     for thread in threads:
         thread.join()
-    errors = [process.communicate(timeout=120)[1] for process in processes]
+    errors = [process.communicate(timeout=600)[1] for process in processes]
     assert (failures, errors) == ([], [""] * _PROCESSES)
     assert _value(database) == _TIMES * (_THREADS + 4 * _PROCESSES)
 

@@ -37,7 +37,7 @@ def race(
     settings = installation.settings
     given = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
     command = [sys.executable, "-m", "tests.concurrency.racer", name, str(n_processes), json.dumps(given)]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=700, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     results = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(results) == n_processes

@@ -12,7 +12,7 @@ from app.services import run_job
 from app.services.expire_jobs import expire_jobs
 from tests.support.crash_scene import Scene, opened
 
-TTL_S = 3
+TTL_S = 600
 
 
 @pytest.fixture

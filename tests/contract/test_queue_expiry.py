@@ -14,7 +14,7 @@ from app.services import run_job
 from app.services.expire_jobs import expire_jobs
 from tests.support.crash_scene import Scene, opened
 
-TTL_S = 3
+TTL_S = 600
 A_MICROSECOND = timedelta(microseconds=1)
 THE_QUEUE_LIMIT = timedelta(seconds=limits.MAX_QUEUE_S)
 

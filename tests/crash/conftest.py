@@ -51,7 +51,7 @@ class Launcher:
     def children_end(self, point: str) -> bool:
         """Whether every child that the worker started has ended, or does soon: by itself each takes ten minutes."""
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
-        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=60)
+        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
 
     def _start(self, point: str) -> "subprocess.Popen[bytes]":
         settings = self.scene.installation.settings

@@ -24,7 +24,7 @@ UNCHARGED = ("claimed", "charge-not-committed")
 SUCCEEDED = ("success-committed", "job-ended")
 HEALTHY = "for-ever"
 _AT_ONCE = 3
-_SETTLED_WITHIN_S = 240
+_SETTLED_WITHIN_S = 600
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def aftermath(launcher: Launcher) -> Aftermath:
 
 def _run(launcher: Launcher, point: str) -> int:
     with launcher.running(point) as worker:
-        return worker.wait(timeout=240)
+        return worker.wait(timeout=600)
 
 
 def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:

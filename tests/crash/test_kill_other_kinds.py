@@ -36,8 +36,8 @@ def _evaluation(scene: Scene, model_id: str, key: str) -> str:
 def _settled(launcher: Launcher, job_id: str) -> JobRow:
     scene = launcher.scene
     with launcher.running(HEALTHY):
-        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=120)
-        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=120)
+        assert eventually(lambda: scene.job(job_id).state not in ("queued", "running"), within_s=600)
+        assert eventually(lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=600)
     return scene.job(job_id)
 
 
@@ -53,7 +53,7 @@ def test_a_killed_release_ends_as_its_charge_says(launcher: Launcher, kind: str)
         key = f"{kind}-{point}"
         job_id = _evaluation(scene, model_id, key) if model_id else _profile(scene, key)
         with launcher.running(point) as worker:
-            assert worker.wait(timeout=120) == -signal.SIGKILL
+            assert worker.wait(timeout=600) == -signal.SIGKILL
         then = scene.kinds_of(job_id)
         ends[point] = (then, _settled(launcher, job_id), scene.kinds_of(job_id))
     then, row, kinds = ends["charge-not-committed"]

@@ -23,7 +23,7 @@ def _kill_at(point: str, scene: Scene) -> None:
     settings = scene.installation.settings
     where = [settings.database_url, str(settings.home), scene.dataset_id]
     command = [sys.executable, "-m", "tests.support.crash", "request", point, *where]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
 
 

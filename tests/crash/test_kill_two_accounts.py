@@ -20,12 +20,12 @@ def wrecks(launcher: Launcher) -> tuple[Launcher, Pair, dict[str, tuple[str, obj
     for point in POINTS:
         pair.submit(key=point)
         with launcher.running(point) as worker:
-            exit_code = worker.wait(timeout=120)
+            exit_code = worker.wait(timeout=600)
         ((job_id,),) = launcher.facts(point, "claimed")
         found[point] = (job_id, pair.kinds_of(job_id), exit_code)
     with launcher.running("for-ever"):
         states = lambda: {pair.first.job(job_id).state for job_id, _, _ in found.values()}  # noqa: E731
-        assert eventually(lambda: not states() & {"queued", "running"}, within_s=240)
+        assert eventually(lambda: not states() & {"queued", "running"}, within_s=600)
     return launcher, pair, found
 
 

@@ -83,7 +83,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     url = server.stdout.readline().removeprefix(READY).strip()
     yield Shell(tmp_path, environ | {"GROVEKEEPER_URL": url})
     server.send_signal(signal.SIGTERM)
-    assert server.wait(timeout=60) == 0
+    assert server.wait(timeout=300) == 0
     server.stdout.close()
 
 

@@ -135,7 +135,7 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_serve
 
 
 def _until_it_listens(address: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             httpx.get(f"{address}/healthz", trust_env=False)

@@ -14,7 +14,7 @@ def test_it_reserves_first_runs_afterwards_and_stops_where_the_budget_ends(serve
     (tmp_path / "key").write_text(server.admin.key)
     name = f"outside-{tmp_path.name}"[:60]
     command = [sys.executable, str(EXAMPLE), "--url", server.url, "--key-file", "key", "--dataset", name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "a mean costs 0.5 ε here; OpenDP itself says 0.500000; 1.25 ε are left"

@@ -175,7 +175,7 @@ def test_processes_that_upgrade_at_once_all_succeed(empty_database_url: str) -> 
         subprocess.Popen([sys.executable, "-c", program], cwd=_ROOT, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    assert [process.communicate(timeout=120)[1] for process in processes] == [""] * 3
+    assert [process.communicate(timeout=600)[1] for process in processes] == [""] * 3
     assert migrate.current_revision(empty_database_url) == migrate.head_revision()
 
 

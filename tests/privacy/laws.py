@@ -11,8 +11,12 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy import stats
 
-SIGNIFICANCE = 1e-6
-"""A correct sampler fails one test in a million runs; the flaws that the tests look for fail it nearly always."""
+SIGNIFICANCE = 1e-9
+"""A correct sampler fails a hundred such tests about once in ten million runs, and where few of an outcome are expected
+χ² says too little by a factor of up to a hundred; the flaws that the tests look for fail each one nearly always."""
+
+ALPHA = 1e-6
+"""Of one Clopper–Pearson bound. A correct mechanism has to break two at once to fail, on independent runs."""
 
 _SMALLEST_EXPECTED_COUNT = 20.0
 
@@ -88,7 +92,7 @@ def p_value(observed: Mapping[int, int], law: Mapping[int, float]) -> float:
 
 
 def assert_law(observed: Mapping[int, int], law: Mapping[int, float]) -> None:
-    """Fails if draws that follow ``law`` would look like ``observed`` less than once in a million times."""
+    """Fails if draws that follow ``law`` would look like ``observed`` less than once in a billion times."""
     assert math.isclose(sum(law.values()), 1.0, rel_tol=1e-9)
     found = p_value(observed, law)
     assert found >= SIGNIFICANCE, f"p-value {found:.1e} for {dict(observed)} against {dict(law)}"

@@ -18,10 +18,10 @@ from app.forests.mechanisms.tree_price import TreePrice
 from app.forests.plan import Plan
 from app.forests.randomness import SystemRandomness
 from app.forests.rows import SanitisedRows
+from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 
 N_RUNS = 4_000
-ALPHA = 1e-6
 ONE_ROW: Dataset = {0: RECORDS[1]}
 
 

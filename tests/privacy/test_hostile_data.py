@@ -19,6 +19,7 @@ from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.sanitiser import sanitise_codes, sanitise_numbers
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
+from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for
 
 SCHEMA = Schema.from_json(
@@ -148,7 +149,7 @@ def test_schema_without_any_split_still_trains() -> None:
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "spe", "sspe-2"])
 def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug: str) -> None:
-    """A χ² test of the pooled counts against the exact law; a false alarm once in a million runs."""
+    """A χ² test of the pooled counts against the exact law."""
     settled = planned(slug, {"n_estimators": 64, "max_depth": 5, "assignment": "sequential"}, epsilon=64)
     counts = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["counts"]
     q = float(np.exp(-float(leaves_of(settled.event).inverse_scale)))
@@ -158,16 +159,16 @@ def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug:
 
     assert counts.size == 64 * 32 * 3
     found = stats.chisquare([*observed, rest], [*(law * counts.size), expected_rest])
-    assert found.pvalue > 1e-6
+    assert found.pvalue > SIGNIFICANCE
     touched = np.any(counts != 0, axis=0)
     assert np.all(touched)  # no leaf and no class is left without noise
 
 
 def test_labels_of_an_empty_dataset_are_uniform() -> None:
-    """A χ² test over all leaves of all trees; a false alarm once in a million runs."""
+    """A χ² test over all leaves of all trees."""
     for slug, parameters in (("srt", {}), ("mrf", {"leaf": "label"}), ("sspe-2", {"leaf": "label"})):
         settled = planned(slug, {"n_estimators": 64, "max_depth": 5, **parameters}, epsilon=64)
         labels = grown(settled, rows_from([], np.empty((0, 16), dtype=np.uint8))).arrays["labels"]
 
         assert labels.shape == (64, 32)
-        assert stats.chisquare(np.bincount(labels.ravel(), minlength=3)).pvalue > 1e-6
+        assert stats.chisquare(np.bincount(labels.ravel(), minlength=3)).pvalue > SIGNIFICANCE

@@ -27,6 +27,7 @@ from app.forests.schema import Schema
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
+from tests.privacy.laws import ALPHA
 
 SCHEMA = Schema.from_json(
     {
@@ -38,7 +39,6 @@ SCHEMA = Schema.from_json(
     }
 )
 N_RUNS = 500
-ALPHA = 1e-6
 DELTA = Fraction(1, 10**3)
 CANARY = (97.0, 2, 1)
 """An outlier, and the only row of its class."""

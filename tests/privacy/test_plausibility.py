@@ -46,10 +46,10 @@ def accuracy(forest: Forest) -> float:
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
 def test_almost_no_budget_gives_chance(slug: str) -> None:
-    """Forgotten noise would show as accuracy. 60 forests: a false alarm once in about a million runs."""
+    """Forgotten noise would show as accuracy. 60 forests: a false alarm once in about fifty million runs."""
     found = [accuracy(train(slug, "0.0001", n_estimators=1, max_depth=1)) for _ in range(60)]
 
-    assert abs(np.mean(found) - 0.5) < 5 * np.std(found) / math.sqrt(len(found)) + 0.02
+    assert abs(np.mean(found) - 0.5) < 6.5 * np.std(found) / math.sqrt(len(found)) + 0.02
     assert np.mean(found) < 0.8
 
 
@@ -75,7 +75,7 @@ def test_a_single_row_cannot_be_told_beyond_the_ceiling() -> None:
         hits += int(forest.arrays["counts"][0, 0, 1] > forest.arrays["counts"][0, 0, 0])
     ceiling = math.e / (1 + math.e)
 
-    assert hits / 1_500 < ceiling + 5 * math.sqrt(ceiling * (1 - ceiling) / 1_500)
+    assert hits / 1_500 < ceiling + 6 * math.sqrt(ceiling * (1 - ceiling) / 1_500)
     assert hits / 1_500 > 0.45
 
 
@@ -94,4 +94,4 @@ def test_drawn_labels_follow_the_published_probabilities() -> None:
     share = drawn.mean(axis=0)
 
     assert not np.array_equal(drawn[0], drawn[1])
-    assert abs(np.mean(share - found[:, 1])) < 5 * 0.5 / math.sqrt(drawn.size)
+    assert abs(np.mean(share - found[:, 1])) < 6.5 * 0.5 / math.sqrt(drawn.size)

@@ -21,14 +21,13 @@ from app.forests.profile import Profile
 from app.forests.randomness import SystemRandomness
 from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
-from tests.privacy.laws import assert_law, discrete_laplace_law
+from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, rows_of
 
 DELTA = Fraction(1, 10**6)
 ACCOUNTS = [("pure", None), ("gdp", DELTA)]
 N_RUNS = 4_000
-ALPHA = 1e-6
 
 
 def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = None, epsilon: str = "1") -> PublicFacts:

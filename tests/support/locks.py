@@ -19,7 +19,7 @@ from app.core.errors import Unavailable
 Lock: TypeAlias = tuple[str, str]
 """A table and the id of a row."""
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 def assert_locks_in_order(engine: Engine, use_case: Callable[[], object], locks: Sequence[Lock]) -> None:

@@ -14,7 +14,6 @@ import pwd
 import re
 import secrets
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -29,7 +28,9 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-_START_TIMEOUT_S = 60
+from tests.support.ports import free_port
+
+_START_TIMEOUT_S = 240
 _PORT_ATTEMPTS = 5
 _SERVER_OPTIONS = {
     "listen_addresses": "127.0.0.1",
@@ -163,7 +164,7 @@ def _serve(binaries: Path, folder: Path) -> Iterator[str]:
 def _start(binaries: Path, folder: Path) -> tuple["subprocess.Popen[bytes]", int]:
     log = folder / "log"
     for _ in range(_PORT_ATTEMPTS):
-        port = _free_port()
+        port = free_port()
         command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-c", f"port={port}"]
         command += [part for name, value in _SERVER_OPTIONS.items() for part in ("-c", f"{name}={value}")]
         with log.open("wb") as output:
@@ -181,7 +182,7 @@ def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
     deadline = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            psycopg.connect(f"postgresql://nobody@127.0.0.1:{port}/postgres", connect_timeout=5).close()
+            psycopg.connect(f"postgresql://nobody@127.0.0.1:{port}/postgres", connect_timeout=30).close()
         except psycopg.OperationalError as error:
             if "password" in str(error):
                 return True
@@ -207,18 +208,11 @@ def _stopped_with_this_process(process: "subprocess.Popen[bytes]", folder: Path)
         assert watch.stdin is not None
         watch.stdin.close()
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        watch.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        watch.wait(timeout=120)
 
 
 def _environment() -> Mapping[str, str]:

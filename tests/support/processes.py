@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_STOP_TIMEOUT_S = 60
-_READY_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 120
+_READY_TIMEOUT_S = 300
+"""Far more than either takes: processors are shared, and kernels may have to be compiled first."""
 
 
 @contextmanager

