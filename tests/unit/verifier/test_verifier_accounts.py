@@ -211,6 +211,16 @@ def test_details_out_of_form_are_refused_even_with_their_own_hash(
     assert _failure(export().job("rs_1", "3", event=event, details=details)).startswith("line 3: ")
 
 
+@pytest.mark.parametrize(
+    ("more", "event"), [({}, EVENT), ({"declared": {"adjacency": "add_remove", "epsilon": "0.01"}}, None)]
+)
+def test_a_delta_that_nobody_declared_is_not_charged(export: Export, more: dict[str, Any], event: object) -> None:
+    """Nor where enough of it is set aside."""
+    writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
+    failure = _failure(writer.job("rs_1", "3", event=event, details={**WORD, **more, "delta": "0.01"}))
+    assert failure == "line 3: the price cannot be recomputed: a delta is charged and none is declared"
+
+
 @pytest.mark.parametrize("end", ["void", "expire"])
 def test_what_ran_elsewhere_is_never_given_back(export: Export, end: str) -> None:
     assert "cannot be given back" in _failure(export().job("rs_1", "1", end, event=EVENT, details=WORD))
