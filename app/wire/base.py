@@ -70,15 +70,19 @@ FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSch
 DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
 """An exact decimal of an answer."""
 
-NO_CONTROLS = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-"""A name that others will read: no character that a terminal would obey, in one byte or two."""
+_OBEYED = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+"""Characters that a terminal or a browser obeys: controls, ends of lines, and what turns the direction of the text
+around them, so that an amount reads as another."""
+
+NO_CONTROLS = rf"^[^{_OBEYED}]*$"
+"""A name that others will read: no character that a terminal would obey."""
 
 PublicSentence: TypeAlias = Annotated[
     str,
     Field(
         min_length=1,
         max_length=limits.MAX_SENTENCE_CHARS,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f\u2028\u2029]*$",
+        pattern=rf"^[^{_OBEYED}]*[^\s{_OBEYED}][^{_OBEYED}]*$",
     ),
 ]
 """A line that people will read in the ledger: some character, and none that a terminal would obey."""

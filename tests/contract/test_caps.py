@@ -142,6 +142,19 @@ def test_an_erased_dataset_keeps_its_cap(scene: Scene) -> None:
 def test_a_reason_is_a_sentence_that_a_terminal_would_only_print() -> None:
     for reason in ("x", "x" * 500, "d’après § 4 – „neu“ 中文"):
         assert CapIn.model_validate({"cap": "1", "reason": reason}).reason == reason
-    for reason in ("", " ", "x" * 501, "a\nb", "\x1b[31m", "a\x00", "\x7f", "\x9b1m", "a\u2028b", "\ud800"):
+    for reason in (
+        "",
+        " ",
+        "x" * 501,
+        "a\nb",
+        "\x1b[31m",
+        "a\x00",
+        "\x7f",
+        "\x9b1m",
+        "a\u2028b",
+        "0\u202e1",
+        "\u2066a",
+        "\ud800",
+    ):
         with pytest.raises(ValueError, match="reason"):
             CapIn.model_validate({"cap": "1", "reason": reason})

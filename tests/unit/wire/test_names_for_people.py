@@ -9,7 +9,7 @@ from app.wire.training import TrainIn
 JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
 
 
-@pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x9b", "\u2028"])
+@pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x9b", "\u2028", "\u202a", "\u202e", "\u2066", "\u2069"])
 def test_a_terminal_obeys_no_name(character: str) -> None:
     """U+009B begins a control sequence as ESC [ does."""
     with pytest.raises(ValidationError, match="name"):
