@@ -76,22 +76,42 @@ def test_charges_of_pure_mechanisms_agree_with_floating_point(epsilon: float) ->
     assert float(gdp.of_pure(exact)) == pytest.approx(4 * tail**2, rel=1e-6)
 
 
+def epsilon_by_opendp(rho: float, delta: str) -> float:
+    opendp.enable_features("contrib")
+    noise = opendp.m.make_gaussian(
+        opendp.atom_domain(T=float, nan=False), opendp.absolute_distance(T=float), scale=1 / math.sqrt(2 * rho)
+    )
+    return float(opendp.c.make_zCDP_to_approxDP(noise).map(1.0).epsilon(delta=float(delta)))
+
+
+def epsilon_by_dp_accounting(mu_squared: float, delta: str) -> float:
+    with np.errstate(divide="ignore"):  # δ at an ε where it is 0 in floating point
+        return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(mu_squared), float(delta), tol=1e-13))
+
+
 @oracle_grid
 def test_rho_agrees_with_opendp(epsilon: str, delta: str) -> None:
-    opendp.enable_features("contrib")
     cap = zcdp.cap(Fraction(epsilon), Fraction(delta))
 
-    def epsilon_by_opendp(rho: float) -> float:
-        noise = opendp.m.make_gaussian(
-            opendp.atom_domain(T=float, nan=False), opendp.absolute_distance(T=float), scale=1 / math.sqrt(2 * rho)
-        )
-        return float(opendp.c.make_zCDP_to_approxDP(noise).map(1.0).epsilon(delta=float(delta)))
-
-    assert epsilon_by_opendp(cap / 10**12) == pytest.approx(float(epsilon), abs=TOLERANCE)
-    assert epsilon_by_opendp(cap / 10**12) <= float(epsilon) + 1e-12
-    assert epsilon_by_opendp(4 * cap / 10**12) == pytest.approx(
+    assert epsilon_by_opendp(cap / 10**12, delta) == pytest.approx(float(epsilon), abs=TOLERANCE)
+    assert epsilon_by_opendp(cap / 10**12, delta) <= float(epsilon) + 1e-12
+    assert epsilon_by_opendp(4 * cap / 10**12, delta) == pytest.approx(
         float(zcdp.epsilon_of(4 * cap, Fraction(delta))), abs=2 * TOLERANCE
     )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(e, d) for e in ("0.0001", "0.01", "30", "100") for d in ("1e-12", "1e-6", "0.01", "0.1")]
+)
+def test_at_the_ends_of_the_range_too_a_cap_is_safe_and_the_next_step_is_not(epsilon: str, delta: str) -> None:
+    asked, wanted, slack = float(epsilon), (Fraction(epsilon), Fraction(delta)), 1e-13 * max(float(epsilon), 1.0)
+    rho, mu_squared = zcdp.cap(*wanted), gdp.cap(*wanted)
+
+    assert (
+        epsilon_by_opendp(rho / 10**12, delta) - slack <= asked <= epsilon_by_opendp((rho + 1) / 10**12, delta) + slack
+    )
+    assert epsilon_by_dp_accounting(mu_squared / 10**12, delta) - slack <= asked
+    assert asked <= epsilon_by_dp_accounting((mu_squared + 1) / 10**12, delta) + slack
 
 
 @oracle_grid
@@ -110,11 +130,8 @@ def test_rho_agrees_with_dp_accounting(epsilon: str, delta: str) -> None:
 def test_mu_agrees_with_dp_accounting(epsilon: str, delta: str) -> None:
     cap = gdp.cap(Fraction(epsilon), Fraction(delta))
 
-    def epsilon_by_dp_accounting(mu_squared: float) -> float:
-        return float(dp_accounting.get_epsilon_gaussian(1 / math.sqrt(mu_squared), float(delta), tol=1e-13))
-
-    assert epsilon_by_dp_accounting(cap / 10**12) == pytest.approx(float(epsilon), abs=TOLERANCE)
-    assert epsilon_by_dp_accounting(4 * cap / 10**12) == pytest.approx(
+    assert epsilon_by_dp_accounting(cap / 10**12, delta) == pytest.approx(float(epsilon), abs=TOLERANCE)
+    assert epsilon_by_dp_accounting(4 * cap / 10**12, delta) == pytest.approx(
         float(gdp.epsilon_of(4 * cap, Fraction(delta))), abs=2 * TOLERANCE
     )
 
