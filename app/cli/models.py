@@ -90,13 +90,16 @@ def download(
     model_id: ModelArgument,
     file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
     artifact_format: Annotated[str, typer.Option("--format", help="safetensors or onnx.")] = "safetensors",
+    read_out: Annotated[
+        str | None, typer.Option(help="Which answers an ONNX file gives, where the model has several.")
+    ] = None,
 ) -> None:
     """Take a model away. A safetensors file is checked against the digest on the model card."""
     check_new(file)
     output = call.output
     with call.client() as client:
         expected = client.model(model_id)["digest"] if artifact_format == "safetensors" else None
-        digest = client.download_model(model_id, file, artifact_format=artifact_format)
+        digest = client.download_model(model_id, file, artifact_format=artifact_format, read_out=read_out)
     if expected not in (None, digest):
         file.unlink()
         output.complain("the bytes that came are not those of the model card; nothing was kept")

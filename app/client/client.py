@@ -227,14 +227,23 @@ class Client(Calls):
         """``DELETE /models/{id}``."""
         return self._json("DELETE", f"/models/{segment(model_id)}")
 
-    def download_model(self, model_id: str, file: Path, *, artifact_format: str = "safetensors") -> str:
+    def download_model(
+        self, model_id: str, file: Path, *, artifact_format: str = "safetensors", read_out: str | None = None
+    ) -> str:
         """``GET /models/{id}/artifact`` into a file, which appears only when it is whole.
+
+        Args:
+            model_id: of a model.
+            file: does not exist yet.
+            artifact_format: ``safetensors`` or ``onnx``.
+            read_out: of an ONNX file; ``None``: the model's default.
 
         Returns:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
         path = f"/models/{segment(model_id)}/artifact"
-        return self._download(Request("GET", path, params={"format": artifact_format}), file)
+        params = {"format": artifact_format} | ({} if read_out is None else {"read_out": read_out})
+        return self._download(Request("GET", path, params=params), file)
 
     def predict(self, model_id: str, body: Mapping[str, Any]) -> Json:
         """``POST /models/{id}/predict``: free, and never stored, so it may be asked twice."""

@@ -61,10 +61,17 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
     return installation.store.get(row.digest)
 
 
-def take_onnx(installation: Installation, principal: Principal, model_id: str) -> bytes:
+def take_onnx(installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None) -> bytes:
     """The same model for ONNX Runtime; it carries the artifact's digest, guarantee and receipt.
 
+    Args:
+        installation: this one.
+        principal: who asks.
+        model_id: of a model.
+        read_out: one that the algorithm offers; ``None``: its default.
+
     Raises:
+        InvalidRequest: the model offers no such read-out.
         NotFound: no such model, or none that this key may know of.
         RoleMissing: the key may predict but not take the model.
         NotSupported: the algorithm has no form in ONNX yet.
@@ -74,7 +81,7 @@ def take_onnx(installation: Installation, principal: Principal, model_id: str) -
     with installation.database.read() as session:
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
-    return model.dumps(installation.cache.get(row.digest), digest=row.digest)
+    return model.dumps(installation.cache.get(row.digest), digest=row.digest, read_out=read_out)
 
 
 def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:

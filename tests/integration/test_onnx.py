@@ -76,6 +76,29 @@ def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> Non
     assert server.footprint() == before, "an export costs nothing and leaves nothing behind"
 
 
+def test_each_read_out_has_a_file_of_its_own(server: Server) -> None:
+    model = trained(server, "rdt-mv")["model_id"]
+    path = f"/models/{model}/artifact"
+    answered = {}
+    for read_out in ("mv", "ta", "pa"):
+        answer = server.admin.http.get(path, params={"format": "onnx", "read_out": read_out})
+        session = onnxruntime.InferenceSession(answer.content)
+        assert metadata(session)["read_out"] == read_out
+        answered[read_out] = session.run(["probabilities"], inputs(ROWS))[0]
+        asked = {"rows": ROWS, "read_out": read_out}
+        told = server.admin.http.post(f"/models/{model}/predict", json=asked).json()["probabilities"]
+        assert answered[read_out] == pytest.approx(np.array(told), abs=1e-12)
+
+    assert answered["mv"] != pytest.approx(answered["ta"])
+    assert taken(server, model) == server.admin.http.get(path, params={"format": "onnx", "read_out": "mv"}).content
+    for wrong, problem in (
+        ({"format": "onnx", "read_out": "log"}, "unknown-choice"),
+        ({"read_out": "ta"}, "not-with-safetensors"),
+    ):
+        refused = server.admin.http.get(path, params=wrong)
+        assert (refused.status_code, refused.json()["errors"]) == (422, [{"at": "/read_out", "problem": problem}])
+
+
 def test_the_card_travels_with_the_model(server: Server) -> None:
     job = server.trained(server.uploaded()["id"])
     facts = metadata(onnxruntime.InferenceSession(taken(server, job["model_id"])))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api import problems
 from app.api.deps import Caller, Here, Page
 from app.api.exact_json import ExactRoute, check_media_type
-from app.core.errors import NotFound, NotSupported, RoleMissing
+from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
 from app.services import models
 from app.services import predict as predictions
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
@@ -49,7 +49,7 @@ def delete_model(here: Here, caller: Caller, model_id: str) -> None:
     response_class=Response,
     responses={
         200: {"description": "The model's bytes.", "content": {"application/octet-stream": {}}},
-        **problems.documented(NotFound, RoleMissing, NotSupported),
+        **problems.documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
 def download_artifact(
@@ -57,10 +57,18 @@ def download_artifact(
     caller: Caller,
     model_id: str,
     form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
+    read_out: Annotated[
+        str | None, Query(description="Of an ONNX file, which answers in one way; by default the model's own.")
+    ] = None,
 ) -> Response:
     """The model to take away."""
-    take = models.take_onnx if form == "onnx" else models.take_artifact
-    return Response(take(here, caller, model_id), media_type="application/octet-stream")
+    if form == "onnx":
+        data = models.take_onnx(here, caller, model_id, read_out=read_out)
+    elif read_out is None:
+        data = models.take_artifact(here, caller, model_id)
+    else:
+        raise InvalidRequest.at("/read_out", "not-with-safetensors")
+    return Response(data, media_type="application/octet-stream")
 
 
 @router.post(

@@ -71,6 +71,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["models", "show", "md_1"], ["For any two datasets", "pf_1", "8 trees", "next: grovekeeper predict md_1"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
     (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes"]),
+    (["models", "download", "md_1", "new.onnx", "--format", "onnx", "--read-out", "ta"], ["wrote new.onnx (8 bytes"]),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
     (["ledger", "show"], ["census", "########====............"]),
     (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),

@@ -169,6 +169,18 @@ def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_download_asks_for_a_read_out_only_where_one_is_named(tmp_path: Path) -> None:
+    asked: list[dict[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(dict(request.url.params))
+        return httpx.Response(200, content=b"model")
+
+    _client(answer).download_model("md_1", tmp_path / "one", artifact_format="onnx", read_out="ta")
+    _client(answer).download_model("md_1", tmp_path / "other", artifact_format="onnx")
+    assert asked == [{"format": "onnx", "read_out": "ta"}, {"format": "onnx"}]
+
+
 def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(tmp_path: Path) -> None:
     def broken() -> Any:
         yield b"half"
