@@ -11,7 +11,7 @@ from app.forests import catalogue
 from app.forests.catalogue import AnyMechanism
 from app.forests.mechanisms.auto import Choice
 from app.forests.mechanisms.mechanism import Mechanism, PublicFacts, TwoDatasetMechanism
-from app.forests.mechanisms.parameters import Value, read_all
+from app.forests.mechanisms.parameters import Value, read_all, without_effect
 from app.forests.plan import Plan, UnlabelledPlan
 from app.forests.reused import ReusedProfile
 from app.forests.schema import Schema
@@ -110,7 +110,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         raise InvalidRequest.at("/profile", "not-for-this-algorithm")
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
-    warnings = (*choice.warnings, *warnings)
+    warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
     if any(mechanism.adjacency is not each.adjacency for each in (request, request.unlabelled) if each is not None):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:

@@ -36,6 +36,10 @@ JOINT, TWO_STAGE = "joint", "two_stage"
 
 USUAL_STRUCTURE_SHARE = "0.6"
 
+_ALL_RANDOM = (
+    "Every split is random (exploration is 1), so what is charged for choosing splits buys nothing; see rdt-ta."
+)
+
 _OWN_PARAMETERS = (
     Parameter(
         "structure_share",
@@ -45,6 +49,7 @@ _OWN_PARAMETERS = (
         "with a δ where leaves release counts.",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
+        only_with=(common.SEPARATION.name, common.NONE),
     ),
     Parameter(
         "selection",
@@ -62,6 +67,7 @@ _OWN_PARAMETERS = (
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
         added=True,
+        only_with=("selection", TWO_STAGE),
     ),
     Parameter(
         "utility",
@@ -88,6 +94,7 @@ _OWN_PARAMETERS = (
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
         added=True,
+        only_with=(common.SEPARATION.name, common.HASH),
     ),
     Parameter(
         "exploration",
@@ -161,7 +168,10 @@ class MultinomialForest:
         """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
         settled = dict(asked)
         common.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
-        return greedy.settle(settled, facts)
+        settled, warnings = greedy.settle(settled, facts)
+        if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
+            warnings = (*warnings, _ALL_RANDOM)
+        return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""

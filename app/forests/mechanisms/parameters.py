@@ -1,7 +1,7 @@
 """What an analyst may set, checked against public ranges. A value that breaks its rule is never repeated."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -34,6 +34,7 @@ class Parameter:
         added: the parameter came after the algorithm's first release. A stored plan may lack it: what was trained then
             is what ``formerly`` does, or where that is not given the default.
         formerly: the value that a plan without the parameter stands for, where that is not the default.
+        only_with: another parameter and the choice of it without which this one has no effect; ``None``: it always has.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Parameter:
     built: tuple[str, ...] = ()
     added: bool = False
     formerly: Value | None = None
+    only_with: tuple[str, str] | None = None
 
     @property
     def before(self) -> Value | None:
@@ -106,6 +108,19 @@ class Parameter:
 
     def _invalid(self, problem: str) -> InvalidRequest:
         return InvalidRequest.at(f"{POINTER}/{self.name}", problem)
+
+
+def without_effect(
+    parameters: Sequence[Parameter], asked: Iterable[str], settled: Mapping[str, Value]
+) -> tuple[str, ...]:
+    """A warning for each parameter that was asked for and changes nothing beside what the others are."""
+    found = []
+    for parameter in parameters:
+        if parameter.only_with is not None and parameter.name in asked:
+            other, choice = parameter.only_with
+            if settled[other] != choice:
+                found.append(f"{parameter.name} has no effect: it is used only where {other} is {choice}.")
+    return tuple(found)
 
 
 def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> dict[str, Value]:

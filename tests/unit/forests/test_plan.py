@@ -366,3 +366,33 @@ def test_few_labels_make_larger_leaves(slug: str) -> None:
     assert few.parameters["min_rows"] == 5 * int(every.parameters["min_rows"])
     assert int(few.parameters["max_depth"]) < int(every.parameters["max_depth"])
     assert pure.loss(few.event, adjacency=few.adjacency) == pure.loss(every.event, adjacency=every.adjacency)
+
+
+@pytest.mark.parametrize(
+    ("idle", "value", "active"),
+    [
+        ("structure_rows", "0.3", {"se": "hash"}),
+        ("feature_share", "0.3", {"selection": "two_stage"}),
+        ("structure_share", "0.3", {"se": "none"}),
+    ],
+)
+@pytest.mark.parametrize("slug", ["mrf", "bms-rf"])
+def test_a_parameter_that_changes_nothing_is_told_of(
+    slug: str, idle: str, value: str, active: dict[str, object]
+) -> None:
+    other, choice = next(iter(active.items()))
+    against = {"se": "none", "selection": "joint"} if choice != "none" else {"se": "hash"}
+
+    (warning,) = planned(slug, **{**against, idle: value}).warnings
+    assert warning == f"{idle} has no effect: it is used only where {other} is {choice}."
+    assert planned(slug, **active, **{idle: value}).warnings == ()
+    assert planned(slug, **against).warnings == (), "a default is nobody's wish"
+    assert planned(slug, **{**against, idle: value}).event == planned(slug, **against).event
+
+
+def test_splits_that_are_all_random_are_said_to_waste_their_share() -> None:
+    (warning,) = planned("mrf", exploration=1).warnings
+
+    assert "exploration is 1" in warning
+    assert planned("mrf", exploration="0.99").warnings == ()
+    assert planned("mrf", exploration=1, max_depth=0).warnings == ()
