@@ -1,5 +1,6 @@
 """PRIVATE rows whose weights follow the released trees: a protocol, and rows that this process holds in memory."""
 
+import copy
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +37,11 @@ class ReweightedRows(Protocol):
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """Moves every row one level down by the released splits, one per node of the current level."""
+
+    def below(
+        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
+    ) -> "ReweightedRows":
+        """The same rows one level down, as :meth:`descend` would move them; these stay where they are."""
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
@@ -113,6 +119,14 @@ class LocalReweightedRows:
             equals=equals,
         )
         self._n_nodes *= 2
+
+    def below(
+        self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
+    ) -> "LocalReweightedRows":
+        """See :class:`ReweightedRows`: codes, classes and weights are shared, which nothing changes in place."""
+        found = copy.copy(self)
+        found.descend(feature=feature, threshold=threshold, equals=equals)
+        return found
 
     def _columns(self, wanted: NDArray[np.integer]) -> NDArray[np.uint8]:
         """PRIVATE codes of some columns."""

@@ -158,6 +158,13 @@ def choices_two_at_once() -> Case:
     return case
 
 
+def choices_three_at_once() -> Case:
+    """Five values, three levels: three of four splits by one choice, by a utility over eight parts."""
+    case = Case(5, "3", n_rows=2, window=(0, 0), max_depth=3, structure_share="0.99")
+    assert case.plan.parameters["at_once"] == 3
+    return case
+
+
 def choices_of_pairs() -> Case:
     """Two columns of two values with their sum and difference: six splits, four of which begin with a handicap."""
     case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99", at_once=1)
@@ -185,6 +192,7 @@ CASES = [
     pytest.param(choices_by_level, 0.5, id="choices-by-level"),
     pytest.param(choices_of_pairs, 0.4, id="choices-of-pairs"),
     pytest.param(choices_two_at_once, 0.3, id="choices-two-at-once"),
+    pytest.param(choices_three_at_once, 0.3, id="choices-three-at-once"),
     pytest.param(reweighted_trees, 0.7, id="reweighted-trees"),
 ]
 
@@ -301,6 +309,8 @@ def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         (choices_of_pairs, double_utility, 1.2),
         (choices_two_at_once, double_joint_utility, 1.1),
         (choices_two_at_once, joint_utility_of_every_child_rounded_up, 1.1),
+        (choices_three_at_once, double_joint_utility, 1.1),
+        (choices_three_at_once, joint_utility_of_every_child_rounded_up, 1.1),
         (choices_only, utility_rounded_up_to_a_coarser_unit, 1.2),
         (stops, leaf_paid_from_a_spent_level, 1.05),
         (stops_by_level, leaf_paid_from_a_spent_level, 1.05),

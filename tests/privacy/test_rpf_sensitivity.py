@@ -1,5 +1,7 @@
 """T4 and lemma R1: what one record can change in the reweighted forest, on the production histograms and weights."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +27,7 @@ SCHEMA = Schema.from_json(
 )
 ENCODING = Encoding.of(SCHEMA, 5).paired(pairs.of_schema(SCHEMA))
 N_FEATURES = len(SCHEMA.features)
+SOME_SPLITS = np.arange(0, len(ENCODING.candidates), 4)
 SPLITS = [(0, 2, False), (1, 0, True), (1, 3, True), (4, 5, False)]
 
 Row = tuple[int, ...]
@@ -91,6 +94,42 @@ def test_added_record_raises_the_utilities_of_two_splits_by_at_most_a_row(
 
     assert change.min() >= 0
     assert change.max() <= UNIT
+
+
+def utilities_of_three(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
+    """The same of every three of some candidates."""
+    held = weighted(rows, first_tree)
+    descend(held, path)
+    return rpf_joint.set_utilities(
+        held, ENCODING, len(ENCODING.n_codes), SOME_SPLITS, n_splits=3, n_nodes=2 ** len(path)
+    )
+
+
+@given(rows=st.lists(row, max_size=12), added=row, first_tree=scores, path=levels)
+@settings(max_examples=60, deadline=None)
+def test_added_record_raises_the_utilities_of_three_splits_by_at_most_a_row(
+    rows: list[Row], added: Row, first_tree: list[list[int]], path: list[tuple[int, int, bool]]
+) -> None:
+    change = utilities_of_three([*rows, added], first_tree, path) - utilities_of_three(rows, first_tree, path)
+
+    assert change.min() >= 0
+    assert change.max() <= UNIT
+
+
+def test_utility_of_three_splits_is_that_of_two_below_the_first() -> None:
+    generator = np.random.default_rng(5)
+    sizes = [*ENCODING.n_own_codes.tolist(), 3]
+    rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
+    flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
+    found = iter(utilities_of_three(rows, flat, []).tolist())
+    for place, first in enumerate(SOME_SPLITS.tolist()):
+        held = weighted(rows, flat)
+        descend(
+            held, [(int(candidates.feature[first]), int(candidates.threshold[first]), bool(candidates.equals[first]))]
+        )
+        below = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2)
+        for second, third in itertools.combinations(SOME_SPLITS[place + 1 :].tolist(), 2):
+            assert next(found) == below[second, third]
 
 
 def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:

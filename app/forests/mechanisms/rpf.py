@@ -61,6 +61,7 @@ MAX_RULE_TREES = 16
 """More the rule never chooses."""
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
+_SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
 HOPELESS = 20
 """Rows × ε below which noise outweighs any structure: one leaf with the noisy class counts does better."""
@@ -73,7 +74,8 @@ _OWN_PARAMETERS = (
     Parameter(
         "structure_share",
         "number",
-        "Share of each tree's ε that its selections of splits get. By default 0.7 for one tree, 0.6 for several.",
+        "Share of each tree's ε that its selections of splits get. By default 0.7 for one tree, 0.6 for several, and "
+        "0.05 less for every doubling of the number of classes.",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
     ),
@@ -98,11 +100,11 @@ _OWN_PARAMETERS = (
     Parameter(
         "at_once",
         "integer",
-        "Levels whose splits are chosen together, by one selection at the budget of all of them. By default 2 where "
-        "one split is chosen per level and there are few enough of them for the declared size, else 1. Where there are "
-        "many splits, levels and classes, fewer trees may choose two.",
+        "Levels whose splits are chosen together, by one selection at the budget of all of them. By default, where "
+        "one split is chosen per level, as many as there are few enough sets of splits for the declared size. Where "
+        "there are many splits, levels and classes, fewer trees may choose several.",
         minimum=Fraction(1),
-        maximum=Fraction(rpf_joint.AT_ONCE),
+        maximum=Fraction(rpf_joint.MOST_AT_ONCE),
         added=True,
         formerly=1,
     ),
@@ -178,7 +180,7 @@ class ReweightedForest:
         hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
         settled.setdefault("n_estimators", 1 if hopeless else default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
-        settled.setdefault("structure_share", "0.7" if n_trees == 1 else "0.6")
+        settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
         depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
         widest = _widest_encoding(settled, facts.schema)
@@ -280,32 +282,32 @@ def _widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
 
 
 def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
-    """Sets ``at_once``: two levels at once where a level has one split and there are few enough of them.
+    """Sets ``at_once``: several levels where a level has one split and there are few enough sets of splits.
 
     Raises:
-        InvalidRequest: two at once were asked for where every node has its own split, where they are too many, or for
+        InvalidRequest: several were asked for where every node has its own split, where their sets are too many, or for
             more trees than that many can be evaluated in.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
     if "at_once" not in settled:
-        is_worth_it = rpf_joint.is_worth_it(widest, depth, n_trees=n_trees, size=facts.size)
-        settled["at_once"] = rpf_joint.AT_ONCE if by_level and is_worth_it else 1
+        by_rule = rpf_joint.default(widest, depth, n_trees=n_trees, size=facts.size)
+        settled["at_once"] = by_rule if by_level else 1
     elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
-    elif settled["at_once"] != 1 and depth >= rpf_joint.AT_ONCE:
-        if not rpf_joint.is_affordable(widest, depth):
+    elif settled["at_once"] != 1 and depth > 1:
+        at_once = int(settled["at_once"])
+        if not rpf_joint.is_affordable(widest, depth, at_once):
             raise InvalidRequest.at("/parameters/at_once", "too-large")
-        if n_trees > (most := rpf_joint.most_trees(widest, depth)):
+        if n_trees > (most := rpf_joint.most_trees(widest, depth, at_once)):
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
     """What each selection on a path chooses, in public numbers; "stop" is a candidate too."""
-    alone = len(widest.candidates)
-    joint = comb(rpf_joint.n_candidates(widest, rpf_joint.n_columns(widest)), rpf_joint.AT_ONCE)
+    alone, joint = len(widest.candidates), rpf_joint.n_candidates(widest, rpf_joint.n_columns(widest))
     return tuple(
-        Stage(n_splits, (alone if n_splits == 1 else max(alone, joint)) + 1)
+        Stage(n_splits, (alone if n_splits == 1 else max(alone, comb(joint, n_splits))) + 1)
         for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))
     )
 
@@ -320,6 +322,17 @@ def default_n_trees(facts: PublicFacts) -> int:
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
     trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
     return min(max(round(trees), 1), MAX_RULE_TREES)
+
+
+def default_share(facts: PublicFacts, n_trees: int) -> str:
+    """Share of selections by a public rule of the number of classes and of trees.
+
+    Every class is a number of its own in every leaf, with noise of its own: the more classes there are, the more of the
+    budget leaves need.
+    """
+    most = 0.7 if n_trees == 1 else 0.6
+    share = most - _SHARE_PER_DOUBLING * math.log2(facts.schema.n_classes / 2)
+    return f"{max(share, _MIN_RULE_SHARE):.2f}".rstrip("0")
 
 
 def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:

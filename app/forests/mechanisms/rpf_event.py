@@ -36,14 +36,16 @@ class Stage(NamedTuple):
 
 
 def stages(depth: int, at_once: int) -> tuple[int, ...]:
-    """Splits that each selection on a path chooses, root first: as many as go at once, and what is left over first.
+    """Splits that each selection on a path chooses, root first: as few selections as can be, their sizes alike.
+
+    Where sizes differ, by one, the smaller ones come first: 1, 2, 2 for five levels two at once.
 
     Args:
         depth: of the tree.
-        at_once: levels whose splits are chosen by one selection.
+        at_once: most levels whose splits are chosen by one selection.
     """
-    left_over = depth % at_once
-    return (left_over,) * (left_over > 0) + (at_once,) * (depth // at_once)
+    n_selections = -(-depth // at_once)
+    return tuple((depth + place) // n_selections for place in range(n_selections))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LevelTrees:
-    """Grows trees with one split for all nodes of a level, chosen level by level or two levels at once.
+    """Grows trees with one split for all nodes of a level, chosen level by level or several levels at once.
 
     The utility of a split is its sum over the nodes of the level. A row is in one of them, so the sum moves as one
     node's does, while what a good split gains on all rows stands against the noise of a single selection. From level 1
@@ -87,21 +87,24 @@ class LevelTrees:
     ) -> tuple[int, ...]:
         """The released choice of one selection: candidates for as many levels, or none to stop.
 
-        Where released bins leave a single split on the columns that two at once are chosen on, one is chosen alone.
+        Where fewer splits are left on the columns that several at once are chosen on, one is chosen alone.
         """
-        n_joint = rpf_joint.n_candidates(self._encoding, self._joint_columns)
-        is_joint = n_splits > 1 and np.count_nonzero(alive[:n_joint]) > 1
+        competing = np.flatnonzero(alive)
+        n_on_columns = rpf_joint.n_candidates(self._encoding, self._joint_columns)
+        on_columns = competing[competing < n_on_columns]
         handicaps = rpf_tree.handicaps(self._encoding, scale)
-        if is_joint:
-            competing = np.argwhere(np.triu(np.outer(alive[:n_joint], alive[:n_joint]), 1))
-            gains = rpf_joint.utilities(rows, self._encoding, self._joint_columns, n_nodes=1 << level)
-            utilities = gains[tuple(competing.T)] - handicaps[competing].sum(axis=1)
+        if 1 < n_splits <= len(on_columns):
+            competing = on_columns
+            gains = rpf_joint.set_utilities(
+                rows, self._encoding, self._joint_columns, competing, n_splits=n_splits, n_nodes=1 << level
+            )
         else:
-            competing = np.flatnonzero(alive)[:, np.newaxis]
+            n_splits = 1
             splitting, _ = rpf_tree.split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
-            utilities = splitting.sum(axis=0)[competing[:, 0]] - handicaps[competing[:, 0]]
+            gains = splitting.sum(axis=0)[competing]
+        utilities = gains - rpf_joint.sums_over_sets(handicaps[competing], n_splits)
         if level >= rpf_tree.FIRST_LEVEL_WITH_STOP:
             stopping = fourth_roots.norms(rows.leaf_histogram())
             utilities = np.append(utilities, stopping.sum())
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
-        return tuple(competing[choice].tolist()) if choice < len(competing) else ()
+        return rpf_joint.set_at(choice, competing, n_splits) if choice < len(gains) else ()

@@ -81,6 +81,18 @@ def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, de
     """As many trees as the rule ever chooses may always choose two levels at once where one tree may."""
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
-    assert rpf_joint.is_affordable(widest, depth)
-    assert rpf_joint.most_trees(widest, depth) >= rpf.MAX_RULE_TREES
+    assert rpf_joint.is_affordable(widest, depth, 2)
+    assert rpf_joint.most_trees(widest, depth, 2) >= rpf.MAX_RULE_TREES
     assert rpf_joint.MAX_FOREST_WORK >= rpf.MAX_RULE_TREES * rpf_joint.MAX_WORK
+
+
+def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None:
+    answers = [{"name": f"q{index}", "type": "categorical", "categories": ["no", "yes"]} for index in range(60)]
+    schema = Schema.from_json({**WIDE.to_json(), "features": answers})
+    widest = quantile_bins.widest_encoding(schema)
+    most = refusal(schema=schema, n_estimators=limits.MAX_TREES, at_once=3, max_depth=3).limit
+
+    assert most == rpf_joint.MAX_FOREST_TABLES // (60 * 60 * 61 // 2) == rpf_joint.most_trees(widest, 3, 3)
+    assert planned(schema, n_estimators=most, max_depth=3).parameters["at_once"] == 2
+    by_rule = [planned(schema, n_estimators=n_trees, max_depth=3).parameters["at_once"] for n_trees in (1, 2, 3, 16)]
+    assert by_rule == [3, 3, 2, 2]
