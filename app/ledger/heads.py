@@ -29,11 +29,15 @@ class HeadFolder:
         """Every head that was written.
 
         Raises:
-            InstallationError: a file in the folder is no head: it was damaged, or the folder is not ours.
+            InstallationError: a file in the folder is no head: it was damaged, or the folder is not ours; or no head
+                can be written there, so that a restore would go unnoticed.
         """
-        if not self._folder.is_dir():
-            return []
-        return [self._read(file) for file in sorted(self._folder.glob(f"*{SUFFIX}"))]
+        try:
+            with self._locked():
+                files = sorted(self._folder.glob(f"*{SUFFIX}"))
+        except OSError as error:
+            raise InstallationError(f"heads cannot be kept in {self._folder}: {error.strerror}") from None
+        return [self._read(file) for file in files]
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
         """Writes a head durably, unless one that covers as much stands there already. It never goes backwards.
@@ -41,7 +45,6 @@ class HeadFolder:
         Raises:
             OSError: the folder cannot be written.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._folder / f"{checkpoint.account_id}{SUFFIX}"
         with self._locked():
             if file.exists() and self._read(file).size >= checkpoint.size:
@@ -66,6 +69,7 @@ class HeadFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

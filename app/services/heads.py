@@ -60,7 +60,7 @@ class Heads:
         Raises:
             LedgerRewound: an account is missing, shorter than its head, or has another history; now or when
                 :meth:`publish` looked last.
-            InstallationError: a head cannot be read.
+            InstallationError: a head cannot be read, or none can be written.
         """
         if self._rewound is not None:
             raise self._rewound

@@ -40,6 +40,11 @@ def _head(scene: Scene, size: int) -> Checkpoint:
         return checkpoint_of(session, scene.dataset_id, size)
 
 
+def _in_the_way(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+
+
 def test_heads_follow_the_entries_and_hold(scene: Scene) -> None:
     heads = Heads(scene.installation)
     assert _written(scene) == {}
@@ -100,6 +105,22 @@ def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
     with pytest.raises(InstallationError, match="not a head that this program wrote") as refused:
         Heads(scene.installation).confirm()
     assert "canary" not in str(refused.value)
+
+
+def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None:
+    """Served without heads, a restore would go unnoticed."""
+    folder = scene.installation.home / "checkpoints"
+    folder.write_text("no folder")
+    for _ in range(2):
+        with pytest.raises(InstallationError, match="heads cannot be kept in"):
+            Heads(scene.installation).confirm()
+    folder.unlink()
+    (folder / ".lock").mkdir(parents=True)
+    with pytest.raises(InstallationError, match="heads cannot be kept in"):
+        Heads(scene.installation).confirm()
+    (folder / ".lock").rmdir()
+    Heads(scene.installation).publish()
+    assert _written(scene) == {scene.dataset_id: 2}
 
 
 def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
@@ -171,10 +192,11 @@ def test_the_thread_writes_what_is_left_when_it_is_stopped(scene: Scene) -> None
     assert _written(scene) == {scene.dataset_id: 3}
 
 
-def test_a_folder_that_cannot_be_written_is_tried_again(scene: Scene) -> None:
+def test_a_folder_that_cannot_be_written_any_more_is_tried_again(scene: Scene) -> None:
     folder = scene.installation.home / "checkpoints"
-    folder.write_text("in the way")
     heads = Heads(scene.installation)
+    heads.confirm()
+    _in_the_way(folder)
     with pytest.raises(OSError, match="checkpoints"):
         heads.publish()
     folder.unlink()
@@ -182,13 +204,15 @@ def test_a_folder_that_cannot_be_written_is_tried_again(scene: Scene) -> None:
     assert _written(scene) == {scene.dataset_id: 2}
 
 
-def test_a_folder_that_cannot_be_written_keeps_no_job_from_its_end(scene: Scene) -> None:
+def test_a_folder_that_cannot_be_written_any_more_keeps_no_job_from_its_end(scene: Scene) -> None:
+    loop = _Loop(scene.installation)
+    assert loop._is_ready()
     job_id = scene.submit_job(key="job")
     assert run_job.claim_next(scene.installation) is not None
     with scene.installation.database.write() as session:
         queue.locked(session, job_id).lease_until = datetime.now(UTC) - timedelta(hours=1)
-    (scene.installation.home / "checkpoints").write_text("in the way")
-    _Loop(scene.installation)._sweep_when_due()
+    _in_the_way(scene.installation.home / "checkpoints")
+    loop._sweep_when_due()
     assert scene.job(job_id).state == "queued"
 
 
