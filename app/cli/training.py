@@ -107,15 +107,25 @@ class PlanOptions:
 
 
 @command
-def algorithms(call: Remote) -> None:
-    """List the forests that can be trained, with their parameters."""
+def algorithms(
+    call: Remote,
+    slugs: Annotated[
+        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Only these.", show_default=False)
+    ] = None,
+) -> None:
+    """List the forests that can be trained: what their papers claim, what runs here, parameters."""
     with call.client() as client:
         found = client.algorithms()
+    unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in found}]
+    if unknown:
+        raise WrongUse(f"there is no algorithm {unknown[0]}; see: grovekeeper algorithms")
+    found = [item for item in found if not slugs or item["slug"] in slugs]
     if call.as_json:
         call.output.json({"algorithms": found})
         return
     for item in found:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
+        call.output.say(f"  accounts: {', '.join(item['accountants'])}")
         _show_about(call.output, item["about"])
         rows = [[p["name"], _range(p), p.get("description")] for p in item["parameters"]]
         call.output.table(["parameter", "values (default)", "meaning"], rows, empty="no parameters", indent=2)

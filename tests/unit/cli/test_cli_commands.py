@@ -510,6 +510,7 @@ def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path
         ["datasets", "list", "--url", "ftp://grove.test"],
         ["datasets", "list", "--key-file", "absent.key"],
         ["no-such-command"],
+        ["algorithms", "no-such-forest"],
         ["verify"],
         ["verify", "absent.jsonl"],
     ],
@@ -520,6 +521,20 @@ def test_wrong_use_ends_with_2_and_changes_nothing(run: Run, service: Any, typed
     assert (result.exit_code, result.stdout) == (2, "")
     assert [request.method for request in service.requests] in ([], ["GET"])
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:
+    ((status, listed),) = [service.answers["GET", "/algorithms"]]
+    other = {**listed["algorithms"][0], "slug": "rdt-ta", "title": "Random trees"}
+    service.answers["GET", "/algorithms"] = (status, {"algorithms": [*listed["algorithms"], other]})
+
+    shown = run("algorithms", "rdt-ta").stdout
+    assert "rdt-ta: Random trees" in shown
+    assert "accounts: pure" in shown
+    assert "mrf" not in shown
+    told = json.loads(run("algorithms", "mrf", "--json").stdout)
+    assert [item["slug"] for item in told["algorithms"]] == ["mrf"]
+    assert len(json.loads(run("algorithms", "--json").stdout)["algorithms"]) == 2
 
 
 def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
