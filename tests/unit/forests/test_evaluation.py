@@ -181,6 +181,27 @@ def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation.Model)
         assert found.best == 1
 
 
+def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
+    model: evaluation.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A score s is in bin ⌊s · n⌋; 1 has no bin of its own."""
+    scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
+    rows = SanitisedRows(
+        SanitisedColumns((scores,), len(scores)),
+        np.zeros(len(scores), dtype=np.int32),
+        np.zeros((len(scores), 16), np.uint8),
+    )
+    monkeypatch.setattr(
+        evaluation,
+        "probabilities",
+        lambda *given, **_: np.stack([1 - given[2].columns[0], given[2].columns[0]], axis=1),
+    )
+    planned = evaluation.plan_tables(["auroc"], facts("pure", None, "1000"), score_bins=4)
+    released = evaluation.release(planned, [model], rows, SystemRandomness())
+
+    assert released.in_rows("auroc").tolist() == [2, 2, 1, 2, 0, 0, 0, 0]
+
+
 def test_scores_of_more_than_two_classes_have_no_curve() -> None:
     with pytest.raises(InvalidRequest) as refused:
         evaluation.plan_tables(["auroc"], facts("pure", None, schema=THREE), score_bins=4)
