@@ -8,8 +8,9 @@ from sqlalchemy.orm import Session
 
 from app.ledger import chain, loads, repository
 from app.ledger.entries import EntryKind
+from app.ledger.limit import Limit
 from app.ledger.loads import Population
-from app.ledger.service import Limit, balance, highest_cap
+from app.ledger.service import balance, highest_cap
 from app.privacy.accountants import pure
 
 

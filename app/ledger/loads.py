@@ -11,7 +11,7 @@ Whoever changes a load locks the member's account first and then the population'
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from app.ledger import chain, repository, state
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, MemberRow
 from app.privacy.composition import Scope
 
@@ -71,7 +70,7 @@ class Population:
         """Whether it is a sum of maxima, and no bound."""
         return all(carried.is_exact for carried in self.members.values())
 
-    def room(self, account_id: str, tightest: CellBalance) -> int:
+    def room(self, account_id: str, load: int) -> int:
         """The largest amount that still fits in a box of a member; nothing while the sum is over the cap.
 
         What lies in other boxes of the member counts by its largest cell, so that jobs on disjoint cells of one member
@@ -79,11 +78,17 @@ class Population:
 
         Args:
             account_id: the member.
-            tightest: the tightest joint cell of the box.
+            load: what the tightest joint cell of the box carries.
         """
         if self.together > self.account.cap:
             return 0
-        return self.account.cap - (self.together - self.members[account_id].load) - tightest.load
+        return self.account.cap - (self.together - self.members[account_id].load) - load
+
+    def holding(self, account_id: str, load: int) -> "Population":
+        """The same, with a member that carries so much on some joint cell as well; its own load may be larger."""
+        member = self.members[account_id]
+        held = replace(member, load=max(member.load, load))
+        return replace(self, members={**self.members, account_id: held})
 
 
 def of_account(session: Session, account_id: str) -> Population | None:

@@ -18,12 +18,12 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, facts, loads, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.facts import amount_text
+from app.ledger.limit import Limit
 from app.ledger.loads import Population
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
-from app.privacy.guarantees import SplitDelta
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class Balance:
 
     @property
     def remaining(self) -> int:
-        """What the tightest cell may still hold: cap less charged less reserved, and nothing where the cap was lowered
-        below them."""
+        """What the tightest cell may still hold; nothing where the cap was lowered below what lies on it."""
         return max(self.cap - self.charged - self.reserved, 0)
 
     @property
@@ -112,22 +111,6 @@ class Balance:
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
         return amount_text(self.accountant, amount)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A cap that a guarantee can be made of: ``amount`` whole steps of the accountant's unit, at ``delta``, of which a
-    part may be set aside for mechanisms that are (ε, δ)."""
-
-    accountant: str
-    amount: int
-    delta: Fraction | None
-    delta_set_aside: Fraction = Fraction(0)
-
-    @property
-    def split(self) -> SplitDelta:
-        """δ and what is set aside of it."""
-        return SplitDelta(self.delta, self.delta_set_aside)
 
 
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
@@ -285,7 +268,7 @@ def _balance(row: AccountRow, tightest: CellBalance, population: Population | No
         reserved=tightest.reserved,
         tightest_cell=dict(tightest.cell),
         is_exact=tightest.is_exact,
-        delta=_limit(row).split.converted_at,
+        delta=Limit.of(row).split.converted_at,
         room=_room(row, tightest, population),
     )
 
@@ -296,7 +279,12 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     Outputs that were released under a cap are covered by that cap, whatever it was lowered to afterwards
     (docs/proofs/caps.md).
     """
-    return _limit(repository.account(session, account_id))
+    return Limit.of(repository.account(session, account_id))
+
+
+def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
+    """The same of several accounts, by id: asked for once."""
+    return {row.id: Limit.of(row) for row in repository.accounts(session, account_ids)}
 
 
 def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:
@@ -356,11 +344,6 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
         loads.record(session, population, row, entry, at_most=population.loads[row.id])
 
 
-def _limit(row: AccountRow) -> Limit:
-    delta = None if row.delta is None else Fraction(row.delta)
-    return Limit(row.accountant, row.highest_cap, delta, Fraction(row.delta_set_aside or 0))
-
-
 def _scope(reservation: ReservationRow) -> Scope:
     return {name: tuple(listed) for name, listed in reservation.scope.items()}
 
@@ -368,7 +351,7 @@ def _scope(reservation: ReservationRow) -> Scope:
 def _room(row: AccountRow, tightest: CellBalance, population: Population | None) -> int:
     """The largest amount that both caps admit in a box whose tightest joint cell is given."""
     room = row.cap - tightest.load
-    return max(room if population is None else min(room, population.room(row.id, tightest)), 0)
+    return max(room if population is None else min(room, population.room(row.id, tightest.load)), 0)
 
 
 def _refusal(
@@ -377,7 +360,7 @@ def _refusal(
     """Tells of the cap that leaves less: the account's own, or the population's."""
     accountant = accountants.by_name(row.accountant)
     room = _room(row, tightest, together)
-    delta = new.delta if new.delta is not None else _limit(row).split.converted_at
+    delta = new.delta if new.delta is not None else Limit.of(row).split.converted_at
     largest_within = new.largest_within or partial(accountant.largest_that_fits, delta=delta)
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
     named = together if room < max(cap - charged - reserved, 0) else None

@@ -1,6 +1,8 @@
 """Rows of models: add, find, list, remove; and what a whole dataset guarantees since its cap was changed."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select, tuple_
@@ -10,6 +12,11 @@ from app.core.errors import NotFound
 from app.core.ids import is_reference
 from app.db.upsert import insert
 from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
+
+_EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+_PLACE = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+)", re.ASCII)
+"""Microseconds since the epoch: sixteen digits last until the year 2286."""
 
 
 def add(session: Session, row: ModelRow) -> None:
@@ -30,15 +37,31 @@ def find(session: Session, model_id: str) -> ModelRow:
     return row
 
 
+def place(row: ModelRow) -> str:
+    """Where a model stands in a list. It stays a place when the model is gone: models are removed, unlike all else."""
+    return f"{(row.created_at - _EPOCH) // _TICK}.{row.id}"
+
+
 def page(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[ModelRow]:
-    """A page of models, newest first, of the given datasets (``None`` = all)."""
+    """A page of models, newest first, of the given datasets (``None`` = all), from below a :func:`place`.
+
+    Raises:
+        NotFound: ``before`` is no place.
+    """
     query = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(ModelRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        last = find(session, before)
-        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < (last.created_at, last.id))
+        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < _read_place(before))
     return list(session.execute(query).scalars())
+
+
+def _read_place(text: str) -> tuple[datetime, str]:
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise NotFound("place")
+    ticks, model_id = found.groups()
+    return _EPOCH + int(ticks) * _TICK, model_id
 
 
 def remove(session: Session, model_id: str) -> str:

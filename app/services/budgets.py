@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.ledger.service import Limit
+from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.wire.datasets import BudgetIn
 

@@ -1,5 +1,8 @@
 """``/evaluations``: what was released about models. Everything shown is post-processing of released counts."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from sqlalchemy.orm import Session
 
 from app.access import grants
@@ -26,7 +29,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
     with installation.database.read() as session:
         row = evaluations.find(session, evaluation_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
-        return _evaluation_out(session, row)
+        return _all_out(session, [row])[0]
 
 
 def list_evaluations(
@@ -49,10 +52,16 @@ def list_evaluations(
             ),
             lambda row: row.id,
         )
-        return EvaluationList(evaluations=[_evaluation_out(session, row) for row in shown], next=following)
+        return EvaluationList(evaluations=_all_out(session, shown), next=following)
 
 
-def _evaluation_out(session: Session, row: EvaluationRow) -> EvaluationOut:
+def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
+    outputs = [(row.dataset_id, row.body) for row in rows]
+    guarantees = guarantee.today_of_each(session, outputs, subject="evaluation")
+    return [_evaluation_out(row, told) for row, told in zip(rows, guarantees, strict=True)]
+
+
+def _evaluation_out(row: EvaluationRow, told: dict[str, Any]) -> EvaluationOut:
     found, facts = Evaluation.from_json(row.body["evaluation"]), row.body
     return EvaluationOut(
         id=row.id,
@@ -68,7 +77,7 @@ def _evaluation_out(session: Session, row: EvaluationRow) -> EvaluationOut:
         accuracy=_accuracy(found),
         confusion=_confusion(found, facts["classes"]),
         auroc=_auroc(found),
-        guarantee=guarantee.today(session, row.dataset_id, facts, subject="evaluation"),
+        guarantee=told,
         receipt=facts["receipt"],
         event=found.plan.event.to_json(),
         ledger=facts["ledger"],

@@ -1,5 +1,6 @@
 """What may be claimed: of one output, or of everything that was released under an account."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -7,7 +8,8 @@ from sqlalchemy.orm import Session
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import caps
-from app.ledger.service import Limit
+from app.ledger import service as ledger
+from app.ledger.limit import Limit
 from app.privacy import guarantees
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
@@ -53,9 +55,25 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any], *, subject: 
         facts: those that the output carries, with ``price`` and ``guarantee``.
         subject: what the guarantee speaks of.
     """
-    if facts["price"]["accountant"] == pure.NAME:
-        return of_population(facts["guarantee"], catalog.find(session, dataset_id).row.population)
-    return account_guarantee(session, dataset_id, subject=subject)
+    return today_of_each(session, [(dataset_id, facts)], subject=subject)[0]
+
+
+def today_of_each(
+    session: Session, outputs: Sequence[tuple[str, dict[str, Any]]], *, subject: Subject
+) -> list[dict[str, Any]]:
+    """The same of several outputs, each with the dataset whose account paid: asked for once."""
+    datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
+    of_account = {
+        dataset_id: guarantee_of(datasets[dataset_id], limit, subject=subject)
+        for dataset_id, limit in ledger.highest_caps(session, list(datasets)).items()
+        if limit.accountant != pure.NAME
+    }
+    return [
+        of_account[dataset_id]
+        if dataset_id in of_account
+        else of_population(facts["guarantee"], datasets[dataset_id].row.population)
+        for dataset_id, facts in outputs
+    ]
 
 
 def account_guarantee(session: Session, dataset_id: str, *, subject: Subject = "ledger") -> dict[str, Any]:

@@ -9,6 +9,7 @@ from app.core import ids
 from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
+from app.ledger.limit import Limit
 from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.events import Event
@@ -64,8 +65,8 @@ def on_account(
     }
 
 
-def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, besides: int) -> ledger.Limit:
+def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, besides: int) -> Limit:
     """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
     if price["accountant"] == pure.NAME:
-        return ledger.Limit(pure.NAME, pure.price(Fraction(price["amount"])) + besides, None)
+        return Limit(pure.NAME, pure.price(Fraction(price["amount"])) + besides, None)
     return ledger.highest_cap(session, dataset.id)

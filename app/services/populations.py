@@ -13,9 +13,9 @@ from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
 from app.ledger import caps, facts, loads, populations
+from app.ledger.limit import Limit
 from app.ledger.loads import Carried, Population
 from app.ledger.populations import NewPopulation
-from app.ledger.service import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency

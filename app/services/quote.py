@@ -13,7 +13,13 @@ from app.services.asked import Asked, asked
 from app.services.installation import Installation
 from app.services.permitted import permitted
 from app.services.reuse import reuse
-from app.services.unlabelled import asked_of_unlabelled, permitted_unlabelled, persons_in_both, require_fitting
+from app.services.unlabelled import (
+    asked_of_unlabelled,
+    beside_one_another,
+    permitted_unlabelled,
+    persons_in_both,
+    require_fitting,
+)
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut, ReusedProfileOut
 
 
@@ -92,5 +98,6 @@ def quote(session: Session, principal: Principal, dataset: catalog.Dataset, want
     planned = plan(request, dataset.schema)
     if also is not None:
         require_fitting(within, also)
+        within, also = beside_one_another(session, within, also)
     profile = None if found is None else found.shown(is_used=planned.profile is not None, size=size)
     return Quote(**vars(within), plan=planned, profile=profile, unlabelled=also)

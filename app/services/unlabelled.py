@@ -1,10 +1,13 @@
 """The second dataset of a request: permitted, compatible, and asked for its own part of the price."""
 
+from dataclasses import replace
+
 from sqlalchemy.orm import Session
 
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
+from app.ledger import job_balances
 from app.privacy.composition import are_disjoint
 from app.services.asked import Asked, asked
 from app.services.permitted import permitted
@@ -64,3 +67,13 @@ def require_fitting(labelled: Asked, part: Asked) -> None:
         raise InvalidRequest.at(f"{POINTER}/dataset", "other-features")
     if part.dataset.id == labelled.dataset.id and not are_disjoint(labelled.scope, part.scope):
         raise InvalidRequest.at(f"{POINTER}/scope", "not-disjoint")
+
+
+def beside_one_another(session: Session, labelled: Asked, part: Asked) -> tuple[Asked, Asked]:
+    """Both parts of a job, each with the room that is left for it where the other one gets what it asks for.
+
+    Datasets of one population share its cap; the job is admitted if and only if both parts fit.
+    """
+    asking = [job_balances.Part(each.balance, each.amount) for each in (labelled, part)]
+    own, other = job_balances.beside_one_another(session, asking)
+    return replace(labelled, balance=own), replace(part, balance=other)

@@ -81,7 +81,8 @@ class AccountPlanOut(Answer):
 
 
 class PlanOut(AccountPlanOut):
-    """``fits`` is that of the dataset's own account; where there is a second one, ``unlabelled`` has its own."""
+    """``fits`` is that of the dataset's own account; where there is a second one, ``unlabelled`` has its own. What both
+    ask for is counted together where both are in one population: the job is admitted if both fit."""
 
     algorithm: str
     parameters: JsonObject

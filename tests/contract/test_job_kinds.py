@@ -1,6 +1,5 @@
 """Profiles and evaluations end as training does: through one queue, one charge, one settling."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.access.idempotency import IdempotentRequest
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.datasets import private_rows
 from app.jobs import queue
@@ -22,11 +20,8 @@ from app.services.job_task import JobTask
 from app.services.perform import perform
 from app.services.profiles import show_profile
 from app.services.run_job import JobFailed
-from app.services.submit_evaluation import submit_evaluation
-from app.services.submit_profile import submit_profile
-from app.wire.evaluations import EvaluationIn, SelectionIn
-from app.wire.profiles import ProfileIn
 from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.job_kinds import evaluation, model, profile, run
 
 
 @pytest.fixture
@@ -35,42 +30,13 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield found
 
 
-def _request(route: str, key: str) -> IdempotentRequest:
-    return IdempotentRequest(OWNER.key_id, route, key, key.encode().ljust(32, b"."))
-
-
-def _profile(scene: Scene, key: str = "p") -> str:
-    wanted = ProfileIn(epsilon="0.5", scope={"shard": [1]})  # type: ignore[arg-type]  # as it comes over the wire
-    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, wanted, request=_request("POST p", key))
-    return str(json.loads(answer.body)["job_id"])
-
-
-def _run(scene: Scene, run: Callable[[JobTask], None] | None = None) -> None:
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
-    run_job.run_job(scene.installation, claim, run or (lambda task: perform(task, on_tree_done=lambda: None)))
-
-
-def _model(scene: Scene, key: str) -> str:
-    job_id = scene.submit_job(key=key, scope={"shard": [0]})
-    _run(scene)
-    return str(scene.job(job_id).model_id)
-
-
-def _evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
-    held_out: Any = {"epsilon": "0.5", "scope": {"shard": [1, 2]}}
-    wanted = EvaluationIn(**held_out) if len(model_ids) == 1 else SelectionIn(models=list(model_ids), **held_out)
-    answer = submit_evaluation(scene.installation, OWNER, model_ids, wanted, request=_request("POST e", key))
-    return str(json.loads(answer.body)["job_id"])
-
-
 def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
     row = scene.job(job_id)
     return row.state, row.reason, scene.kinds_of(job_id)
 
 
 def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
-    job_id = _evaluation(scene, _model(scene, "a"))
+    job_id = evaluation(scene, model(scene, "a"))
     claim = run_job.claim_next(scene.installation)
     assert claim is not None
     soon = datetime.now(UTC) + timedelta(seconds=1)
@@ -88,30 +54,30 @@ def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
 
 
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
-    job_id = _evaluation(scene, _model(scene, "a"))
+    job_id = evaluation(scene, model(scene, "a"))
     folder = scene.installation.home / "jobs"
     shutil.rmtree(folder)
     folder.write_text("in the way")
     with pytest.raises(Unavailable):
-        _run(scene)
+        run(scene)
     assert _end(scene, job_id) == ("running", None, ["reserve"])
     folder.unlink()
     expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(hours=1))
-    _run(scene)
+    run(scene)
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, read, seen = _profile(scene), private_rows.read, list[list[str]]()
+    job_id, read, seen = profile(scene), private_rows.read, list[list[str]]()
 
     def witnessed(*arguments: Any, **named: Any) -> Any:
         seen.append(scene.kinds_of(job_id))
         return read(*arguments, **named)
 
     monkeypatch.setattr(private_rows, "read", witnessed)
-    _run(scene)
+    run(scene)
     assert seen == [["reserve", "charge"]]
     row = scene.job(job_id)
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
@@ -123,10 +89,10 @@ def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
 
 
 def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: Scene) -> None:
-    first, second = _model(scene, "a"), _model(scene, "b")
-    one, several = _evaluation(scene, first), _evaluation(scene, first, second, key="several")
+    first, second = model(scene, "a"), model(scene, "b")
+    one, several = evaluation(scene, first), evaluation(scene, first, second, key="several")
     for job_id in (one, several):
-        _run(scene)
+        run(scene)
         assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
     found = show_evaluation(scene.installation, OWNER, str(scene.job(several).evaluation_id))
     assert found.best in (first, second)
@@ -138,31 +104,31 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
 
 
 def test_a_model_that_goes_before_its_evaluation_starts_costs_nothing(scene: Scene) -> None:
-    model = _model(scene, "a")
-    job_id = _evaluation(scene, model)
-    models.delete_model(scene.installation, OWNER, model)
-    assert _evaluation(scene, model) == job_id, "the same key, the same answer"
+    trained = model(scene, "a")
+    job_id = evaluation(scene, trained)
+    models.delete_model(scene.installation, OWNER, trained)
+    assert evaluation(scene, trained) == job_id, "the same key, the same answer"
     with pytest.raises(NotFound):
-        _evaluation(scene, model, key="another")
+        evaluation(scene, trained, key="another")
 
     def never(task: JobTask) -> None:
         raise AssertionError("no row may be read")
 
-    _run(scene, never)
+    run(scene, never)
     assert _end(scene, job_id) == ("failed", "failed", ["reserve", "void"])
     scene.assert_no_orphans()
     scene.verified()
 
 
 def test_a_model_that_goes_while_it_is_evaluated_is_evaluated(scene: Scene) -> None:
-    model = _model(scene, "a")
-    job_id = _evaluation(scene, model)
+    trained = model(scene, "a")
+    job_id = evaluation(scene, trained)
 
     def late(task: JobTask) -> None:
-        models.delete_model(scene.installation, OWNER, model)
+        models.delete_model(scene.installation, OWNER, trained)
         perform(task, on_tree_done=lambda: None)
 
-    _run(scene, late)
+    run(scene, late)
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
@@ -178,13 +144,13 @@ def _leave_another_kind(task: JobTask) -> None:
     task.output_path.write_bytes(b"\xff not text")
 
 
-@pytest.mark.parametrize("run", [_fail, _leave_garbage, _leave_another_kind])
+@pytest.mark.parametrize("work", [_fail, _leave_garbage, _leave_another_kind])
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
 def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
-    scene: Scene, kind: str, run: Callable[[JobTask], None]
+    scene: Scene, kind: str, work: Callable[[JobTask], None]
 ) -> None:
-    job_id = _profile(scene) if kind == "profile" else _evaluation(scene, _model(scene, "a"))
-    _run(scene, run)
+    job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
+    run(scene, work)
     assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
     with scene.installation.database.read() as session:
         assert profiles.of_job(session, job_id) is None
@@ -193,7 +159,7 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
 
 
 def test_cancelling_and_burying_end_every_kind(scene: Scene) -> None:
-    queued, other = _profile(scene, "one"), _profile(scene, "two")
+    queued, other = profile(scene, "one"), profile(scene, "two")
     jobs.cancel_job(scene.installation, OWNER, queued)
     assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])
 
@@ -202,7 +168,7 @@ def test_cancelling_and_burying_end_every_kind(scene: Scene) -> None:
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
 
     with pytest.raises(LeaseLost):
-        _run(scene, bury)
+        run(scene, bury)
     assert _end(scene, other) == ("cancelled", "cancelled", ["reserve", "charge"])
     with pytest.raises(NotFound):
         show_profile(scene.installation, OWNER, "pf_none")

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from app.services import audit, populations, show_datasets
+from app.core.errors import InvalidRequest
+from app.registry import evaluations as stored
+from app.registry.tables import EvaluationRow, ModelRow
+from app.services import audit, models, populations, show_datasets
+from app.services.evaluations import list_evaluations
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from tests.support import people
-from tests.support.crash_scene import OWNER, open_installation
+from tests.support.crash_scene import DELTA, OWNER, open_installation, opened
+from tests.support.job_kinds import evaluated
 
 
 @pytest.fixture
@@ -80,3 +85,68 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
         assert listed[name] == shown
         balance = next(each for each in balances if each.dataset_name == name)
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
+
+
+def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(database_url: str, tmp_path: Path) -> None:
+    """One that was made, and copies of it that other datasets paid for, of accounts with and without a δ."""
+    with opened(database_url, tmp_path / "home") as scene:
+        made, model_id = evaluated(scene)
+        counts = []
+        for numbers in (range(2), range(2, 9)):
+            for number in numbers:
+                budget = {"accountant": "zcdp", "epsilon": "3", "delta": DELTA} if number % 2 else {}
+                budget = budget or {"accountant": "pure", "epsilon": "3"}
+                dataset = people.declared(scene.installation, budget=budget)
+                with scene.installation.database.write() as session:
+                    row = stored.find(session, made)
+                    copy = EvaluationRow(
+                        id=f"ev_{number}",
+                        name=None,
+                        dataset_id=dataset["id"],
+                        dataset_name=dataset["name"],
+                        job_id=f"jb_{number}",
+                        body=row.body,
+                        created_at=row.created_at,
+                    )
+                    stored.add(session, copy, [model_id])
+            with _questions(scene.installation) as asked:
+                found = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
+            counts.append(len(asked))
+            assert len(found) == numbers[-1] + 2
+            told = {each.id: each.guarantee["add_remove"] for each in found}
+            assert (told["ev_0"], told["ev_1"]["delta"]) == (told[made], DELTA)
+    assert counts[0] == counts[1] <= 8, counts
+
+
+def _add_models(installation: Installation, ids: list[str]) -> None:
+    dataset = people.declared(installation)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+        for model_id in ids:
+            session.add(
+                ModelRow(
+                    id=model_id, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"],
+                    job_id=f"jb_{model_id}", algorithm="mrf", digest=f"digest of {model_id}", size_bytes=1,
+                    created_at=at,
+                )
+            )  # fmt: skip
+
+
+def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Installation) -> None:
+    _add_models(installation, [f"md_{number}" for number in range(5)])  # of one moment: the id decides
+    shown, cursor = [], None
+    while True:
+        page = models.list_models(installation, OWNER, PageRequest(2, cursor))
+        shown += [each.id for each in page.models]
+        cursor = page.next
+        if cursor is None:
+            break
+        models.delete_model(installation, OWNER, shown[-1])
+    assert shown == ["md_4", "md_3", "md_2", "md_1", "md_0"]
+
+
+@pytest.mark.parametrize("cursor", ["md_1", "junk", "1", ".md_1", "99999999999999999.md_1"])
+def test_what_is_no_place_in_a_list_of_models_is_refused(installation: Installation, cursor: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        models.list_models(installation, OWNER, PageRequest(2, cursor))
+    assert [(each.at, each.problem) for each in refused.value.errors] == [("/cursor", "unknown")]

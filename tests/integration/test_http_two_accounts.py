@@ -114,6 +114,26 @@ def test_a_second_dataset_needs_the_role_on_it(server: Server) -> None:
     assert analyst.http.post("/plans", json=body).status_code == 200
 
 
+def test_a_quote_on_two_datasets_of_one_population_adds_up_what_both_ask_for(idle_server: Server) -> None:
+    server = idle_server
+    opened = {"name": new_idempotency_key()["Idempotency-Key"], "budget": {"accountant": "pure", "epsilon": "4"}}
+    assert server.admin.http.post("/populations", json=opened).status_code == 201
+    labelled, unlabelled = (server.uploaded(population=opened["name"])["id"] for _ in range(2))
+    body = semi_supervised(labelled, unlabelled, epsilon="2.5") | {"epsilon": "2.5"}
+    quote = server.admin.http.post("/plans", json=body).json()
+    refused = submitted(server, body)
+
+    assert [(each["fits"], each["largest_that_fits"]) for each in (quote, quote["unlabelled"])] == [(False, "1.5")] * 2
+    assert (refused.status_code, refused.json()["population"]) == (409, opened["name"])
+    assert refused.json()["largest_that_fits"] == "1.5"
+    body["epsilon"] = quote["largest_that_fits"]
+    fitting = server.admin.http.post("/plans", json=body).json()
+    assert [(each["fits"], each["largest_that_fits"]) for each in (fitting, fitting["unlabelled"])] == [
+        (True, "1.5"), (True, "2.5"),
+    ]  # fmt: skip
+    assert submitted(server, body).status_code == 202
+
+
 OTHER = {**SCHEMA, "features": [{**SCHEMA["features"][0], "upper": 121}, *SCHEMA["features"][1:]]}
 RENAMED = {**SCHEMA, "label": {"name": "wealth", "classes": ["low", "middle", "high"]}}
 

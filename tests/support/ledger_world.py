@@ -19,6 +19,7 @@ from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettl
 from app.ledger import caps, external, loads, populations, repository, state
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
+from app.ledger.job_balances import Part, beside_one_another
 from app.ledger.tables import BoxRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
@@ -152,6 +153,7 @@ class World:
             return "nothing fits"
         wanted += self._also(step, account_id, job_id, box)
         new = [ledger.NewReservation(each, amount, asked, EVENT, job_id) for each, _, amount, asked in wanted]
+        fits = _fits(session, new)
         refused: BudgetExceeded | None = None
         try:
             if len(new) == 1:
@@ -163,10 +165,12 @@ class World:
             refused = error
         for each, name, amount, asked in sorted(wanted, key=lambda part: part[:2]):
             if self._refuses(refused, each, amount, asked):
+                assert not fits, "a quote says what admission says"
                 for other, held, *_ in wanted:
                     self._models.accounts[other].jobs.pop(held, None)
                 return "refused"
             assert self._models.accounts[each].reserve(name, amount, asked)
+        assert fits
         assert refused is None, "what fits is admitted"
         self._models.jobs.append((job_id, [(each, name) for each, name, *_ in wanted]))
         self._check_admitted(wanted[0][0], wanted[-1][0])
@@ -364,6 +368,12 @@ class World:
             assert sha256(text.encode()).hexdigest() == stated
             previous = stated
         return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
+
+
+def _fits(session: Session, wanted: list[ledger.NewReservation]) -> bool:
+    """What the quote of a job says of its parts."""
+    parts = [Part(ledger.balance(session, new.account_id, new.scope), new.amount) for new in wanted]
+    return all(part.amount <= each.room for part, each in zip(parts, beside_one_another(session, parts), strict=True))
 
 
 _ENDS: dict[str, Callable[[Session, str], None]] = {

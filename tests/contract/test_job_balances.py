@@ -1,0 +1,93 @@
+"""Quotes of jobs on two members of one population: both parts fit if and only if admission takes both."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+
+from app.core import clock
+from app.core.errors import BudgetExceeded
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.ledger.job_balances import Part, beside_one_another
+from app.ledger.populations import NewPopulation
+from app.privacy.composition import Partitions
+from tests.support.crash_scene import EVENT, OWNER, open_installation
+
+HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
+
+
+@pytest.fixture
+def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
+    installation = open_installation(database_url, tmp_path / "home")
+    with installation.database.write() as found:
+        new = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
+        populations.open_population(found, new, at=clock.now())
+        for name in ("ds_1", "ds_2", "ds_alone"):
+            _open(found, name)
+        yield found
+    installation.close()
+
+
+def _open(session: Session, name: str) -> None:
+    new = ledger.NewAccount(
+        id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
+        privacy_unit={"column": None, "max_rows": 1}, partitions=HALVES,
+    )  # fmt: skip
+    ledger.open_account(session, new, actor=OWNER.key_id)
+    if name != "ds_alone":
+        populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+
+
+Asked = tuple[str, dict[str, tuple[int, ...]], int]
+
+
+def _rooms(session: Session, *asked: Asked) -> list[int]:
+    parts = [Part(ledger.balance(session, name, scope), amount) for name, scope, amount in asked]
+    return [balance.room for balance in beside_one_another(session, parts)]
+
+
+def _is_admitted(session: Session, *asked: Asked) -> bool:
+    """Whether admission takes all of it; nothing of it stays."""
+    new = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
+    nested = session.begin_nested()
+    try:
+        ledger.reserve_all(session, new, actor="key_a")
+    except BudgetExceeded:
+        return False
+    finally:
+        nested.rollback()
+    return True
+
+
+def test_each_part_is_told_what_the_other_one_leaves(session: Session) -> None:
+    assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 3)) == [7, 4]
+    assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 6)) == [4, 4]
+    assert _rooms(session, ("ds_1", {}, 12), ("ds_2", {}, 3)) == [7, 0]
+    assert _rooms(session, ("ds_1", {}, 6), ("ds_alone", {}, 60)) == [10, 100]
+    assert _rooms(session, ("ds_1", {}, 6)) == [10]
+
+
+def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: Session) -> None:
+    own, other = {"half": (0,)}, {"half": (1,)}
+    assert _rooms(session, ("ds_1", own, 9), ("ds_1", other, 10)) == [10, 10]
+    assert _rooms(session, ("ds_1", own, 11), ("ds_1", other, 10)) == [10, 0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
+    """Beside what lies on one half of a member, in either order of the accounts' ids, around the cap of the sum."""
+    held = ledger.NewReservation("ds_1", 4, {"half": (0,)}, EVENT, "jb_held")
+    ledger.reserve(session, held, actor="key_a")
+    boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
+    outcomes = set()
+    for box, one, two in itertools.product(boxes, (1, 2, 5, 7), (1, 4, 5, 6)):
+        asked: list[Asked] = [("ds_1", box, one), ("ds_2", {}, two)]
+        asked = asked[::-1] if turned else asked
+        rooms = _rooms(session, *asked)
+        fits = all(amount <= room for (*_, amount), room in zip(asked, rooms, strict=True))
+        assert fits is _is_admitted(session, *asked), (asked, rooms)
+        outcomes.add(fits)
+    assert outcomes == {False, True}
