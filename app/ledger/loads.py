@@ -176,7 +176,8 @@ def record(session: Session, population: Population, account: AccountRow, entry:
         job_id=entry.job_id,
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
-    chain.append(session, population.account, said)
+    # Not before the entry that it names, which may be of a clock that is ahead: the verifier holds the two to it.
+    chain.append(session, population.account, said, not_before=entry.at)
 
 
 def record_charge(session: Session, account_id: str, scope: Scope, amount: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.verifier import replay
-from app.verifier.chain import Broken
+from app.verifier.chain import Broken, Link
 from app.verifier.checkpoints import Checkpoint
 from app.verifier.export import Entry
 from app.verifier.largest import Largest, moves_load
@@ -87,8 +87,16 @@ class MemberLedger:
         self._has_joined = True
         self._compare(entry)
 
-    def load(self, named: Named, entry: PopulationEntry) -> Entry:
+    def load(self, named: Named, entry: PopulationEntry, *, after: Link) -> Entry:
         """Holds a load that the population states to the member's own ledger, and gives the entry it was made for.
+
+        Both are written in one transaction, under the population's lock: so the entry's time lies between those of the
+        population's two lines, whichever clocks they are of.
+
+        Args:
+            named: the member's entry.
+            entry: the load.
+            after: the line before it in the population's export.
 
         Raises:
             Broken: one of the two says otherwise.
@@ -99,6 +107,9 @@ class MemberLedger:
             raise Broken(f"it names an entry of kind {own.kind} of {self.dataset}, which changes no load")
         if own.job_id != entry.job_id:
             raise Broken(f"job_id is not that of entry {own.sequence} of {self.dataset}")
+        if not after.at <= own.at <= entry.at:
+            line = "older than the population's line before" if own.at < after.at else "newer than"
+            raise Broken(f"entry {own.sequence} of {self.dataset} is {line} its load")
         self._compare(entry)
         return own
 

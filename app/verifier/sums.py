@@ -124,7 +124,7 @@ class PopulationAccount:
 
     def take(self, value: Json) -> None:
         """Checks one entry against everything before it, and takes it in."""
-        entry = read_entry(value, places=self.header.places)
+        entry, before = read_entry(value, places=self.header.places), self.chain.last
         self.chain.take(entry, value)
         match entry.kind:
             case "open":
@@ -139,7 +139,8 @@ class PopulationAccount:
                 self._join(entry.member, entry)
             case _:
                 assert entry.member is not None, "loads are read with their member"
-                self._load(entry.member, entry)
+                assert before is not None, "the first entry is no load"
+                self._load(entry.member, entry, after=before)
 
     def summary(self) -> PopulationSummary:
         """What the entries so far say, and the rest of the members' own ledgers; there is at least one entry."""
@@ -181,7 +182,7 @@ class PopulationAccount:
         if joined.dataset in self._ledgers:
             self._ledgers[joined.dataset].join(joined, entry, self.header)
 
-    def _load(self, named: Named, entry: PopulationEntry) -> None:
+    def _load(self, named: Named, entry: PopulationEntry, *, after: Link) -> None:
         before = self._members.get(named.dataset)
         if before is None:
             raise Broken(f"{named.dataset} is no member")
@@ -192,7 +193,7 @@ class PopulationAccount:
         self._stand(named, entry)
         admits = entry.amount > before.load
         if named.dataset in self._ledgers:
-            is_reserve = self._ledgers[named.dataset].load(named, entry).kind == "reserve"
+            is_reserve = self._ledgers[named.dataset].load(named, entry, after=after).kind == "reserve"
             if admits and not is_reserve:
                 raise Broken(f"the load of {named.dataset} grew where something was given back")
             admits = is_reserve

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.evidence import verified
 
 NAMES = ("ds_1", "ds_2", "ds_3")
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b", "c")])
@@ -119,3 +121,20 @@ def test_a_refusal_in_a_population_reads_no_boxes_of_other_members(installation:
         kept = loads.of_population(session, "pop_a").members.values()
         assert [(each.charged, each.reserved) for each in kept] == [(0, 0), (40, 5), (40, 5)]
         assert asked == []
+
+
+def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A charge, which no load follows, puts the member's chain ahead of the population's."""
+    with installation.database.write() as session:
+        opened(session, cap=100)
+        held = reserve(session, "ds_1", 5, "jb_1", {})
+        ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
+        monkeypatch.setattr(clock, "now", lambda: ahead)
+        ledger.charge(session, held, actor="worker")
+        monkeypatch.setattr(clock, "now", lambda: behind)
+        reserve(session, "ds_1", 20, "jb_2", {})
+        newest = [ledger.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]
+        assert [entry.at for entry in newest] == [clock.to_text(ahead)] * 2
+        assert verified(session, "pop_a").together == 25

@@ -173,3 +173,26 @@ def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
     compared = checked(population, "ds_a").compared["ds_a"]
     assert (compared.n_bounds, 4 < compared.n_too_complex < 13) == (0, True)
     assert compared.ledger.tightest.load == 10**9
+
+
+def test_a_load_is_no_older_than_the_entry_that_it_names(people: People) -> None:
+    """Both are written at once; a clock that is ahead, of whoever wrote the entry, is followed."""
+    population = people().join("ds_a").join("ds_b")
+    population.members["ds_a"].clock, population.clock = iter([50]), iter([50])
+    population.job("ds_a", "jb_1", "1", None)
+    assert checked(population, "ds_a").together == 10**9
+    population.members["ds_b"].clock, population.clock = iter([52]), iter([51])
+    population.job("ds_b", "jb_2", "1", None)
+    assert checked(population, "ds_a").together == 2 * 10**9, "the population's own export cannot show it"
+    found = failure(population, "ds_b")
+    assert (found.line, found.reason) == (6, "entry 2 of ds_b is newer than its load")
+
+
+def test_an_entry_is_no_older_than_the_line_before_its_load(people: People) -> None:
+    population = people().join("ds_a").job("ds_a", "jb_1", "1", None)
+    population.members["ds_a"].clock, population.clock = iter([60, 61]), iter([60, 61, 62, 63])
+    population.cap("2").job("ds_a", "jb_2", "0.5", None)
+    assert checked(population, "ds_a").together == 15 * 10**8, "of the same moment"
+    population.cap("2.5").job("ds_a", "jb_3", "0.5", None)
+    found = failure(population, "ds_a")
+    assert (found.line, found.reason) == (8, "entry 4 of ds_a is older than the population's line before its load")
