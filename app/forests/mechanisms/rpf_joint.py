@@ -38,11 +38,13 @@ MAX_SETS: Final = 3_000_000
 """Sets of three splits or more that compete in one selection: their utilities are held together."""
 
 MAX_TABLES: Final = 2**18
-"""Times that two columns are tabulated against each other for a tree's selections of three splits or more, and for all
-trees together by the rule of :func:`default`. A table costs an addition per row."""
+"""Times that two columns are tabulated against each other for a tree's selections of three splits."""
 
 MAX_FOREST_TABLES: Final = 2**20
-"""The same for all trees together of a request that names its numbers."""
+"""The same for all trees together."""
+
+MAX_ADDITIONS: Final = 300_000_000
+"""Tables × rows of the public size, all trees together, by the rule of :func:`default`: a second or two of one core."""
 
 MAX_WORK: Final = 2**31
 """Sets of splits × nodes × classes of a tree's largest selection: what it may cost to evaluate them."""
@@ -114,7 +116,7 @@ def default(widest: Encoding, depth: int, *, n_trees: int, size: int) -> int:
             len(stages(depth, at_once)) < len(stages(depth, chosen))
             and is_affordable(widest, depth, at_once)
             and n_trees * _work(widest, depth, at_once) <= work
-            and n_trees * _tables(widest, depth, at_once) <= MAX_TABLES
+            and n_trees * _tables(widest, depth, at_once) <= min(MAX_ADDITIONS // size, MAX_FOREST_TABLES)
         ):
             chosen = at_once
     return chosen

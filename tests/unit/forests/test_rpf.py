@@ -430,14 +430,15 @@ def test_three_levels_at_once_are_a_rule_of_public_numbers() -> None:
     def at_once(schema: Schema, size: int = 20_000, depth: int = 3) -> object:
         return planned(size=size, schema=schema, max_depth=depth, n_estimators=1).parameters["at_once"]
 
-    assert at_once(with_answers(60)) == 3
-    assert at_once(with_answers(60), 2) == 2  # more work than so few rows are worth
-    assert at_once(with_answers(60), depth=2) == at_once(with_answers(60), depth=4) == 2  # as many selections
-    assert at_once(with_answers(60), depth=7) == 3
-    assert at_once(with_answers(60, n_answers=3)) == 2  # too many tables of two columns
-    assert at_once(with_answers(2, n_answers=140), 10**7) == 2  # too many sets
-    assert at_once(with_answers(6, ordered=True)) == 3
-    assert at_once(with_answers(7, n_answers=8, ordered=True)) == 2  # sums and differences would never compete
+    assert at_once(with_answers(30)) == 3
+    assert at_once(with_answers(30), 1) == 2  # more work than so few rows are worth
+    assert at_once(with_answers(30), 30_000) == 2  # too much to tabulate
+    assert at_once(with_answers(30), depth=2) == at_once(with_answers(30), depth=4) == 2  # as many selections
+    assert at_once(with_answers(30), depth=7) == 3
+    assert at_once(with_answers(64, n_answers=3), 1_000) == 2  # too many tables of two columns
+    assert at_once(with_answers(2, n_answers=140), 1_000) == 2  # too many sets
+    assert at_once(with_answers(6, ordered=True), 2_000) == 3
+    assert at_once(with_answers(7, n_answers=8, ordered=True), 2_000) == 2  # sums and differences would never compete
 
 
 def test_too_many_sets_of_three_are_refused() -> None:
@@ -515,7 +516,8 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
     classes = [f"k{index}" for index in range(100)]
     schema = Schema.from_json({"features": [many], "label": {"name": "kind", "classes": classes}})
 
-    assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 3
+    assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 2
+    assert planned(size=10**7, schema=schema, max_depth=3, at_once=3).parameters["at_once"] == 3
     assert planned(size=10**7, schema=schema, max_depth=8).parameters["at_once"] == 1
     with pytest.raises(InvalidRequest) as refused:
         planned(size=10**7, schema=schema, max_depth=8, at_once=2)

@@ -93,6 +93,11 @@ def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None
     most = refusal(schema=schema, n_estimators=limits.MAX_TREES, at_once=3, max_depth=3).limit
 
     assert most == rpf_joint.MAX_FOREST_TABLES // (60 * 60 * 61 // 2) == rpf_joint.most_trees(widest, 3, 3)
-    assert planned(schema, n_estimators=most, max_depth=3).parameters["at_once"] == 2
-    by_rule = [planned(schema, n_estimators=n_trees, max_depth=3).parameters["at_once"] for n_trees in (1, 2, 3, 16)]
-    assert by_rule == [3, 3, 2, 2]
+    assert planned(schema, n_estimators=most, max_depth=3, at_once=3).n_trees == most
+
+    def by_rule(n_trees: int, size: int) -> object:
+        return planned(schema, size, n_estimators=n_trees, max_depth=3).parameters["at_once"]
+
+    assert [by_rule(n_trees, 1_000) for n_trees in (1, 2, 3, 16)] == [3, 3, 2, 2]
+    assert [by_rule(1, size) for size in (2_000, 3_000, 10**9)] == [3, 2, 2]
+    assert [by_rule(n_trees, 150) for n_trees in (most, most + 1)] == [3, 2]
