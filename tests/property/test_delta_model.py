@@ -93,7 +93,9 @@ def _charged(installation: Installation, account_id: str, wanted: Charge) -> boo
     return True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(program=st.lists(charges, min_size=3, max_size=14))
 def test_every_joint_cell_keeps_within_what_is_set_aside(
     sqlite_database_url: str, tmp_path: Path, program: list[Charge]

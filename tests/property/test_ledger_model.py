@@ -91,7 +91,7 @@ def _settings(n_examples: int) -> Callable[..., Any]:
         max_examples=n_examples,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 
 

@@ -4,6 +4,7 @@ A test of a law allows for chance once in a million draws; thousands of tests, r
 that a failure that nobody can repeat. So the key of every stream that a test process opens is a hash of the seed, of
 the running test and of how many streams it opened before, and Hypothesis tries the same examples each time.
 ``TEST_SEED=random`` draws a seed, prints it and lets Hypothesis look for new examples: for a search, not for a verdict.
+How long an example takes is no verdict either: the machine decides it, and the machine is shared.
 
 The product has no such seam: :class:`~app.forests.samplers.keystream.Keystream` takes no seed, and this module replaces
 the name of the operating system's source in its namespace. Servers, workers and forks that tests start draw as in
@@ -15,7 +16,7 @@ import os
 import secrets
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from app.forests.samplers import keystream
 
@@ -50,8 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.setdefault(_VARIABLE, DEFAULT_SEED) == "random":
         os.environ[_VARIABLE] = secrets.token_hex(4)  # The processes that pytest starts inherit it.
     seed = os.environ[_VARIABLE]
-    settings.register_profile("repeatable", derandomize=True)
-    settings.register_profile("search", print_blob=True)
+    untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("repeatable", untimed, derandomize=True)
+    settings.register_profile("search", untimed, print_blob=True)
     settings.load_profile("repeatable" if seed == DEFAULT_SEED else "search")
     config.stash[_KEYS] = Keys(seed)
     _IN_THIS_PROCESS.setattr(keystream, "urandom", config.stash[_KEYS])

@@ -3,6 +3,10 @@
 import os
 import subprocess
 import sys
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.forests.samplers import keystream
 from tests.support import chance
@@ -48,3 +52,10 @@ def test_a_copy_of_a_test_process_draws_from_the_operating_system() -> None:
         drawn = pipe.read()
     os.waitpid(child, 0)
     assert drawn != keys(32)
+
+
+@given(number=st.integers(0, 3))
+def test_an_example_may_take_its_time(number: int) -> None:
+    """Longer than Hypothesis allows by itself: on a busy machine any example does, now and then."""
+    time.sleep(0.25)
+    assert number in range(4)

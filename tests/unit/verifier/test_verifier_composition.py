@@ -41,7 +41,9 @@ JOBS = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.sampled_from(["reserve",
 
 
 @pytest.mark.parametrize("max_search", [composition.MAX_SEARCH, 0], ids=["searched", "eliminated"])
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(JOBS, SCOPES, st.integers(0, 40))
 def test_the_tightest_cell_is_that_of_a_brute_force(
     monkeypatch: pytest.MonkeyPatch, max_search: int, jobs: Any, asked: Any, limit: int

@@ -19,7 +19,7 @@ SCOPES = st.one_of(st.just([]), st.sets(st.integers(0, SHARDS - 1), min_size=1).
 JOBS = st.lists(st.tuples(SCOPES, st.integers(1, CAP), st.sampled_from(["charge", "void", "expire", None])), max_size=8)
 FREE = {"type": "sequential/1", "parts": []}
 # The fixture is a class, so one instance of it serves all examples.
-relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 
 
 def _text(quarters: int) -> str:
