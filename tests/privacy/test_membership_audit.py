@@ -135,7 +135,7 @@ def test_a_canary_is_not_told_beyond_the_charge(slug: str, parameters: dict) -> 
 )
 def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: dict) -> None:
     """Power: at ε = 30 the same attack proves more than any forest at ε = 1 may show."""
-    assert proved(planned(slug, "30", **parameters)) > 2.0
+    assert proved(planned(slug, "30", **parameters)) > 1.5
 
 
 def test_the_attack_finds_forgotten_noise() -> None:
@@ -158,17 +158,17 @@ def one_release(mu_squared: float) -> Plan:
 
 
 def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:
-    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a third of it: the noise is there, and not more."""
+    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a quarter of it: noise is there, and not twice."""
     settled = one_release(1.0)
     loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
-    # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and five deviations are 0.11.
+    # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and six deviations are 0.13.
     low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]), n_runs=2_000)
     limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in (0, 1, 2, 4)}
 
     assert loss == pytest.approx(1.0, abs=1e-6)
     for epsilon, limit in limits.items():
         assert low - math.exp(epsilon) * high <= limit
-    assert low - high > limits[0] / 3
+    assert low - high > limits[0] / 4
 
 
 def test_runs_of_boosting_with_a_third_of_the_noise_break_the_curve() -> None:

@@ -541,12 +541,12 @@ def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
 
     def right(at_once: int) -> list[float]:
         settled = planned("2", schema=schema, max_depth=together, n_estimators=1, at_once=at_once)
-        forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(12)]
+        forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(20)]
         found = [predict.probabilities(each, schema, own.features, read_out=None) for each in forests]
         return [float(np.mean(each.argmax(axis=1) == own.y)) for each in found]
 
     assert min(right(together)) == 1.0
-    assert np.median(right(1)) < 0.6  # the first split is a guess
+    assert min(right(1)) < 0.6  # the first split is a guess, lucky at most once in three times
 
 
 def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:
