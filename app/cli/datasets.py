@@ -2,13 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import amount
+from app.client.errors import ApiProblem, Unreachable
+
+if TYPE_CHECKING:
+    from app.client.client import Client
 
 app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
 
@@ -23,12 +27,14 @@ def create(
     """Declare a dataset: its public schema, its budget, its privacy unit."""
     declaration = read_bytes(file)
     output = call.output
-    with call.client() as client, one_attempt(output, idempotency_key) as key:
-        dataset = client.declare_dataset(declaration, idempotency_key=key)
-    if output.as_json:
-        output.json(dataset)
-        return
-    cap = amount(dataset["account"], "cap")
+    with call.client() as client:
+        with one_attempt(output, idempotency_key) as key:
+            dataset = client.declare_dataset(declaration, idempotency_key=key)
+        if output.as_json:
+            output.json(dataset)
+            return
+        printed = _printed(client, dataset)
+    cap = amount(dataset["account"], "cap") + (f": {printed}" if printed else "")
     output.say(f"declared {dataset['name']} ({dataset['id']}) with a lifetime budget of {cap}")
     output.hint(f"grovekeeper datasets upload {dataset['name']} ROWS.csv")
 
@@ -92,12 +98,13 @@ def list_datasets(call: Remote) -> None:
 @command
 def show(call: Remote, dataset: DatasetArgument) -> None:
     """Show the public facts of a dataset and the budget left."""
+    output = call.output
     with call.client() as client:
         found = client.dataset(dataset)
-    output = call.output
-    if output.as_json:
-        output.json(found)
-        return
+        if output.as_json:
+            output.json(found)
+            return
+        printed = _printed(client, found)
     unit = found["privacy_unit"]
     account = found["account"]
     output.facts(
@@ -117,6 +124,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "label": f"{found['schema']['label']['name']}: {', '.join(found['schema']['label']['classes'])}",
             "accountant": account["accountant"],
             **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
+            **({"guarantee": printed} if printed else {}),
         }
     )
     output.say()
@@ -215,6 +223,22 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
 def balance_cells(account: dict[str, Any]) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
     return [account[name] for name in ("accountant", "cap", "charged", "reserved", "remaining")]
+
+
+def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
+    """The (ε, δ) of an account that counts something else; ``None`` where the balance is not to be had.
+
+    It stands beside what was asked for, and is no reason to fail: a predictor may not read it, and a dataset that was
+    just declared is declared.
+    """
+    if dataset["account"]["accountant"] == "pure":
+        return None
+    try:
+        guarantee = client.balance(dataset["id"])["guarantee"]
+    except (ApiProblem, Unreachable):
+        return None
+    terms = guarantee[dataset["adjacency"]]
+    return f"ε = {terms['epsilon']} at δ = {terms['delta']}"
 
 
 def _partition(partition: dict[str, Any]) -> str:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import elsewhere
+from app.cli import caps, elsewhere
 from app.cli.arguments import DatasetArgument, ScopeOption, check_new, read_scope
-from app.cli.command import Remote, command, one_attempt
+from app.cli.command import Remote, command
 from app.cli.datasets import balance_cells
-from app.cli.output import Output, amount, budget_bar
+from app.cli.output import Output, budget_bar
 
 MAX_SHOWN_CELLS = 32
 
@@ -55,23 +55,9 @@ app.command("reservations")(elsewhere.reservations)
 
 @app.command("cap")
 @command
-def cap(
-    call: Remote,
-    dataset: DatasetArgument,
-    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.", show_default=False)],
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
-) -> None:
+def cap(call: Remote, dataset: DatasetArgument, wanted: caps.NewCap) -> None:
     """Lower a lifetime cap (its owner), or raise it (an admin). What was spent stays spent."""
-    output = call.output
-    with call.client() as client, one_attempt(output, idempotency_key) as key:
-        account = client.change_cap(dataset, epsilon, reason=reason, idempotency_key=key)
-    if output.as_json:
-        output.json(account)
-        return
-    left = amount(account, "remaining")
-    output.say(f"the cap of {account['dataset_name']} is {amount(account, 'cap')} from here on; {left} are left")
-    output.hint(f"grovekeeper ledger show {dataset}")
+    caps.change(call, wanted, lambda client: client.change_cap, account=dataset, shown_by="ledger show")
 
 
 @app.command("entries")

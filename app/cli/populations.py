@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli import caps
 from app.cli.arguments import DatasetArgument, check_new
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
@@ -98,23 +99,11 @@ def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument)
 
 @app.command("cap")
 @command
-def cap(
-    call: Remote,
-    population: PopulationArgument,
-    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the population's own δ.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Why; it stays in the population's entries.", show_default=False)],
-    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
-) -> None:
+def cap(call: Remote, population: PopulationArgument, wanted: caps.NewCap) -> None:
     """Lower a lifetime cap (the key that opened it), or raise it (an admin). What was spent stays spent."""
-    output = call.output
-    with call.client() as client, one_attempt(output, idempotency_key) as key:
-        found = client.change_population_cap(population, epsilon, reason=reason, idempotency_key=key)
-    if output.as_json:
-        output.json(found)
-        return
-    left = amount(found, "remaining")
-    output.say(f"the cap of {found['name']} is {amount(found, 'cap')} from here on; {left} are left")
-    output.hint(f"grovekeeper populations show {population}")
+    caps.change(
+        call, wanted, lambda client: client.change_population_cap, account=population, shown_by="populations show"
+    )
 
 
 @app.command("entries")

@@ -321,3 +321,10 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
 def run(service: FakeService) -> Callable[..., Result]:
     """``run("datasets", "list")``: one command, as typed."""
     return lambda *arguments, **options: CliRunner().invoke(grovekeeper, list(arguments), **options)
+
+
+@pytest.fixture
+def files(service: FakeService, tmp_path: Path) -> None:
+    """A declaration, as file.json, and rows, as rows.csv, in the working directory."""
+    (tmp_path / "file.json").write_text('{"name": "census"}')
+    (tmp_path / "rows.csv").write_text("age,sex,income\n39,Male,low\n")

@@ -1,19 +1,19 @@
 """Every client command: what it asks for, what people see, what programs see, how it ends."""
 
-import gzip
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.progress import Progress
 from typer.testing import Result
 
 from app.cli.exit_codes import ExitCode
 
 Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
 
 COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
@@ -130,13 +130,6 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def files(service: object, tmp_path: Path) -> None:
-    """What the commands above read."""
-    (tmp_path / "file.json").write_text('{"name": "census"}')
-    (tmp_path / "rows.csv").write_text("age,sex,income\n39,Male,low\n")
-
-
 @pytest.mark.parametrize(("typed", "shown"), COMMANDS)
 def test_people_see_what_they_need_next(run: Run, typed: list[str], shown: list[str]) -> None:
     result = run(*typed)
@@ -214,267 +207,11 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
     assert "  age: empty, 7 times" in result.stderr
 
 
-def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
-    run("plan", "census", "--algorithm", "nbrt", "--epsilon", "1", "--delta", "1e-6")
-    assert (service.body()["epsilon"], service.body()["delta"]) == ("1", "1e-6")
-
-
-def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> None:
-    delta = {"set_aside": "0.0000002", "charged": "0.0000001", "remaining": "0.0000001"}
-    balance = service.answers["GET", "/ledger/census"][1] | {"delta_set_aside": delta}
-    service.answers["GET", "/ledger/census"] = (200, balance)
-    told = run("ledger", "show", "census").stdout
-    assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in told
-
-
-def test_a_charge_for_elsewhere_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
-    stated = ["--epsilon", "0.50", "--delta", "1e-7", "--per", "unit", "--scope", '{"shard": [1]}']
-    run("ledger", "charge", "census", "--description", "a mean", *stated, "--idempotency-key", "k")
-    declared = {"adjacency": "add_remove", "epsilon": "0.50", "delta": "1e-7"}
-    assert service.body() == {
-        "description": "a mean", "per": "unit", "scope": {"shard": [1]}, "declared": declared,
-    }  # fmt: skip
-    assert service.requests[-1].headers["Idempotency-Key"] == "k"
-    (tmp_path / "event.json").write_text('{"type": "sequential/1", "parts": []}')
-    run("ledger", "charge", "census", "--description", "a mean", "--event", "event.json")
-    event = {"type": "sequential/1", "parts": []}
-    assert service.body() == {"description": "a mean", "per": "row", "scope": {}, "event": event}
-
-
-def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
-    run(
-        "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",
-        "-p", "n_estimators=16", "-p", "assignment=sharded", "--scope", '{"shard": [0, 1]}', "--idempotency-key", "k",
-    )  # fmt: skip
-    assert service.body() == {
-        "dataset": "census",
-        "algorithm": "mrf",
-        "epsilon": "0.100000000000000001",
-        "parameters": {"n_estimators": 16, "assignment": "sharded"},
-        "scope": {"shard": [0, 1]},
-        "name": "mine",
-    }
-    assert service.requests[-1].headers["Idempotency-Key"] == "k"
-
-
-def test_a_scope_is_typed_in_words_or_in_json(run: Run, service: Any) -> None:
-    asked = ["plan", "census", "-a", "mrf", "-e", "1"]
-    run(*asked, "--scope", "region=EU,OTHER", "--scope", "shard=0,12", "--scope", "region=US")
-    assert service.body()["scope"] == {"region": ["EU", "OTHER", "US"], "shard": [0, 12]}
-    run("ledger", "show", "census", "--scope", "region=EU")
-    assert json.loads(service.requests[-1].url.params["scope"]) == {"region": ["EU"]}
-    run("ledger", "show", "census")
-    assert "scope" not in service.requests[-1].url.params
-
-
-def test_a_cell_of_digits_is_what_the_declaration_says_it_is(run: Run, service: Any) -> None:
-    status, dataset = service.answers["GET", "/datasets/census"]
-    code = {"name": "code", "kind": "column", "column": "code", "feature": False, "sizes": None, "cells": ["1", "2"]}
-    declared = {**dataset, "partitions": [*dataset["partitions"], code]}
-    service.answers["GET", "/datasets/census"] = service.answers["GET", "/datasets/ds_1"] = (status, declared)
-    typed = ["--scope", "code=1,OTHER", "--scope", "shard=1"]
-    meant = {"code": ["1", "OTHER"], "shard": [1]}
-
-    for asked in (["plan", "census", "-a", "mrf"], ["profiles", "quote", "census"], ["evaluations", "quote", "md_1"]):
-        run(*asked, "-e", "1", *typed)
-        assert service.body()["scope"] == meant
-    run("evaluations", "best", "md_1", "md_2", "-e", "1", "--dataset", "census", *typed)
-    assert service.body()["scope"] == meant
-    run("ledger", "charge", "census", "--description", "x", "--rho", "1", *typed)
-    assert service.body()["scope"] == meant
-    run("ledger", "show", "census", *typed)
-    assert json.loads(service.requests[-1].url.params["scope"]) == meant
-    run("plan", "ds_1", "-a", "sspe-1", "-e", "1", "--unlabelled", "census", "--unlabelled-scope", "code=2")
-    assert service.body()["unlabelled"]["scope"] == {"code": ["2"]}
-
-
-def test_a_refused_statement_is_not_told_the_epsilon_of_a_job(run: Run, service: Any) -> None:
-    refusal = {"type": "budget-exceeded", "largest_that_fits": "0.7"}
-    service.answers["POST", "/ledger/census/reservations"] = (409, refusal)
-    charge = ["ledger", "charge", "census", "--description", "x"]
-    for stated in (["--rho", "1"], ["--mu", "1"], ["--event", "file.json"]):
-        result = run(*charge, *stated)
-        assert (result.exit_code, result.stderr) == (ExitCode.REFUSED, "refused: a sentence\n")
-        assert json.loads(run(*charge, *stated, "--json").stdout)["largest_that_fits"] == "0.7"
-    assert "largest ε that fits: 0.7" in run(*charge, "--epsilon", "1").stderr
-
-
-@pytest.mark.parametrize(
-    ("kind", "n_trees", "doing"),
-    [
-        ("train", 3, "running"),
-        ("profile", 0, "counting rows for a profile"),
-        ("evaluation", 0, "counting answers for an evaluation"),
-    ],
-)
-def test_jobs_that_grow_no_trees_say_what_they_do(
-    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, *, kind: str, n_trees: int, doing: str
-) -> None:
-    ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
-    running = {**ended, "state": "running", "trees_done": 0}
-    answers = iter([running, running, running, ended])
-    monkeypatch.setattr("app.client.client.Client.func.job", lambda *_: next(answers))
-    told: list[str] = []
-    update = Progress.update
-
-    def seen(progress: Progress, *bar: Any, description: str, **changes: Any) -> None:
-        told.append(description)
-        update(progress, *bar, description=description, **changes)
-
-    monkeypatch.setattr(Progress, "update", seen)
-    shown = run("jobs", "show", "jb_1", "--wait").stderr
-    assert told == [doing, "succeeded"]
-    assert ("3/3 trees" in shown) is (kind == "train")
-    assert "0/0" not in shown
-
-
-def test_the_next_command_names_a_delta_where_one_is_needed(run: Run, service: Any) -> None:
-    assert "--delta" not in run("datasets", "upload", "census", "rows.csv").stdout
-    assert "--delta" not in run("profiles", "show", "pf_1").stdout
-    dataset = service.answers["GET", "/datasets/census"][1]
-    account = {**dataset["account"], "accountant": "gdp", "unit": "mu_squared"}
-    service.answers["GET", "/datasets/census"] = (200, {**dataset, "account": account})
-    last = run("datasets", "upload", "census", "rows.csv").stdout.splitlines()[-1]
-    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
-    profile = service.answers["GET", "/profiles/pf_1"][1]
-    service.answers["GET", "/profiles/pf_1"] = (200, {**profile, "price": {**profile["price"], "delta": "0.0001"}})
-    last = run("profiles", "show", "pf_1").stdout.splitlines()[-1]
-    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 0.0001 --profile pf_1"
-
-
-def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: Run) -> None:
-    granted = "next: grovekeeper datasets grant DATASET key_2"
-    assert f"{granted} analyst" in run("keys", "create", "ann").stdout
-    assert f"{granted} predictor" in run("keys", "create", "ann", "--role", "predictor").stdout
-    assert granted not in run("keys", "create", "ann", "--role", "predictor", "--role", "auditor").stdout
-
-
-def test_a_job_on_two_datasets_says_both_prices(run: Run, service: Any) -> None:
-    job = service.answers["GET", "/jobs/jb_1"][1]
-    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": job["price"]}
-    service.answers["GET", "/jobs/jb_1"] = (200, {**job, "unlabelled": also})
-    assert "0.1 ε on census, 0.1 ε on register" in run("jobs", "show", "jb_1").stdout
-
-
-@pytest.mark.parametrize(
-    "typed",
-    [["datasets", "delete", "census"], ["datasets", "erase-unit", "census", "ann"], ["models", "delete", "md_1"]],
-)
-def test_a_program_is_not_asked_but_told_to_confirm(run: Run, service: Any, typed: list[str]) -> None:
-    result = run(*typed, "--json", input="y\n")
-    assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
-    assert json.loads(result.stdout)["type"] == "wrong-use"
-    assert not service.requests
-
-
-def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, service: Any) -> None:
-    amounts = {"charged": "1", "reserved": "0", "remaining": "2"}
-    partitions = [
-        {"name": "region", "kind": "column", "cells": [{"cell": cell, **amounts} for cell in ("EU", "OTHER")]},
-        {"name": "shard", "kind": "hash", "cells": [{"cell": cell, **amounts} for cell in range(100)]},
-        {"name": "batch", "kind": "epoch", "cells": []},
-    ]
-    balance = {**service.answers["GET", "/ledger/census"][1], "partitions": partitions, "exact": False}
-    service.answers["GET", "/ledger/census"] = (200, balance)
-    shown = run("ledger", "show", "census").stdout
-    assert "OTHER" in shown
-    assert "shard: 100 cells; see --json" in shown
-    assert "no uploads yet" in shown
-    assert "upper bound" in shown
-    assert "largest ε that fits: 0.5" in shown
-
-
-def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
-    partitions = [
-        {"name": "shard", "kind": "hash", "cells": 10},
-        {
-            "name": "region",
-            "kind": "column",
-            "column": "land",
-            "feature": False,
-            "sizes": None,
-            "cells": ["EU", "OTHER"],
-        },
-        {"name": "batch", "kind": "epoch", "how": "one per month"},
-    ]
-    status, dataset = service.answers["GET", "/datasets/census"]
-    service.answers["GET", "/datasets/census"] = (status, {**dataset, "partitions": partitions})
-    shown = " ".join(run("datasets", "show", "census").stdout.split())
-    assert "shard (10 hash cells); region (by land: EU, OTHER); batch (by upload: one per month)" in shown
-
-
-def test_the_next_command_asks_for_the_very_plan_that_was_quoted(run: Run) -> None:
-    typed = ["census", "--algorithm", "mrf", "--epsilon", "0.1", "--parameter", "n_estimators=2"]
-    result = run("plan", *typed, "--scope", '{"shard": [0]}')
-    following = result.stdout.splitlines()[-1].removeprefix("next: ")
-    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--scope", '{"shard": [0]}', "--wait"]
-
-
-SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled-delta", "1e-6"]
-
-
-def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
-    typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
-    plan = service.answers["POST", "/plans"][1]
-    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits")}
-    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
-    result = run("plan", *typed)
-    following = result.stdout.splitlines()[-1].removeprefix("next: ")
-
-    assert json.loads(service.requests[-1].content)["unlabelled"] == {
-        "dataset": "register", "epsilon": "2", "delta": "1e-6", "scope": {"shard": [1]},
-    }  # fmt: skip
-    assert "on census would cost 0.1 ε" in result.stdout
-    assert "on register would cost 0.1 ε" in result.stdout
-    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--wait"]
-
-
-def test_a_second_dataset_pays_the_same_unless_told_otherwise(run: Run, service: Any) -> None:
-    run("plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register")
-    assert json.loads(service.requests[-1].content)["unlabelled"] == {"dataset": "register", "epsilon": "0.1"}
-
-
-def test_no_next_step_where_the_second_account_does_not_have_it(run: Run, service: Any) -> None:
-    plan = service.answers["POST", "/plans"][1]
-    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**plan, "fits": False}})
-    assert "next:" not in run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
-
-
-def test_what_both_accounts_hold_is_said(run: Run, service: Any) -> None:
-    status, accepted = service.answers["POST", "/train"]
-    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": accepted["price"]}
-    service.answers["POST", "/train"] = (status, {**accepted, "unlabelled": also})
-    said = run("train", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register").stdout
-    assert "and one of 0.1 ε on register" in said
-
-
-def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
-    plan = {**service.answers["POST", "/plans"][1], "fits": False}
-    service.answers["POST", "/plans"] = (200, plan)
-    result = run("plan", "census", "-a", "mrf", "-e", "9")
-    assert result.exit_code == 0
-    assert "It does not fit" in result.stdout
-    assert "next:" not in result.stdout
-
-
 def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
     service.answers["GET", "/datasets"] = (500, {"type": "internal"})
     result = run("datasets", "list")
     assert result.exit_code == 1
     assert "request id: rq_1" in result.stderr
-
-
-def test_a_declaration_is_sent_byte_for_byte(run: Run, service: Any, tmp_path: Path) -> None:
-    (tmp_path / "file.json").write_bytes(b'{"budget": {"epsilon": 0.10}}')
-    run("datasets", "create", "file.json")
-    assert service.requests[-1].content == b'{"budget": {"epsilon": 0.10}}'
-
-
-def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"age\n1\n"))
-    run("datasets", "upload", "census", "rows.csv.gz")
-    assert service.requests[-1].headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(service.requests[-1].content) == b"age\n1\n"
 
 
 @pytest.mark.parametrize(
@@ -523,46 +260,6 @@ def test_wrong_use_ends_with_2_and_changes_nothing(run: Run, service: Any, typed
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:
-    ((status, listed),) = [service.answers["GET", "/algorithms"]]
-    other = {**listed["algorithms"][0], "slug": "rdt-ta", "title": "Random trees"}
-    service.answers["GET", "/algorithms"] = (status, {"algorithms": [*listed["algorithms"], other]})
-
-    shown = run("algorithms", "rdt-ta").stdout
-    assert "rdt-ta: Random trees" in shown
-    assert "accounts: pure" in shown
-    assert "mrf" not in shown
-    told = json.loads(run("algorithms", "mrf", "--json").stdout)
-    assert [item["slug"] for item in told["algorithms"]] == ["mrf"]
-    assert len(json.loads(run("algorithms", "--json").stdout)["algorithms"]) == 2
-
-
-def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
-    service.answers["GET", "/jobs/jb_1"] = (
-        200, {**service.answers["GET", "/jobs/jb_1"][1], "state": "failed", "reason": "lost", "model_id": None},
-    )  # fmt: skip
-    for typed in (["train", "census", "-a", "mrf", "-e", "1", "--wait"], ["jobs", "show", "jb_1", "--wait"]):
-        result = run(*typed)
-        assert result.exit_code == 1
-        assert "job jb_1 failed: lost" in result.stderr
-        assert "trained model" not in result.stdout
-        assert json.loads(run(*typed, "--json").stdout)["state"] == "failed"
-
-
-def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(run: Run, service: Any, tmp_path: Path) -> None:
-    service.answers["GET", "/models/md_1/artifact"] = (200, b"something else")
-    result = run("models", "download", "md_1", "new.safetensors")
-    assert result.exit_code == 1
-    assert not (tmp_path / "new.safetensors").exists()
-
-
-def test_erasing_asks_first(run: Run, service: Any) -> None:
-    for typed in (["datasets", "delete", "census"], ["models", "delete", "md_1"]):
-        assert run(*typed, input="n\n").exit_code == 1
-        assert service.requests == []
-    assert run("datasets", "delete", "census", input="y\n").exit_code == 0
-
-
 def test_the_key_comes_from_the_option_then_the_environment_then_the_home(
     run: Run, service: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -599,13 +296,3 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
     model = {**service.answers["GET", "/models/md_1"][1], "name": "[red]forest[/red] [/x]"}
     service.answers["GET", "/models"] = (200, {"models": [model], "next": None})
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
-
-
-def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_arguments: object, **_options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("app.client.client.Client.func.wait_for_job", interrupted)
-    result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
-    assert result.exit_code == 1
-    assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr

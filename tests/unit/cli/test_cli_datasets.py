@@ -1,0 +1,108 @@
+"""Declaring, uploading, looking at and erasing datasets from the command line; keys and their grants."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from app.cli.exit_codes import ExitCode
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: Run) -> None:
+    granted = "next: grovekeeper datasets grant DATASET key_2"
+    assert f"{granted} analyst" in run("keys", "create", "ann").stdout
+    assert f"{granted} predictor" in run("keys", "create", "ann", "--role", "predictor").stdout
+    assert granted not in run("keys", "create", "ann", "--role", "predictor", "--role", "auditor").stdout
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["datasets", "delete", "census"], ["datasets", "erase-unit", "census", "ann"], ["models", "delete", "md_1"]],
+)
+def test_a_program_is_not_asked_but_told_to_confirm(run: Run, service: Any, typed: list[str]) -> None:
+    result = run(*typed, "--json", input="y\n")
+    assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
+    assert json.loads(result.stdout)["type"] == "wrong-use"
+    assert not service.requests
+
+
+def test_every_kind_of_partition_is_described(run: Run, service: Any) -> None:
+    partitions = [
+        {"name": "shard", "kind": "hash", "cells": 10},
+        {
+            "name": "region",
+            "kind": "column",
+            "column": "land",
+            "feature": False,
+            "sizes": None,
+            "cells": ["EU", "OTHER"],
+        },
+        {"name": "batch", "kind": "epoch", "how": "one per month"},
+    ]
+    status, dataset = service.answers["GET", "/datasets/census"]
+    service.answers["GET", "/datasets/census"] = (status, {**dataset, "partitions": partitions})
+    shown = " ".join(run("datasets", "show", "census").stdout.split())
+    assert "shard (10 hash cells); region (by land: EU, OTHER); batch (by upload: one per month)" in shown
+
+
+def test_a_declaration_is_sent_byte_for_byte(run: Run, service: Any, tmp_path: Path) -> None:
+    (tmp_path / "file.json").write_bytes(b'{"budget": {"epsilon": 0.10}}')
+    run("datasets", "create", "file.json")
+    assert service.requests[-1].content == b'{"budget": {"epsilon": 0.10}}'
+
+
+def test_a_gzip_file_is_uploaded_as_it_is(run: Run, service: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"age\n1\n"))
+    run("datasets", "upload", "census", "rows.csv.gz")
+    assert service.requests[-1].headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(service.requests[-1].content) == b"age\n1\n"
+
+
+def test_erasing_asks_first(run: Run, service: Any) -> None:
+    for typed in (["datasets", "delete", "census"], ["models", "delete", "md_1"]):
+        assert run(*typed, input="n\n").exit_code == 1
+        assert service.requests == []
+    assert run("datasets", "delete", "census", input="y\n").exit_code == 0
+
+
+def _counts_rho(service: Any) -> None:
+    """The dataset has a ρ account."""
+    account = {"accountant": "zcdp", "unit": "rho", "cap": "0.04", "charged": "0", "reserved": "0", "remaining": "0.04"}
+    for method, path in (("GET", "/datasets/census"), ("POST", "/datasets")):
+        status, dataset = service.answers[method, path]
+        service.answers[method, path] = (status, {**dataset, "account": account})
+    guarantee = {"add_remove": {"epsilon": "1.5", "delta": "0.000001"}, "replace_one": {}, "text": "For any two …"}
+    balance = {**service.answers["GET", "/ledger/census"][1], **account, "guarantee": guarantee}
+    service.answers["GET", "/ledger/ds_1"] = (200, balance)
+
+
+def test_accounts_that_count_something_else_show_their_epsilon_and_delta_too(run: Run, service: Any) -> None:
+    _counts_rho(service)
+    declared = run("datasets", "create", "file.json").stdout
+    shown = run("datasets", "show", "census").stdout
+    assert "with a lifetime budget of 0.04 ρ: ε = 1.5 at δ = 0.000001" in declared
+    assert "ε = 1.5 at δ = 0.000001" in next(line for line in shown.splitlines() if line.startswith("guarantee"))
+
+
+@pytest.mark.parametrize("answer", [(403, {"type": "role-missing"}), (503, {"type": "unavailable"})])
+def test_a_guarantee_that_cannot_be_had_fails_nothing(run: Run, service: Any, answer: tuple[int, Any]) -> None:
+    _counts_rho(service)
+    service.answers["GET", "/ledger/ds_1"] = answer
+    for typed in (["datasets", "create", "file.json"], ["datasets", "show", "census"]):
+        result = run(*typed)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert "0.04 ρ" in result.stdout
+        assert "ε =" not in result.stdout
+
+
+def test_an_account_that_counts_epsilon_asks_for_no_balance(run: Run, service: Any) -> None:
+    assert run("datasets", "show", "census").exit_code == 0
+    assert [request.url.path for request in service.requests] == ["/datasets/census"]

@@ -1,0 +1,76 @@
+"""What balances, caps and charges for mechanisms elsewhere look like, and how they are asked for."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from app.cli.exit_codes import ExitCode
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> None:
+    delta = {"set_aside": "0.0000002", "charged": "0.0000001", "remaining": "0.0000001"}
+    balance = service.answers["GET", "/ledger/census"][1] | {"delta_set_aside": delta}
+    service.answers["GET", "/ledger/census"] = (200, balance)
+    told = run("ledger", "show", "census").stdout
+    assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in told
+
+
+def test_a_charge_for_elsewhere_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
+    stated = ["--epsilon", "0.50", "--delta", "1e-7", "--per", "unit", "--scope", '{"shard": [1]}']
+    run("ledger", "charge", "census", "--description", "a mean", *stated, "--idempotency-key", "k")
+    declared = {"adjacency": "add_remove", "epsilon": "0.50", "delta": "1e-7"}
+    assert service.body() == {
+        "description": "a mean", "per": "unit", "scope": {"shard": [1]}, "declared": declared,
+    }  # fmt: skip
+    assert service.requests[-1].headers["Idempotency-Key"] == "k"
+    (tmp_path / "event.json").write_text('{"type": "sequential/1", "parts": []}')
+    run("ledger", "charge", "census", "--description", "a mean", "--event", "event.json")
+    event = {"type": "sequential/1", "parts": []}
+    assert service.body() == {"description": "a mean", "per": "row", "scope": {}, "event": event}
+
+
+def test_a_refused_statement_is_not_told_the_epsilon_of_a_job(run: Run, service: Any) -> None:
+    refusal = {"type": "budget-exceeded", "largest_that_fits": "0.7"}
+    service.answers["POST", "/ledger/census/reservations"] = (409, refusal)
+    charge = ["ledger", "charge", "census", "--description", "x"]
+    for stated in (["--rho", "1"], ["--mu", "1"], ["--event", "file.json"]):
+        result = run(*charge, *stated)
+        assert (result.exit_code, result.stderr) == (ExitCode.REFUSED, "refused: a sentence\n")
+        assert json.loads(run(*charge, *stated, "--json").stdout)["largest_that_fits"] == "0.7"
+    assert "largest ε that fits: 0.7" in run(*charge, "--epsilon", "1").stderr
+
+
+def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, service: Any) -> None:
+    amounts = {"charged": "1", "reserved": "0", "remaining": "2"}
+    partitions = [
+        {"name": "region", "kind": "column", "cells": [{"cell": cell, **amounts} for cell in ("EU", "OTHER")]},
+        {"name": "shard", "kind": "hash", "cells": [{"cell": cell, **amounts} for cell in range(100)]},
+        {"name": "batch", "kind": "epoch", "cells": []},
+    ]
+    balance = {**service.answers["GET", "/ledger/census"][1], "partitions": partitions, "exact": False}
+    service.answers["GET", "/ledger/census"] = (200, balance)
+    shown = run("ledger", "show", "census").stdout
+    assert "OTHER" in shown
+    assert "shard: 100 cells; see --json" in shown
+    assert "no uploads yet" in shown
+    assert "upper bound" in shown
+    assert "largest ε that fits: 0.5" in shown
+
+
+@pytest.mark.parametrize(("group", "account"), [("ledger", "census"), ("populations", "patients")])
+def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any, group: str, account: str) -> None:
+    told = run(group, "cap", account, "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
+    sent = service.requests[-1]
+    assert told.stdout.splitlines()[0] == f"the cap of {account} is 2 ε from here on; 0.5 ε are left"
+    assert told.stdout.splitlines()[-1] == f"next: grovekeeper {group} show {account}"
+    assert (service.body(), sent.headers["Idempotency-Key"]) == ({"cap": "1e-3", "reason": "less trust"}, "k1")
+    assert json.loads(run(group, "cap", account, "2", "--reason", "x", "--json").stdout)["cap"] == "2"
+    assert run(group, "cap", account, "2").exit_code == 2, "a cap is not changed without a reason"

@@ -1,0 +1,214 @@
+"""Plans, jobs and models on the command line: what goes out as it was typed, and the next command."""
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.progress import Progress
+from typer.testing import Result
+
+Run = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("files")
+
+
+def test_delta_goes_out_as_it_was_typed(run: Run, service: Any) -> None:
+    run("plan", "census", "--algorithm", "nbrt", "--epsilon", "1", "--delta", "1e-6")
+    assert (service.body()["epsilon"], service.body()["delta"]) == ("1", "1e-6")
+
+
+def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any) -> None:
+    run(
+        "train", "census", "--algorithm", "mrf", "--epsilon", "0.100000000000000001", "--name", "mine",
+        "-p", "n_estimators=16", "-p", "assignment=sharded", "--scope", '{"shard": [0, 1]}', "--idempotency-key", "k",
+    )  # fmt: skip
+    assert service.body() == {
+        "dataset": "census",
+        "algorithm": "mrf",
+        "epsilon": "0.100000000000000001",
+        "parameters": {"n_estimators": 16, "assignment": "sharded"},
+        "scope": {"shard": [0, 1]},
+        "name": "mine",
+    }
+    assert service.requests[-1].headers["Idempotency-Key"] == "k"
+
+
+def test_a_scope_is_typed_in_words_or_in_json(run: Run, service: Any) -> None:
+    asked = ["plan", "census", "-a", "mrf", "-e", "1"]
+    run(*asked, "--scope", "region=EU,OTHER", "--scope", "shard=0,12", "--scope", "region=US")
+    assert service.body()["scope"] == {"region": ["EU", "OTHER", "US"], "shard": [0, 12]}
+    run("ledger", "show", "census", "--scope", "region=EU")
+    assert json.loads(service.requests[-1].url.params["scope"]) == {"region": ["EU"]}
+    run("ledger", "show", "census")
+    assert "scope" not in service.requests[-1].url.params
+
+
+def test_a_cell_of_digits_is_what_the_declaration_says_it_is(run: Run, service: Any) -> None:
+    status, dataset = service.answers["GET", "/datasets/census"]
+    code = {"name": "code", "kind": "column", "column": "code", "feature": False, "sizes": None, "cells": ["1", "2"]}
+    declared = {**dataset, "partitions": [*dataset["partitions"], code]}
+    service.answers["GET", "/datasets/census"] = service.answers["GET", "/datasets/ds_1"] = (status, declared)
+    typed = ["--scope", "code=1,OTHER", "--scope", "shard=1"]
+    meant = {"code": ["1", "OTHER"], "shard": [1]}
+
+    for asked in (["plan", "census", "-a", "mrf"], ["profiles", "quote", "census"], ["evaluations", "quote", "md_1"]):
+        run(*asked, "-e", "1", *typed)
+        assert service.body()["scope"] == meant
+    run("evaluations", "best", "md_1", "md_2", "-e", "1", "--dataset", "census", *typed)
+    assert service.body()["scope"] == meant
+    run("ledger", "charge", "census", "--description", "x", "--rho", "1", *typed)
+    assert service.body()["scope"] == meant
+    run("ledger", "show", "census", *typed)
+    assert json.loads(service.requests[-1].url.params["scope"]) == meant
+    run("plan", "ds_1", "-a", "sspe-1", "-e", "1", "--unlabelled", "census", "--unlabelled-scope", "code=2")
+    assert service.body()["unlabelled"]["scope"] == {"code": ["2"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_trees", "doing"),
+    [
+        ("train", 3, "running"),
+        ("profile", 0, "counting rows for a profile"),
+        ("evaluation", 0, "counting answers for an evaluation"),
+    ],
+)
+def test_jobs_that_grow_no_trees_say_what_they_do(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch, *, kind: str, n_trees: int, doing: str
+) -> None:
+    ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
+    running = {**ended, "state": "running", "trees_done": 0}
+    answers = iter([running, running, running, ended])
+    monkeypatch.setattr("app.client.client.Client.func.job", lambda *_: next(answers))
+    told: list[str] = []
+    update = Progress.update
+
+    def seen(progress: Progress, *bar: Any, description: str, **changes: Any) -> None:
+        told.append(description)
+        update(progress, *bar, description=description, **changes)
+
+    monkeypatch.setattr(Progress, "update", seen)
+    shown = run("jobs", "show", "jb_1", "--wait").stderr
+    assert told == [doing, "succeeded"]
+    assert ("3/3 trees" in shown) is (kind == "train")
+    assert "0/0" not in shown
+
+
+def test_the_next_command_names_a_delta_where_one_is_needed(run: Run, service: Any) -> None:
+    assert "--delta" not in run("datasets", "upload", "census", "rows.csv").stdout
+    assert "--delta" not in run("profiles", "show", "pf_1").stdout
+    dataset = service.answers["GET", "/datasets/census"][1]
+    account = {**dataset["account"], "accountant": "gdp", "unit": "mu_squared"}
+    service.answers["GET", "/datasets/census"] = (200, {**dataset, "account": account})
+    last = run("datasets", "upload", "census", "rows.csv").stdout.splitlines()[-1]
+    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
+    profile = service.answers["GET", "/profiles/pf_1"][1]
+    service.answers["GET", "/profiles/pf_1"] = (200, {**profile, "price": {**profile["price"], "delta": "0.0001"}})
+    last = run("profiles", "show", "pf_1").stdout.splitlines()[-1]
+    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 0.0001 --profile pf_1"
+
+
+def test_a_job_on_two_datasets_says_both_prices(run: Run, service: Any) -> None:
+    job = service.answers["GET", "/jobs/jb_1"][1]
+    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": job["price"]}
+    service.answers["GET", "/jobs/jb_1"] = (200, {**job, "unlabelled": also})
+    assert "0.1 ε on census, 0.1 ε on register" in run("jobs", "show", "jb_1").stdout
+
+
+def test_the_next_command_asks_for_the_very_plan_that_was_quoted(run: Run) -> None:
+    typed = ["census", "--algorithm", "mrf", "--epsilon", "0.1", "--parameter", "n_estimators=2"]
+    result = run("plan", *typed, "--scope", '{"shard": [0]}')
+    following = result.stdout.splitlines()[-1].removeprefix("next: ")
+    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--scope", '{"shard": [0]}', "--wait"]
+
+
+SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled-delta", "1e-6"]
+
+
+def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
+    typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
+    plan = service.answers["POST", "/plans"][1]
+    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits")}
+    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
+    result = run("plan", *typed)
+    following = result.stdout.splitlines()[-1].removeprefix("next: ")
+
+    assert json.loads(service.requests[-1].content)["unlabelled"] == {
+        "dataset": "register", "epsilon": "2", "delta": "1e-6", "scope": {"shard": [1]},
+    }  # fmt: skip
+    assert "on census would cost 0.1 ε" in result.stdout
+    assert "on register would cost 0.1 ε" in result.stdout
+    assert shlex.split(following) == ["grovekeeper", "train", *typed, "--wait"]
+
+
+def test_a_second_dataset_pays_the_same_unless_told_otherwise(run: Run, service: Any) -> None:
+    run("plan", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register")
+    assert json.loads(service.requests[-1].content)["unlabelled"] == {"dataset": "register", "epsilon": "0.1"}
+
+
+def test_no_next_step_where_the_second_account_does_not_have_it(run: Run, service: Any) -> None:
+    plan = service.answers["POST", "/plans"][1]
+    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**plan, "fits": False}})
+    assert "next:" not in run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
+
+
+def test_what_both_accounts_hold_is_said(run: Run, service: Any) -> None:
+    status, accepted = service.answers["POST", "/train"]
+    also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": accepted["price"]}
+    service.answers["POST", "/train"] = (status, {**accepted, "unlabelled": also})
+    said = run("train", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register").stdout
+    assert "and one of 0.1 ε on register" in said
+
+
+def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
+    plan = {**service.answers["POST", "/plans"][1], "fits": False}
+    service.answers["POST", "/plans"] = (200, plan)
+    result = run("plan", "census", "-a", "mrf", "-e", "9")
+    assert result.exit_code == 0
+    assert "It does not fit" in result.stdout
+    assert "next:" not in result.stdout
+
+
+def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:
+    ((status, listed),) = [service.answers["GET", "/algorithms"]]
+    other = {**listed["algorithms"][0], "slug": "rdt-ta", "title": "Random trees"}
+    service.answers["GET", "/algorithms"] = (status, {"algorithms": [*listed["algorithms"], other]})
+
+    shown = run("algorithms", "rdt-ta").stdout
+    assert "rdt-ta: Random trees" in shown
+    assert "accounts: pure" in shown
+    assert "mrf" not in shown
+    told = json.loads(run("algorithms", "mrf", "--json").stdout)
+    assert [item["slug"] for item in told["algorithms"]] == ["mrf"]
+    assert len(json.loads(run("algorithms", "--json").stdout)["algorithms"]) == 2
+
+
+def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
+    service.answers["GET", "/jobs/jb_1"] = (
+        200, {**service.answers["GET", "/jobs/jb_1"][1], "state": "failed", "reason": "lost", "model_id": None},
+    )  # fmt: skip
+    for typed in (["train", "census", "-a", "mrf", "-e", "1", "--wait"], ["jobs", "show", "jb_1", "--wait"]):
+        result = run(*typed)
+        assert result.exit_code == 1
+        assert "job jb_1 failed: lost" in result.stderr
+        assert "trained model" not in result.stdout
+        assert json.loads(run(*typed, "--json").stdout)["state"] == "failed"
+
+
+def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(run: Run, service: Any, tmp_path: Path) -> None:
+    service.answers["GET", "/models/md_1/artifact"] = (200, b"something else")
+    result = run("models", "download", "md_1", "new.safetensors")
+    assert result.exit_code == 1
+    assert not (tmp_path / "new.safetensors").exists()
+
+
+def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.client.client.Client.func.wait_for_job", interrupted)
+    result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
+    assert result.exit_code == 1
+    assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr
