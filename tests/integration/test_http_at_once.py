@@ -1,0 +1,65 @@
+"""Splits that tell something only together: quoted, charged, learned and asked over HTTP."""
+
+import itertools
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.server import CSV, Server, new_idempotency_key, training
+
+QUESTIONS = [f"q{index}" for index in range(6)]
+ANSWERS = list(itertools.product(("no", "yes"), repeat=len(QUESTIONS)))
+
+
+def parity(answers: tuple[str, ...], n_questions: int) -> str:
+    return ("even", "odd")[answers[:n_questions].count("yes") % 2]
+
+
+def uploaded(server: Server, n_questions: int) -> str:
+    """Every combination of answers ten times; the class is the parity of the first ones."""
+    questions = [{"name": name, "type": "categorical", "categories": ["no", "yes"]} for name in QUESTIONS]
+    schema = {"features": questions, "label": {"name": "kind", "classes": ["even", "odd"]}}
+    dataset = str(server.declared(schema=schema, public_size=640)["id"])
+    rows = [",".join((*answers, parity(answers, n_questions))) for answers in ANSWERS] * 10
+    content = "\n".join((",".join((*QUESTIONS, "kind")), *rows, ""))
+    assert server.admin.http.post(f"/datasets/{dataset}/rows", content=content, headers=CSV).status_code == 201
+    return dataset
+
+
+@pytest.mark.parametrize("n_questions", [2, 3])
+def test_what_questions_tell_together_is_learned_for_what_was_quoted(server: Server, n_questions: int) -> None:
+    dataset = uploaded(server, n_questions)
+    asked: dict[str, Any] = {
+        "algorithm": "rpf", "epsilon": "4", "parameters": {"n_estimators": 1, "max_depth": n_questions},
+    }  # fmt: skip
+    quote = server.admin.http.post("/plans", json=training(dataset, **asked)).json()
+    job = server.trained(dataset, **asked)
+    columns = {name: [answers[place] for answers in ANSWERS] for place, name in enumerate(QUESTIONS)}
+    answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"columns": columns})
+
+    assert quote["parameters"]["at_once"] == n_questions
+    assert job["price"] == quote["price"]
+    assert answer.json()["labels"] == [parity(answers, n_questions) for answers in ANSWERS]
+
+
+def test_more_trees_than_three_at_once_can_be_tabulated_for_are_refused(server: Server) -> None:
+    questions = [{"name": f"q{index}", "type": "categorical", "categories": ["no", "yes"]} for index in range(60)]
+    schema = {"features": questions, "label": {"name": "kind", "classes": ["even", "odd"]}}
+    dataset = server.declared(schema=schema)["id"]
+    before, http = server.footprint(), server.admin.http
+
+    def asked(path: str, n_trees: int, at_once: int) -> httpx.Response:
+        parameters = {"n_estimators": n_trees, "max_depth": 3, "at_once": at_once}
+        return http.post(
+            path, json=training(dataset, algorithm="rpf", parameters=parameters), headers=new_idempotency_key()
+        )
+
+    refused = asked("/train", 1_024, 3)
+    (problem,) = refused.json()["errors"]
+
+    assert refused.status_code == 422
+    assert (problem["at"], problem["problem"]) == ("/parameters/n_estimators", "too-large")
+    assert server.footprint() == before, "nothing was reserved"
+    assert [asked("/plans", problem["limit"] + more, 3).status_code for more in (0, 1)] == [200, 422]
+    assert asked("/plans", 1_024, 2).status_code == 200
