@@ -146,3 +146,27 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
         account = repository.account(session, ACCOUNT)
         found = state.tightest(session, account, {})
     assert (found.cell, found.reserved) == ({"region": "EU", "shard": 0}, 5)
+
+
+def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amounts fit into 64 bits each; what a bound adds up over cells that do not meet need not."""
+    cut = Partitions((HashPartition("a", 64), HashPartition("b", 11)))
+    open_account(installation, "ds_large", cap=10**18, partitions=cut)
+
+    def reserve(session: Session, amount: int, scope: Scope) -> None:
+        new = ledger.NewReservation("ds_large", amount, scope, EVENT, f"jb_{len(_jobs)}")
+        ledger.reserve(session, new, actor="key_analyst")
+        _jobs.append(new)
+
+    _jobs: list[ledger.NewReservation] = []
+    with installation.database.write() as session:
+        for cell in range(11):
+            reserve(session, 9 * 10**17, {"a": (0,), "b": (cell,)})
+        exact = ledger.balance(session, "ds_large")
+        assert (exact.reserved, exact.remaining, exact.is_exact) == (9 * 10**17, 10**17, True)
+        monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
+        bounded = ledger.balance(session, "ds_large")
+        assert (bounded.charged + bounded.reserved, bounded.is_exact) == (10**18, False)
+        assert bounded.room == 0
+        with pytest.raises(BudgetExceeded):
+            reserve(session, 2 * 10**17, {})
