@@ -14,7 +14,6 @@ Run = Callable[..., Result]
 
 pytestmark = pytest.mark.usefixtures("files")
 
-
 COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
     (

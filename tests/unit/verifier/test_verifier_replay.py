@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,14 +11,10 @@ import rfc8785
 
 from app.verifier.reading import NotVerified
 from app.verifier.replay import verify
+from tests.support.exports import failure_of, laplace
 
 Export = Callable[..., Any]
 Change = Callable[[list[dict[str, Any]]], object]
-LAPLACE = {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "coordinates": 4}
-
-
-def _event(inverse_scale: str) -> dict[str, Any]:
-    return {**LAPLACE, "inverse_scale": inverse_scale}
 
 
 def _history(export: Export, *, bound: bool = True) -> Any:
@@ -26,15 +22,11 @@ def _history(export: Export, *, bound: bool = True) -> Any:
     writer = export(cap="3", shards=4, bound=bound)
     writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
     writer.add("cap", "2.5", details={"reason": "asked for"})
-    writer.job("jb_4", "1.5", scope={"shard": [3]}).job("jb_5", "0.7", None, scope={"shard": [0, 1]}, event=_event("0"))
+    writer.job("jb_4", "1.5", scope={"shard": [3]}).job(
+        "jb_5", "0.7", None, scope={"shard": [0, 1]}, event=laplace("0")
+    )
     writer.header["cap"] = "2.5"
     return writer
-
-
-def _failure(lines: list[bytes]) -> NotVerified:
-    with pytest.raises(NotVerified) as caught:
-        verify(lines)
-    return caught.value
 
 
 def _lines(writer: Any, entries: list[dict[str, Any]]) -> list[bytes]:
@@ -57,7 +49,7 @@ def test_an_account_without_jobs_is_verified(export: Export) -> None:
 
 def test_a_void_frees_what_it_held_and_a_charge_does_not(export: Export) -> None:
     verify(export(cap="1").job("jb_1", "1", "void").job("jb_2", "1").lines())
-    failure = _failure(export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines())
+    failure = failure_of(export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines())
     assert (failure.line, failure.reason) == (5, "charged and reserved come to 2, over the cap of 1")
 
 
@@ -87,7 +79,7 @@ def test_each_field_of_each_entry_changed_is_found_on_its_line(export: Export, f
             continue
         entries = copy.deepcopy(writer.entries)
         entries[index][field] = value
-        assert _failure(_lines(writer, entries)).line == index + 2
+        assert failure_of(_lines(writer, entries)).line == index + 2
 
 
 @pytest.mark.parametrize("field", list(OTHER_VALUES))
@@ -96,28 +88,28 @@ def test_a_field_left_out_or_added_is_found_on_its_line(export: Export, field: s
     for index in range(len(writer.entries)):
         entries = copy.deepcopy(writer.entries)
         del entries[index][field]
-        assert _failure(_lines(writer, entries)).line == index + 2
+        assert failure_of(_lines(writer, entries)).line == index + 2
         entries = copy.deepcopy(writer.entries)
         entries[index][field + "_"] = None
-        assert _failure(_lines(writer, entries)).line == index + 2
+        assert failure_of(_lines(writer, entries)).line == index + 2
 
 
 def test_an_entry_dropped_duplicated_or_exchanged_is_found_on_its_line(export: Export) -> None:
     writer = _history(export)
     entries = writer.entries
     for index in range(len(entries) - 1):
-        assert _failure(_lines(writer, entries[:index] + entries[index + 1 :])).line == index + 2
+        assert failure_of(_lines(writer, entries[:index] + entries[index + 1 :])).line == index + 2
         swapped = [*entries[:index], entries[index + 1], entries[index], *entries[index + 2 :]]
-        assert _failure(_lines(writer, swapped)).line == index + 2
+        assert failure_of(_lines(writer, swapped)).line == index + 2
     for index in range(len(entries)):
-        assert _failure(_lines(writer, [*entries[: index + 1], *entries[index:]])).line == index + 3
+        assert failure_of(_lines(writer, [*entries[: index + 1], *entries[index:]])).line == index + 3
 
 
 def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(export: Export) -> None:
     lines = _history(export).lines()
     for number, line in enumerate(lines, start=1):
         for kept in (1, len(line) // 2, len(line) - 1):
-            failure = _failure([*lines[: number - 1], line[:kept]])
+            failure = failure_of([*lines[: number - 1], line[:kept]])
             assert (failure.line, "cut" in failure.reason) == (number, True)
 
 
@@ -129,11 +121,11 @@ def test_a_tail_cut_between_lines_is_not_found_without_a_checkpoint(export: Expo
 
 @pytest.mark.parametrize("lines", [[], [b"\n"], [b"not json\n"], [b"[]\n"], [b"{}\n"]])
 def test_no_header_is_found_on_line_1(lines: list[bytes]) -> None:
-    assert _failure(lines).line == 1
+    assert failure_of(lines).line == 1
 
 
 def test_a_header_alone_is_no_export(export: Export) -> None:
-    failure = _failure(export().lines()[:1])
+    failure = failure_of(export().lines()[:1])
     assert (failure.line, failure.reason) == (2, "the export ends before its first entry")
 
 
@@ -158,13 +150,13 @@ def test_a_header_out_of_form_or_against_the_entries_is_found_on_line_1(
 ) -> None:
     writer = _history(export)
     writer.header[field] = value
-    assert _failure(writer.lines()).line == 1
+    assert failure_of(writer.lines()).line == 1
 
 
 def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Export) -> None:
     writer = _history(export, bound=False)
     writer.header["partitions"] = []
-    assert _failure(writer.lines()).line == 5
+    assert failure_of(writer.lines()).line == 5
 
 
 @pytest.mark.parametrize(
@@ -184,7 +176,7 @@ def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, f
     if field in ("accountant", "delta"):  # neither of the two is well formed alone
         writer.header |= {"accountant": "zcdp", "delta": "0.1"}
     writer.header[field] = value
-    failure = _failure(writer.lines())
+    failure = failure_of(writer.lines())
     stated = "accountant" if field == "delta" else field
     assert (failure.line, failure.reason) == (2, f"the header's {stated} is not what the first entry says")
 
@@ -220,7 +212,7 @@ def _forge(
     writer = _history(export)
     entries = copy.deepcopy(writer.entries)
     change(entries)
-    return _failure(_lines(writer, rechained(entries)))
+    return failure_of(_lines(writer, rechained(entries)))
 
 
 def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rechained: Callable[..., Any]) -> None:
@@ -231,11 +223,11 @@ def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rec
         (set_field(2, "amount", "0.9"), 4, "amount is not that of the reservation"),
         (set_field(1, "amount", "0.9"), 4, "amount is not that of the reservation"),
         (set_field(2, "scope", {"shard": [0]}), 4, "scope is not that of the reservation"),
-        (set_field(2, "event", _event("1/8")), 4, "event is not that of the reservation"),
+        (set_field(2, "event", laplace("1/8")), 4, "event is not that of the reservation"),
         (set_field(2, "job_id", "jb_9"), 4, "without a reservation"),
         (set_field(3, "job_id", "jb_1"), 5, "has a reservation already"),
-        (set_field(1, "event", _event("2")), 3, "costs more than the amount"),
-        (set_field(1, "event", {**_event("1/4"), "type": "gift/1"}), 3, "price cannot be recomputed"),
+        (set_field(1, "event", laplace("2")), 3, "costs more than the amount"),
+        (set_field(1, "event", {**laplace("1/4"), "type": "gift/1"}), 3, "price cannot be recomputed"),
         (set_field(2, "at", "2026-11-20T08:00:00.000000Z"), 4, "time is before"),
         (set_field(0, "amount", "1"), 5, "come to 1.5, over the cap of 1"),
         (lambda entries: entries.pop(0), 2, "must be of kind open"),
@@ -255,14 +247,14 @@ def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rec
     ("index", "changes", "reason"),
     [
         (0, {"scope": {"shard": [0]}}, "carries a scope"),
-        (0, {"event": _event("0")}, "carries a scope, an event"),
+        (0, {"event": laplace("0")}, "carries a scope, an event"),
         (0, {"job_id": "jb_1"}, "carries a scope, an event or a job"),
         (7, {"scope": {"shard": [0]}}, "carries a scope"),
         (7, {"event": {"reason": "more"}}, "carries a scope, an event"),
         (7, {"job_id": "jb_1"}, "carries a scope, an event or a job"),
         (7, {"kind": "refund"}, "kind is unknown"),
         (1, {"job_id": None}, "names no job"),
-        (1, {"amount": "0", "event": _event("0")}, "has no positive amount"),
+        (1, {"amount": "0", "event": laplace("0")}, "has no positive amount"),
         (1, {"amount": "1.0"}, "amount is not the shortest exact decimal"),
         (1, {"amount": "0.0000000001"}, "amount is not a multiple"),
         (1, {"scope": {"shard": {"0": 0}}}, "does not map a partition to a list"),
@@ -304,7 +296,7 @@ def test_an_entry_out_of_place_is_refused_even_with_its_own_hash(
     entry.update(changes)
     content = {name: value for name, value in entry.items() if name != "hash"}
     entry["hash"] = hashlib.sha256(rfc8785.dumps(content)).hexdigest()
-    failure = _failure(writer.lines())
+    failure = failure_of(writer.lines())
     assert (failure.line, failure.reason) == (5, reason)
 
 
@@ -312,19 +304,19 @@ def test_an_entry_out_of_place_is_refused_even_with_its_own_hash(
 def test_a_hash_in_capitals_is_no_hash(export: Export, field: str) -> None:
     writer = _history(export)
     writer.entries[3][field] = writer.entries[3][field].upper()
-    failure = _failure(writer.lines())
+    failure = failure_of(writer.lines())
     assert (failure.line, failure.reason) == (5, f"{field} is not 64 lower-case hexadecimal digits")
 
 
 def test_the_cap_holds_in_every_joint_cell_and_not_on_their_sum(export: Export) -> None:
     verify(export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "1", scope={"shard": [1]}).lines())
     overdrawn = export(cap="1", shards=2).job("a", "1", scope={"shard": [0]}).job("b", "0.25")
-    failure = _failure(overdrawn.lines())
+    failure = failure_of(overdrawn.lines())
     assert (failure.line, failure.reason) == (5, "charged and reserved in cell shard=0 come to 1.25, over the cap of 1")
 
 
 def test_a_reservation_counts_before_it_is_charged(export: Export) -> None:
-    assert _failure(export(cap="1").job("a", "0.75", None).job("b", "0.5", None).lines()).line == 4
+    assert failure_of(export(cap="1").job("a", "0.75", None).job("b", "0.5", None).lines()).line == 4
 
 
 def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
@@ -332,8 +324,8 @@ def test_a_lowered_cap_changes_only_what_is_admitted(export: Export) -> None:
     writer.header["cap"] = "1"
     summary = verify(writer.lines())
     assert summary.cap - summary.tightest.load == -1_000_000_000
-    writer.job("b", "0.5", event=_event("1/2"))
-    assert _failure(writer.lines()).line == 6
+    writer.job("b", "0.5", event=laplace("1/2"))
+    assert failure_of(writer.lines()).line == 6
 
 
 def test_a_raised_cap_counts_from_its_entry_on(export: Export) -> None:
@@ -342,23 +334,13 @@ def test_a_raised_cap_counts_from_its_entry_on(export: Export) -> None:
     verify(writer.lines())
     early = export(cap="1").job("a", "2").add("cap", "2", details={"reason": "asked for"})
     early.header["cap"] = "2"
-    assert _failure(early.lines()).line == 3
-
-
-def test_the_price_may_reach_the_amount_and_not_pass_it(export: Export) -> None:
-    verify(export().job("a", "0.25", event=_event("1/4")).lines())
-    assert _failure(export().job("a", "0.249999999", event=_event("1/4")).lines()).line == 3
-
-
-def test_a_unit_of_several_rows_pays_for_each(export: Export) -> None:
-    verify(export(max_rows=4).job("a", "1", event=_event("1/4")).lines())
-    assert _failure(export(max_rows=5).job("a", "1", event=_event("1/4")).lines()).line == 3
+    assert failure_of(early.lines()).line == 3
 
 
 def test_the_same_key_twice_on_a_line_is_found(export: Export) -> None:
     lines = export().job("a", "1").lines()
     lines[2] = lines[2].replace(b'"amount": "1"', b'"amount": "1", "amount": "1"')
-    failure = _failure(lines)
+    failure = failure_of(lines)
     assert (failure.line, "same key twice" in failure.reason) == (3, True)
 
 
@@ -370,82 +352,3 @@ def test_the_hash_is_over_the_content_and_not_over_the_bytes(export: Export) -> 
     entry = writer.entries[-1]
     content = {name: value for name, value in entry.items() if name != "hash"}
     assert hashlib.sha256(rfc8785.dumps(content)).hexdigest() == entry["hash"]
-
-
-NOISE = {
-    "type": "rounded-gaussian/1",
-    "adjacency": "add_remove",
-    "l2_sensitivity_squared": "1",
-    "sigma_squared": "100",
-    "coordinates": 4,
-}
-PRICES = {"zcdp": ("0.005", "0.004999999999"), "gdp": ("0.01", "0.009999999999")}
-
-
-def _approximate(export: Export, accountant: str, amount: str, *, max_rows: int = 1) -> list[bytes]:
-    writer = export(cap="0.05", max_rows=max_rows, accountant=accountant, delta="0.000001")
-    return list(writer.job("jb_1", amount, event=NOISE).lines())
-
-
-@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
-def test_prices_in_rho_and_mu_squared_are_recomputed_to_the_last_step(export: Export, accountant: str) -> None:
-    enough, too_little = PRICES[accountant]
-    summary = verify(_approximate(export, accountant, enough))
-    assert summary.header.text(summary.tightest.charged) == enough
-    failure = _failure(_approximate(export, accountant, too_little))
-    assert (failure.line, failure.reason) == (3, "the event, recomputed, costs more than the amount")
-
-
-@pytest.mark.parametrize(("accountant", "amount"), [("zcdp", "0.045"), ("gdp", "0.04")])
-def test_units_of_several_rows_cost_their_square(export: Export, accountant: str, amount: str) -> None:
-    rows = {"zcdp": 3, "gdp": 2}[accountant]
-    assert verify(_approximate(export, accountant, amount, max_rows=rows)).kinds["charge"] == 1
-    assert _failure(_approximate(export, accountant, amount, max_rows=rows + 1)).line == 3
-
-
-@pytest.mark.parametrize("delta", [None, "0", "1", "1.5", "-0.1", "1e-6", "0.10", 0])
-def test_an_account_of_rho_says_a_delta_between_0_and_1(export: Export, delta: object) -> None:
-    writer = export(cap="0.05").job("jb_1", "0.01", event=NOISE)
-    writer.header |= {"accountant": "zcdp", "delta": delta}
-    assert _failure(writer.lines()).line == 1
-
-
-def test_finer_steps_than_the_unit_has_are_refused(export: Export) -> None:
-    assert "is not a multiple of 0.000000000001" in _failure(_approximate(export, "gdp", "0.0100000000001")).reason
-
-
-def _two_parts(export: Export, *, others: list[int], ends: Sequence[tuple[int, str]]) -> list[bytes]:
-    """One job on two lots of cells. Lines: header 1, open 2, reservations 3 and 4, ends from 5."""
-    writer = export(cap="1", shards=3)
-    for cells in ([0], others):
-        writer.add("reserve", "1", job_id="a", scope={"shard": cells}, event=_event("1"))
-    for cell, kind in ends:
-        writer.add(kind, "1", job_id="a", scope={"shard": [cell]}, event=_event("1"))
-    lines: list[bytes] = writer.lines()
-    return lines
-
-
-@pytest.mark.parametrize("kind", ["charge", "void", "expire"])
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_job_may_hold_two_reservations_on_disjoint_cells(export: Export, kind: str, order: tuple[int, int]) -> None:
-    summary = verify(_two_parts(export, others=[1], ends=[(cell, kind) for cell in order]))
-    assert (summary.tightest.charged, summary.tightest.reserved) == (10**9 if kind == "charge" else 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("others", "ends", "line", "reason"),
-    [
-        ([0, 1], [], 4, "this job has a reservation already"),
-        ([1], [(0, "charge"), (0, "charge")], 6, "scope is not that"),
-        ([1], [(0, "charge"), (1, "void")], 6, "has ended already, by charge"),
-        ([1], [(0, "charge"), (1, "charge"), (1, "charge")], 7, "has ended already, by charge"),
-        ([1], [(0, "charge"), (2, "charge")], 6, "scope is not that"),
-        ([1], [(0, "charge"), (2, "reserve")], 6, "this job has a reservation already"),
-    ],
-)
-def test_parts_of_a_job_that_share_a_cell_or_end_twice_or_apart_are_found(
-    export: Export, others: list[int], ends: list[tuple[int, str]], line: int, reason: str
-) -> None:
-    failure = _failure(_two_parts(export, others=others, ends=ends))
-    assert failure.line == line
-    assert reason in failure.reason

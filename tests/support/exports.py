@@ -1,0 +1,22 @@
+"""Exports in tests of the verifier: what an event looks like, and how a file fails."""
+
+from typing import Any
+
+import pytest
+
+from app.verifier.reading import NotVerified
+from app.verifier.replay import verify
+
+_LAPLACE = {"type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "coordinates": 4}
+
+
+def laplace(inverse_scale: str) -> dict[str, Any]:
+    """An event that costs as much ε as its inverse scale."""
+    return {**_LAPLACE, "inverse_scale": inverse_scale}
+
+
+def failure_of(lines: list[bytes]) -> NotVerified:
+    """The first line that does not hold, and why; there has to be one."""
+    with pytest.raises(NotVerified) as caught:
+        verify(lines)
+    return caught.value

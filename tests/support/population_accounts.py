@@ -1,0 +1,54 @@
+"""One population and its members, opened and moved by the ledger alone."""
+
+import dataclasses
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access.roles import Principal, Role
+from app.core import clock
+from app.ledger import populations
+from app.ledger import service as ledger
+from app.ledger.populations import NewPopulation
+from app.privacy.composition import Partitions
+from tests.support.crash_scene import EVENT, OWNER
+
+SHARDS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 3}])
+
+PURE = ledger.NewAccount(
+    id="", name="census", accountant="pure", adjacency="add_remove", cap=100, delta=None,
+    privacy_unit={"column": None, "max_rows": 1}, partitions=SHARDS,
+)  # fmt: skip
+
+ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
+ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
+
+
+def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:
+    """Opens the population, and accounts that join it."""
+    new = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
+    populations.open_population(session, new, at=clock.now())
+    for name in members:
+        account(session, name, like)
+        join(session, name)
+
+
+def account(session: Session, name: str, like: ledger.NewAccount = PURE, **changes: Any) -> None:
+    """Opens an account."""
+    ledger.open_account(session, dataclasses.replace(like, id=name, **changes), actor=OWNER.key_id)
+
+
+def join(session: Session, name: str) -> None:
+    """Makes an account a member."""
+    populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
+
+
+def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:
+    """Reserves steps on some cells, or on all, for a job."""
+    scope = {"shard": shards} if shards else {}
+    return ledger.reserve(session, ledger.NewReservation(name, amount, scope, EVENT, job), actor="key_a")
+
+
+def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
+    """Kind and amount of every entry of an account."""
+    return [(entry.kind.value, entry.amount) for entry in ledger.entries(session, name, after=0, limit=1_000)]
