@@ -69,9 +69,13 @@ class LocalReweightedRows:
             y: int32 ``(n_rows,)`` classes.
             n_codes: int32 ``(n_columns,)``: of the features, then of the columns of pairs.
             n_classes: public number of classes.
-            pairs: features whose sums and differences are columns too; these are made when they are asked for.
+            pairs: features whose sums and differences are columns too. They are made once where all columns fit beside
+                the rows at once, else whenever they are asked for.
         """
-        self._X, self._y, self._n_codes, self._n_classes, self._pairs = X, y, n_codes, n_classes, pairs
+        self._y, self._n_codes, self._n_classes, self._pairs = y, n_codes, n_classes, pairs
+        self._n_own = len(X)
+        fit = pairs and len(n_codes) <= _SLAB
+        self._X = columns(X, n_codes[: len(X)], pairs, range(len(n_codes))) if fit else X
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
         self._weight = np.full(len(y), kernels.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
@@ -130,11 +134,10 @@ class LocalReweightedRows:
 
     def _columns(self, wanted: NDArray[np.integer]) -> NDArray[np.uint8]:
         """PRIVATE codes of some columns."""
-        n_own = len(self._X)
-        if np.all(wanted < n_own):
-            own: NDArray[np.uint8] = self._X[wanted]
-            return own
-        return columns(self._X, self._n_codes[:n_own], self._pairs, wanted.tolist())
+        if np.all(wanted < len(self._X)):
+            held: NDArray[np.uint8] = self._X[wanted]
+            return held
+        return columns(self._X, self._n_codes[: self._n_own], self._pairs, wanted.tolist())
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
