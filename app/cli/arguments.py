@@ -1,7 +1,8 @@
 """What several commands read from the command line."""
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -56,6 +57,15 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
         name: [int(cell) if _is_number(cell) and name not in columns else cell for cell in cells]
         for name, cells in scope.items()
     }
+
+
+def as_typed(dataset: str, **options: str | Sequence[str] | None) -> str:
+    """A dataset and options as a user types them: one without a value is left out, one with several is repeated."""
+    words = [dataset]
+    for name, given in options.items():
+        for value in (given,) if isinstance(given, str) else given or ():
+            words += [f"--{name.replace('_', '-')}", value]
+    return shlex.join(words)
 
 
 def _is_number(cell: str) -> bool:

@@ -1,6 +1,5 @@
 """What must hold before anything listens: a home, a database at the newest revision, an admin key."""
 
-import ipaddress
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
+from app.core.addresses import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate
@@ -95,14 +95,6 @@ def refuse_rewound(heads: Heads) -> None:
 def is_embedded(settings: Settings) -> bool:
     """Whether the database is a file of this machine, which ``serve`` may upgrade without asking."""
     return settings.database_url.startswith("sqlite")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address. A name that is not ``localhost`` counts as reachable."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def write_secret(file: Path, text: str) -> None:

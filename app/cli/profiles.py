@@ -1,13 +1,12 @@
 """``grovekeeper profiles``: bins, class counts and a size, paid for once and reused by later jobs."""
 
-import shlex
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
+from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 from app.cli.training import read_parameters, show_accepted, show_quote
@@ -35,14 +34,7 @@ class ProfileOptions:
 
     def as_typed(self) -> str:
         """These options as a user types them."""
-        words = [self.dataset, "--epsilon", self.epsilon]
-        if self.delta is not None:
-            words += ["--delta", self.delta]
-        for parameter in self.parameter or ():
-            words += ["--parameter", parameter]
-        for word in self.scope or ():
-            words += ["--scope", word]
-        return shlex.join(words)
+        return as_typed(**vars(self))
 
     def to_json(self, client: "Client") -> dict[str, Any]:
         """The body. ε and δ go out as they were typed: no float ever touches them."""

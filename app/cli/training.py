@@ -1,7 +1,6 @@
 """``grovekeeper algorithms``, ``plan`` and ``train``."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
+from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount
@@ -64,20 +63,7 @@ class PlanOptions:
 
     def as_typed(self) -> str:
         """These options as a user types them."""
-        words = [self.dataset, "--algorithm", self.algorithm, "--epsilon", self.epsilon]
-        if self.delta is not None:
-            words += ["--delta", self.delta]
-        for parameter in self.parameter or ():
-            words += ["--parameter", parameter]
-        for word in self.scope or ():
-            words += ["--scope", word]
-        for option in ("profile", "unlabelled", "unlabelled_epsilon", "unlabelled_delta"):
-            value = getattr(self, option)
-            if value is not None:
-                words += [f"--{option.replace('_', '-')}", value]
-        for word in self.unlabelled_scope or ():
-            words += ["--unlabelled-scope", word]
-        return shlex.join(words)
+        return as_typed(**vars(self))
 
     def to_json(self, client: "Client") -> dict[str, Any]:
         """The body of ``POST /plans``. ε and δ go out as they were typed: no float ever touches them."""

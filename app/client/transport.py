@@ -6,7 +6,6 @@ same holds after a 503. Any request is sent again if it never left, or if the se
 begin.
 """
 
-import ipaddress
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 
 from app.client.errors import ApiProblem, Unreachable
+from app.core.addresses import is_loopback
 
 MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
@@ -73,7 +73,7 @@ class Transport:
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(60.0, connect=10.0),
             transport=transport,
-            trust_env=not _is_loopback(host),  # a proxy of the environment cannot reach this machine's loopback
+            trust_env=not is_loopback(host),  # a proxy of the environment cannot reach this machine's loopback
         )
 
     def close(self) -> None:
@@ -204,10 +204,3 @@ def _host(url: str) -> str:
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError("the address of the service must be http://… or https://…")
     return parsed.host
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

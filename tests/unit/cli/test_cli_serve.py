@@ -12,20 +12,9 @@ import pytest
 
 from app.cli import demo_dataset, own_process, serve
 from app.cli.output import budget_bar
-from app.cli.prepare import is_embedded, is_loopback, write_secret
+from app.cli.prepare import is_embedded, write_secret
 from app.core.errors import InstallationError
 from app.core.settings import Settings
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
-        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
-    ],
-)  # fmt: skip
-def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
 
 
 def test_port_0_is_a_number_before_anything_listens() -> None:

@@ -1,0 +1,11 @@
+"""Addresses of machines."""
+
+import ipaddress
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. A name that is not ``localhost`` counts as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

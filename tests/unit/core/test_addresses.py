@@ -1,0 +1,16 @@
+"""Which addresses only this machine can reach."""
+
+import pytest
+
+from app.core.addresses import is_loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
+    ],
+)  # fmt: skip
+def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
