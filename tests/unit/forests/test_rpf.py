@@ -1,9 +1,7 @@
 """The reweighted forest outside of its randomness: rules, event, artifact, and what a reader makes of it."""
 
 import gc
-import itertools
 import json
-import math
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,20 +14,16 @@ from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, codec, leaf_scores, planning, predict, quantile_bins
+from app.forests import catalogue, codec, planning, predict, quantile_bins
 from app.forests.codec import ArtifactInvalid
-from app.forests.encoding import Encoding
 from app.forests.families.reweighted import reached_leaves
 from app.forests.forest import Forest
 from app.forests.grow import grow
 from app.forests.leaf_scores import UNREACHED
-from app.forests.mechanisms import boxes, rpf, rpf_joint
-from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of, stages
-from app.forests.mechanisms.rpf_levels import LevelTrees
-from app.forests.plan import Plan
+from app.forests.mechanisms import boxes, rpf
+from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of
 from app.forests.planning import PlanInvalid, PlanRequest, plan
 from app.forests.randomness import SystemRandomness
-from app.forests.reweighted import LocalReweightedRows
 from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.forests.schema import Schema
 from app.privacy import receipts
@@ -37,33 +31,10 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
 from app.verifier import events as verifier
+from tests.support.reweighted import SCHEMA, planned, rows
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
-            {"name": "age", "type": "integer", "lower": 0, "upper": 120},
-        ],
-        "label": {"name": "kind", "classes": ["a", "b", "c"]},
-    }
-)
 FREE = Schema.from_json({**SCHEMA.to_json(), "features": SCHEMA.to_json()["features"][1:]})  # type: ignore[index]
 METADATA = {"schema": SCHEMA.to_json()}
-
-
-def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **asked: object) -> Plan:
-    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
-
-
-def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:
-    """The class is told by height, and a little by colour."""
-    generator = np.random.default_rng(seed)
-    height, colour = generator.random(n_rows), generator.integers(0, 3, n_rows).astype(np.int32)
-    y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(np.int32)
-    height[::17] = np.nan
-    columns = SanitisedColumns((height, colour, generator.integers(0, 121, n_rows).astype(float)), n_rows)
-    return SanitisedRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))
 
 
 def grown(epsilon: str = "4", **asked: object) -> Forest:
@@ -280,54 +251,6 @@ def test_reader_does_not_keep_its_forest() -> None:
     assert trace() is None
 
 
-SCALES = (Fraction(1, 2), Fraction(1, 64))
-
-
-def test_scores_shrink_toward_the_prior_by_the_noise_of_the_leaf() -> None:
-    counts = np.array([[25_600, 0], [0, 25_600]])
-    exact = leaf_scores.of_tree(counts, np.array([0, 0], dtype=np.uint8), SCALES, is_first=True)
-    noisy = leaf_scores.of_tree(counts, np.array([1, 1], dtype=np.uint8), SCALES, is_first=True)
-
-    assert exact[0, 0] > noisy[0, 0] > 0 > noisy[0, 1] > exact[0, 1]
-    assert np.all(exact.sum(axis=1) == 0)
-
-
-def test_scores_follow_the_formula() -> None:
-    counts, selections = np.array([[2_560, 512], [256, -300], [0, 0]]), np.array([0, 1, UNREACHED], dtype=np.uint8)
-    found = leaf_scores.of_tree(counts, selections, SCALES, is_first=False)
-    b = np.array([1 / 128, 1 / 4])
-    prior = np.array([11.0, 2 - 300 / 256]) + np.sqrt(2 * (b**2).sum())
-    prior /= prior.sum()
-    for leaf, evidence in enumerate([(10.0, 2.0), (1.0, 0.0)]):
-        a = 1 + 2.5 * np.sqrt(2) * b[leaf]
-        shares = (np.array(evidence) + a * prior) / (sum(evidence) + a)
-        g = np.log(shares) - np.log(prior)
-        assert found[leaf] == pytest.approx(0.8 * (g - g.mean()) * 2**16, abs=0.51)
-    assert not found[2].any()
-
-
-@given(data=st.data())
-@settings(max_examples=40, deadline=None)
-def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None:
-    extreme = st.sampled_from([-(2**62), -1, 0, 1, 256, 2**62])
-    counts = np.array(data.draw(st.lists(st.lists(extreme, min_size=2, max_size=2), min_size=2, max_size=2)))
-    found = leaf_scores.of_tree(counts, np.array([0, 1], dtype=np.uint8), SCALES, is_first=data.draw(st.booleans()))
-
-    assert np.all(np.abs(found) < 2**16 * 100)
-
-
-def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None:
-    """A leaf without evidence takes after its neighbours, not after the opposite corner."""
-    counts = np.array([[0, 0], [25_600, 0], [25_600, 0], [0, 102_400]])
-    selections = np.full(4, 1, dtype=np.uint8)
-
-    def empty_leaf(*, by_level: bool) -> int:
-        found = leaf_scores.of_tree(counts, selections, SCALES, is_first=True, by_level=by_level)
-        return int(found[0, 0])
-
-    assert empty_leaf(by_level=False) < 0 < empty_leaf(by_level=True)
-
-
 @pytest.mark.parametrize(
     ("n_classes", "one_tree", "several"),
     [(2, "0.7", "0.6"), (4, "0.65", "0.55"), (26, "0.51", "0.41"), (1_000, "0.3", "0.3")],
@@ -375,194 +298,6 @@ def test_pairs_learn_what_no_column_tells() -> None:
 
     assert accuracy("ordered") > 0.99
     assert accuracy("none") < 0.85
-
-
-@given(depth=st.integers(0, 20), at_once=st.integers(1, 5))
-def test_selections_choose_all_levels_in_as_few_stages_as_go(depth: int, at_once: int) -> None:
-    found = stages(depth, at_once)
-
-    assert sum(found) == depth
-    assert len(found) == math.ceil(depth / at_once)
-    assert all(0 < n_splits <= at_once for n_splits in found)
-    assert list(found) == sorted(found)
-    assert max(found, default=0) - min(found, default=0) <= 1
-
-
-@given(n_competing=st.integers(2, 9), n_splits=st.integers(1, 4))
-def test_sets_of_splits_are_numbered_as_their_utilities_are(n_competing: int, n_splits: int) -> None:
-    competing = 3 * np.arange(max(n_competing, n_splits), dtype=np.int64) + 1
-    powers = 1 << np.arange(len(competing), dtype=np.int64)
-    sums = rpf_joint.sums_over_sets(powers, n_splits)
-    expected = list(itertools.combinations(range(len(competing)), n_splits))
-
-    assert sums.tolist() == [sum(1 << place for place in each) for each in expected]
-    found = [rpf_joint.set_at(number, competing, n_splits) for number in range(len(sums))]
-    assert found == [tuple(int(competing[place]) for place in each) for each in expected]
-
-
-def with_numbers(n: int) -> Schema:
-    numbers = [{"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(n)]
-    return Schema.from_json({**SCHEMA.to_json(), "features": numbers})
-
-
-def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
-    def at_once(schema: Schema = SCHEMA, size: int = 2_000, **asked: object) -> object:
-        return planned(size=size, schema=schema, **{"max_depth": 4, **asked}).parameters["at_once"]
-
-    assert at_once() == 2
-    assert at_once(splits="node") == at_once(max_depth=1) == at_once(max_depth=0) == 1
-    assert at_once(with_numbers(64)) == 2
-    assert at_once(with_numbers(67)) == 1  # 67 × 15 splits: more than a thousand
-    assert at_once(with_numbers(64), 200) == 1  # more work than so few rows are worth
-    assert at_once(with_numbers(64), 200, at_once=2) == 2
-    assert at_once(max_depth=1, at_once=2) == 2  # of one level: nothing to choose at once, and nothing to refuse
-
-
-def with_answers(n: int, *, n_answers: int = 2, ordered: bool = False) -> Schema:
-    answers = [f"a{index}" for index in range(n_answers)]
-    questions = [
-        {"name": f"q{index}", "type": "categorical", "categories": answers, "ordered": ordered} for index in range(n)
-    ]
-    return Schema.from_json({**SCHEMA.to_json(), "features": questions})
-
-
-def test_three_levels_at_once_are_a_rule_of_public_numbers() -> None:
-    def at_once(schema: Schema, size: int = 20_000, depth: int = 3) -> object:
-        return planned(size=size, schema=schema, max_depth=depth, n_estimators=1).parameters["at_once"]
-
-    assert at_once(with_answers(30)) == 3
-    assert at_once(with_answers(30), 1) == 2  # more work than so few rows are worth
-    assert at_once(with_answers(30), 30_000) == 2  # too much to tabulate
-    assert at_once(with_answers(30), depth=2) == at_once(with_answers(30), depth=4) == 2  # as many selections
-    assert at_once(with_answers(30), depth=7) == 3
-    assert at_once(with_answers(64, n_answers=3), 1_000) == 2  # too many tables of two columns
-    assert at_once(with_answers(2, n_answers=140), 1_000) == 2  # too many sets
-    assert at_once(with_answers(6, ordered=True), 2_000) == 3
-    assert at_once(with_answers(7, n_answers=8, ordered=True), 2_000) == 2  # sums and differences would never compete
-
-
-def test_too_many_sets_of_three_are_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        planned(schema=with_answers(2, n_answers=140), max_depth=3, at_once=3)
-
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
-
-
-def test_trees_of_three_levels_at_once_are_read_again_as_they_were_written() -> None:
-    schema = with_answers(6)
-    settled = planned("5", schema=schema, max_depth=5, n_estimators=2)
-    assert settled.parameters["at_once"] == 3
-    columns = tuple(np.random.default_rng(3).integers(0, 2, (6, 200), dtype=np.int32))
-    held = SanitisedRows(SanitisedColumns(columns, 200), columns[0] + columns[1], np.zeros((200, 16), np.uint8))
-    forest = grow(settled, schema, held, SystemRandomness(), on_tree_done=lambda: None)
-    metadata = {**METADATA, "schema": schema.to_json()}
-    read = codec.loads(codec.dumps(forest, metadata))
-
-    assert read.plan == settled
-    assert set(np.unique(forest.arrays["selections"])) <= {1, 2, UNREACHED}
-    assert all(np.array_equal(read.forest.arrays[name], array) for name, array in forest.arrays.items())
-
-
-def test_one_price_covers_each_selection_of_two_levels() -> None:
-    """Half as many selections, each at the budget of both of its levels."""
-    plans = [planned(max_depth=5, at_once=at_once) for at_once in (1, 2)]
-    one, two = (events_of(each.event)[1] for each in plans)
-    recomputed = [verifier.total(each.event.to_json(), adjacency="add_remove", accountant="pure") for each in plans]
-
-    assert recomputed == [pure.loss(each.event, adjacency=Adjacency.ADD_REMOVE_ONE) for each in plans]
-    assert len(two.levels) == 3
-    assert two.levels[0] == one.levels[0]
-    for joint, alone in zip(two.levels[1:], (one.levels[1:3], one.levels[3:5]), strict=True):
-        assert 0 <= joint - sum(alone) < Fraction(3, 2**32)  # each is rounded down on its own
-    assert two.last == one.last
-
-
-def test_plan_from_before_stands_for_one_level_at_a_time() -> None:
-    made = planned(max_depth=4, at_once=1)
-    stored = made.to_json()
-    before = {name: value for name, value in made.parameters.items() if name != "at_once"}
-
-    assert planning.read({**stored, "parameters": before}) == made
-    with pytest.raises(PlanInvalid):  # an event of two selections is not one of four
-        planning.read({**stored, "parameters": {**before, "at_once": 2}})
-
-
-@pytest.mark.parametrize(
-    ("asked", "problem"),
-    [
-        ({"splits": "node", "at_once": 2}, "not-with-splits-node"),
-        ({"at_once": 4}, "too-large"),
-        ({"at_once": 0}, "too-small"),
-        ({"at_once": "2"}, "not-an-integer"),
-    ],
-)
-def test_levels_that_cannot_be_chosen_at_once_are_refused(asked: dict[str, object], problem: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        planned(**asked)
-
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", problem)]
-
-
-def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        planned(schema=with_numbers(67), max_depth=4, at_once=2)
-
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
-
-
-def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -> None:
-    """The splits are few enough here; a table of one column against itself would have 255² · 2⁶ · 100 cells."""
-    many = {"name": "shop", "type": "categorical", "categories": [f"s{index}" for index in range(255)]}
-    classes = [f"k{index}" for index in range(100)]
-    schema = Schema.from_json({"features": [many], "label": {"name": "kind", "classes": classes}})
-
-    assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 2
-    assert planned(size=10**7, schema=schema, max_depth=3, at_once=3).parameters["at_once"] == 3
-    assert planned(size=10**7, schema=schema, max_depth=8).parameters["at_once"] == 1
-    with pytest.raises(InvalidRequest) as refused:
-        planned(size=10**7, schema=schema, max_depth=8, at_once=2)
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
-
-
-@pytest.mark.parametrize("together", [2, 3])
-def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
-    """The class is the parity of some columns; the others tell nothing. No smaller set of splits gains anything."""
-    schema = Schema.from_json(
-        {
-            "features": [{"name": f"f{index}", "type": "categorical", "categories": ["x", "y"]} for index in range(6)],
-            "label": {"name": "kind", "classes": ["a", "b"]},
-        }
-    )
-    every = np.tile(np.array(list(itertools.product((0, 1), repeat=6)), dtype=np.int32), (32, 1))
-    columns = tuple(every.T.copy())
-    held = SanitisedColumns(columns, len(every))
-    parity = sum(columns[place] for place in (1, 4, 2)[:together]) % 2
-    own = SanitisedRows(held, parity.astype(np.int32), np.zeros((len(every), 16), np.uint8))
-
-    def right(at_once: int) -> list[float]:
-        settled = planned("2", schema=schema, max_depth=together, n_estimators=1, at_once=at_once)
-        forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(20)]
-        found = [predict.probabilities(each, schema, own.features, read_out=None) for each in forests]
-        return [float(np.mean(each.argmax(axis=1) == own.y)) for each in found]
-
-    assert min(right(together)) == 1.0
-    assert min(right(1)) < 0.6  # the first split is a guess, lucky at most once in three times
-
-
-def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:
-    """Two levels at once were planned for fifteen splits of a number; the released cuts may leave fewer than two."""
-    schema = with_numbers(1)
-    settled = planned("50", schema=schema, max_depth=2, n_estimators=1)
-    assert settled.parameters["at_once"] == 2
-    scales = events_of(settled.event)[1]
-    encoding = Encoding.with_edges(schema, (np.array([0.5]),))
-    X, y = np.array([[0, 0, 1, 1]], dtype=np.uint8), np.array([0, 0, 1, 2], dtype=np.int32)
-    held = LocalReweightedRows(X, y, n_codes=encoding.n_codes, n_classes=3)
-    trees = LevelTrees(scales, encoding, depth=2, at_once=2, joint_columns=1)
-    tree = trees.grow(held, SystemRandomness())
-
-    assert tree.selections.tolist() == [1, UNREACHED, 1, UNREACHED]
-    assert tree.threshold.tolist() == [0, boxes.NO_SPLIT, boxes.NO_SPLIT]
 
 
 def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels() -> None:

@@ -1,0 +1,36 @@
+"""A small table for the reweighted forest, and plans for it."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from app.forests.plan import Plan
+from app.forests.planning import PlanRequest, plan
+from app.forests.rows import SanitisedColumns, SanitisedRows
+from app.forests.schema import Schema
+
+SCHEMA = Schema.from_json(
+    {
+        "features": [
+            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+            {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
+            {"name": "age", "type": "integer", "lower": 0, "upper": 120},
+        ],
+        "label": {"name": "kind", "classes": ["a", "b", "c"]},
+    }
+)
+
+
+def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **asked: object) -> Plan:
+    """A plan on public numbers alone."""
+    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
+
+
+def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:
+    """The class is told by height, and a little by colour."""
+    generator = np.random.default_rng(seed)
+    height, colour = generator.random(n_rows), generator.integers(0, 3, n_rows).astype(np.int32)
+    y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(np.int32)
+    height[::17] = np.nan
+    columns = SanitisedColumns((height, colour, generator.integers(0, 121, n_rows).astype(float)), n_rows)
+    return SanitisedRows(columns, y, np.zeros((n_rows, 16), dtype=np.uint8))
