@@ -177,5 +177,6 @@ def renyi(one: Mapping[Hashable, float], other: Mapping[Hashable, float], order:
     """The Rényi divergence of an order above 1; infinite where only the first law can produce an outcome."""
     if not one.keys() <= other.keys():
         return math.inf
-    moment = sum(p**order * other[outcome] ** (1.0 - order) for outcome, p in one.items())
-    return math.log(moment) / (order - 1.0)
+    terms = [order * math.log(p) + (1.0 - order) * math.log(other[outcome]) for outcome, p in one.items()]
+    largest = max(terms)  # powers of small probabilities leave the range of a float
+    return (largest + math.log(sum(math.exp(term - largest) for term in terms))) / (order - 1.0)

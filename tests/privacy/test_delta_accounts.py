@@ -5,9 +5,11 @@ divergences, at most αρ at every order α; on `gdp` by hockey-stick divergence
 """
 
 import math
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -43,6 +45,7 @@ from tests.privacy.universe import (
     rows_of,
 )
 
+Law: TypeAlias = Mapping[Hashable, float]
 DELTA = Fraction(1, 10**6)
 SEQUENTIAL = {"assignment": "sequential"}
 ORDERS = (1.001, 1.5, 2.0, 4.0, 16.0, 100.0)
@@ -55,18 +58,23 @@ def planned(slug: str, accountant: str, epsilon: str, schema: Schema = TWO_SPLIT
 
 
 def charged(settled: Plan) -> Fraction:
-    return accountants.by_name(settled.accountant).loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
+    return accountants.by_name(settled.accountant).loss(settled.event, adjacency=settled.adjacency)
 
 
-def share_of_charge(laws: Laws, pairs: list[tuple[Dataset, Dataset]]) -> float:
+def share_of_charge(laws: Laws, pairs: Iterable[tuple[Dataset, Dataset]]) -> float:
     """The largest share of its limit that any pair, order and point of the curve reaches; above 1 is a broken claim."""
-    loss, worst = charged(laws.plan), 0.0
-    limits = {}
-    if laws.plan.accountant == "gdp":
+    found = ((laws.of(less), laws.of(more)) for less, more in pairs)
+    return share_of_curve(found, charged(laws.plan), accountant=laws.plan.accountant)
+
+
+def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accountant: str) -> float:
+    """The same of pairs of output laws, for what one account was charged."""
+    worst, limits = 0.0, {}
+    if accountant == "gdp":
         limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in EPSILONS}
     for less, more in pairs:
-        for one, other in ((laws.of(less), laws.of(more)), (laws.of(more), laws.of(less))):
-            if laws.plan.accountant == "zcdp":
+        for one, other in ((less, more), (more, less)):
+            if accountant == "zcdp":
                 worst = max(worst, *(renyi(one, other, order) / (order * float(loss)) for order in ORDERS))
             else:
                 shares = [

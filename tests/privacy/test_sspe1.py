@@ -16,10 +16,12 @@ from app.forests.plan import Plan
 from app.forests.planning import plan
 from app.forests.rows import SanitisedRows
 from app.forests.schema import Schema
+from app.privacy import accountants
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.privacy.test_delta_accounts import share_of_curve
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
@@ -40,9 +42,12 @@ LABELLED: Dataset = {0: RECORDS[0], 1: RECORDS[1]}
 UNLABELLED: Dataset = {100: RECORDS[1], 101: RECORDS[2], 102: RECORDS[2]}
 
 
-def planned(schema: Schema = THREE_SPLITS, epsilon: str = "1", **parameters: object) -> Plan:
+def planned(
+    schema: Schema = THREE_SPLITS, epsilon: str = "1", *, accountant: str = "pure", **parameters: object
+) -> Plan:
     shape = {"n_estimators": 1, "max_depth": 1, "assignment": "sequential", **parameters}
-    return plan(request_for("sspe-1", shape, Fraction(epsilon), None), schema)
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    return plan(request_for("sspe-1", shape, Fraction(epsilon), None, accountant=accountant, delta=delta), schema)
 
 
 def claims(settled: Plan) -> tuple[float, float]:
@@ -94,6 +99,24 @@ def test_the_labelled_dataset_pays_for_its_counts_and_for_nothing_else() -> None
     assert claims(laws.plan)[0] == 1.0
     assert laws.worst_of_labelled(add_remove_pairs(multisets(2))) == pytest.approx(1.0, abs=TOLERANCE)
     assert 1.0 < replaced <= 2.0 + TOLERANCE
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+def test_where_rho_or_mu_is_counted_both_stay_within_the_curves_of_their_charges(accountant: str) -> None:
+    """Medians by the exponential mechanism on the one account, normal noise on counts on the other."""
+    laws = Laws(planned(epsilon="3", accountant=accountant), THREE_SPLITS)
+    assert laws.plan.unlabelled is not None
+    of_labelled, of_unlabelled = (
+        accountants.by_name(accountant).loss(event, adjacency=Adjacency.ADD_REMOVE_ONE)
+        for event in (laws.plan.event, laws.plan.unlabelled.event)
+    )
+    labelled = ((laws.of(one, UNLABELLED), laws.of(other, UNLABELLED)) for one, other in add_remove_pairs(multisets(2)))
+    unlabelled = (
+        (laws.of(LABELLED, one), laws.of(LABELLED, other)) for one, other in add_remove_pairs(multisets(3, FEW))
+    )
+
+    assert 0.3 < share_of_curve(labelled, of_labelled, accountant=accountant) <= 1.0 + TOLERANCE
+    assert 0.3 < share_of_curve(unlabelled, of_unlabelled, accountant=accountant) <= 1.0 + TOLERANCE
 
 
 @pytest.mark.parametrize(
