@@ -1,5 +1,6 @@
 """Published numbers, exact charges, and the ends of the range."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -99,3 +100,10 @@ def test_ends_of_the_range_convert_and_return(unit: object, epsilon: str, delta:
 def test_delta_alone_can_cover_a_small_mu() -> None:
     assert gdp.epsilon_of(10**6, Fraction(1, 100)) == 0
     assert gdp.epsilon_of(10**12, Fraction(1, 100)) > 0
+
+
+def test_a_quantile_that_was_found_wrongly_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is not trusted: one that ends below the solution is noticed."""
+    monkeypatch.setattr(gdp, "_quantile", lambda *_, **__: Decimal("0.1"))
+    with pytest.raises(ArithmeticError, match="safe side"):
+        gdp.of_pure.__wrapped__(Fraction(1))

@@ -38,6 +38,15 @@ def test_operations_hold_the_exact_result(one: Fraction, other: Fraction) -> Non
         assert abs(interval.high - interval.low) < Decimal("1e-60")
 
 
+def test_only_what_is_certain_is_at_most_a_bound() -> None:
+    around_two = Interval(Decimal(1), Decimal(3))
+
+    assert around_two.at_most(3)
+    assert not around_two.at_most(2), "it may be above"
+    assert not Interval.of(Fraction(1, 3)).at_most(Fraction(1, 3)), "equal, but not to the last digit"
+    assert ONE.at_most(1)
+
+
 def test_division_by_an_interval_around_zero_is_refused() -> None:
     with pytest.raises(ZeroDivisionError):
         _ = ONE / Interval(Decimal(-1), Decimal(1))
