@@ -179,6 +179,23 @@ def test_a_loss_on_a_label_account_is_a_labels_or_twice_a_rows(export: Export) -
 
 
 @pytest.mark.parametrize(
+    ("accountant", "measure", "single", "fourfold"),
+    [("zcdp", {"rho": "0.1"}, "0.1", "0.4"), ("gdp", {"mu": "0.3"}, "0.09", "0.36")],
+)
+def test_a_rows_loss_on_a_label_account_costs_four_times_its_rho_or_mu_squared(
+    export: Export, accountant: str, measure: dict[str, str], single: str, fourfold: str
+) -> None:
+    def writer(adjacency: str, amount: str) -> Any:
+        details = {**WORD, "declared": {"adjacency": adjacency, **measure}}
+        facts = {"accountant": accountant, "delta": "0.001", "adjacency": "label"}
+        return export(**facts).job("rs_1", amount, event=None, details=details)
+
+    verify(writer("label", single).lines())
+    verify(writer("add_remove", fourfold).lines())
+    assert "costs more" in _failure(writer("add_remove", fourfold[:-1] + chr(ord(fourfold[-1]) - 1)))
+
+
+@pytest.mark.parametrize(
     ("details", "event"),
     [
         ({}, None),

@@ -47,6 +47,23 @@ def test_a_label_account_pays_an_add_remove_mechanism_twice() -> None:
     assert total({**LAPLACE, "adjacency": "label"}, adjacency="label", accountant="pure") == Fraction(3, 4)
 
 
+@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+@pytest.mark.parametrize(
+    "event",
+    [LAPLACE, FLIP, {**FLIP, "type": "exponential-mechanism/1"}, {
+        "type": "rounded-gaussian/1", "adjacency": "add_remove", "l2_sensitivity_squared": "1",
+        "sigma_squared": "100", "coordinates": 4,
+    }],
+    ids=lambda event: event["type"],
+)  # fmt: skip
+def test_two_steps_cost_four_times_the_rho_and_mu_squared_of_one(accountant: str, event: dict[str, Any]) -> None:
+    """A changed label is a row less and a row more: twice the ε or μ, so four times what these accounts count."""
+    one = total(event, adjacency="add_remove", accountant=accountant)
+    assert one > 0
+    assert total({**event, "adjacency": "label"}, adjacency="label", accountant=accountant) == one
+    assert total(event, adjacency="label", accountant=accountant) == 4 * one
+
+
 FRACTIONS = st.fractions(0, 1000, max_denominator=2**32)
 LEAVES = st.builds(
     service.DiscreteLaplace, st.just(Adjacency.ADD_REMOVE_ONE), FRACTIONS, FRACTIONS, st.integers(1, 9)
