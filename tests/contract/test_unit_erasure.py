@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -148,6 +149,25 @@ def test_a_reader_that_opened_a_file_before_goes_on_with_it(installation: Instal
     with pq.ParquetFile(file) as reader:
         erase_unit(installation, OWNER, dataset, unit="ann")
         assert reader.read().num_rows == 3
+
+
+@pytest.mark.parametrize("n_uploads", [0, 1])
+def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, n_uploads: int
+) -> None:
+    """Between the look at it and the book; nobody is told that rows went, or that none were there."""
+    dataset = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
+    for rows in UPLOADS[:n_uploads]:
+        people.upload(installation, dataset, people.visits(rows))
+    take_book = admission.opened
+
+    def too_late(*arguments: Any, **options: Any) -> Any:
+        delete_dataset(installation, OWNER, dataset)
+        return take_book(*arguments, **options)
+
+    monkeypatch.setattr(admission, "opened", too_late)
+    with pytest.raises(DatasetDeleted):
+        erase_unit(installation, OWNER, dataset, unit="ann")
 
 
 def test_who_may_not_and_what_cannot(installation: Installation, dataset: str) -> None:

@@ -304,3 +304,16 @@ def test_signatures_of_others_do_not_stand_in_for_the_logs_own(case: Case, capsy
     ):
         assert case.check(case.export, case.checkpoint(9, text=f"{body}\n\n{signatures}")) == 1, signatures
         assert reason in _answer(capsys)["reason"]
+
+
+def test_an_entry_that_stands_in_another_place_than_it_says_is_not_proven(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log that its own operator signed in another order than that of its entries."""
+    entries = case.writer.entries
+    moved = [*entries[:3], entries[4], entries[3], *entries[5:]]
+    note = Signer(KEY).sign(Checkpoint("ds_test", 9, merkle.root(9, subtrees(moved)), AT))
+    path = [node.hex() for node in merkle.inclusion(3, 9, subtrees(moved))]
+    proof = case.proof("inclusion", sequence=4, entry=entries[4], path=path)
+    assert case.check(proof, case.checkpoint(9, text=note)) == 1
+    assert _answer(capsys)["reason"] == "the entry has another sequence than the proof"
