@@ -12,6 +12,7 @@ Whoever changes a load locks the member's account first and then the population'
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -101,6 +102,31 @@ def locked_of(session: Session, account_id: str) -> Population | None:
     """The same under the population's lock, which the lock of the account comes before."""
     population_id = id_of(session, account_id)
     return None if population_id is None else standing(session, repository.locked_account(session, population_id))
+
+
+class Wanted(Protocol):
+    """The part of a reservation that :func:`holding` looks at."""
+
+    @property
+    def account_id(self) -> str:
+        """Whose budget."""
+
+    @property
+    def amount(self) -> int:
+        """Steps of the account's unit."""
+
+    @property
+    def scope(self) -> Scope:
+        """In normal form."""
+
+
+def holding(session: Session, population: Population | None, wanted: Sequence[Wanted]) -> Population | None:
+    """A population as it would be with some reservations, of which those on its members count."""
+    for new in wanted:
+        if population is not None and new.account_id in population.members:
+            tightest = state.tightest(session, repository.account(session, new.account_id), new.scope)
+            population = population.holding(new.account_id, tightest.load + new.amount)
+    return population
 
 
 def of_population(session: Session, population_id: str) -> Population:

@@ -136,8 +136,14 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     chain.append(session, row, opened)
 
 
-def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
+def reserve(session: Session, new: NewReservation, *, actor: str, beside: Sequence[NewReservation] = ()) -> str:
     """Sets an amount aside in every joint cell of a scope: all or nothing.
+
+    Args:
+        session: of the caller's transaction.
+        new: what is wanted.
+        actor: the key that asks.
+        beside: what the same job will ask for next; a refusal says what would fit with that.
 
     Returns:
         The reservation's id.
@@ -152,7 +158,8 @@ def reserve(session: Session, new: NewReservation, *, actor: str) -> str:
     tightest = state.tightest(session, row, new.scope)
     population = loads.locked_of(session, row.id)
     if new.amount > _room(row, tightest, population):
-        raise _refusal(row, tightest, new, together=population)
+        fits = _room(row, tightest, loads.holding(session, population, beside))
+        raise _refusal(row, tightest, new, together=population, fits=fits)
     reservation_id = ids.new(ids.RESERVATION)
     reservation = ReservationRow(
         id=reservation_id,
@@ -216,7 +223,10 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
     _lock_accounts(session, [new.account_id for new in wanted])
     loads.lock_all(session, [new.account_id for new in wanted])
     by_account = sorted(enumerate(wanted), key=lambda each: each[1].account_id)
-    made = {part: reserve(session, replace(new, part=part), actor=actor) for part, new in by_account}
+    made = {}
+    for place, (part, new) in enumerate(by_account, start=1):
+        beside = [other for _, other in by_account[place:]]
+        made[part] = reserve(session, replace(new, part=part), actor=actor, beside=beside)
     return [made[part] for part in range(len(wanted))]
 
 
@@ -355,9 +365,9 @@ def _room(row: AccountRow, tightest: CellBalance, population: Population | None)
 
 
 def _refusal(
-    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Population | None
+    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Population | None, fits: int
 ) -> BudgetExceeded:
-    """Tells of the cap that leaves less: the account's own, or the population's."""
+    """Tells of the cap that leaves less: the account's own, or the population's; and what ``fits``."""
     accountant = accountants.by_name(row.accountant)
     room = _room(row, tightest, together)
     delta = new.delta if new.delta is not None else Limit.of(row).split.converted_at
@@ -377,7 +387,7 @@ def _refusal(
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
         requested=amount_text(row.accountant, new.amount),
         tightest_cell=dict(tightest.cell) if named is None else {},
-        what_fits=lambda: amounts.to_text(largest_within(room)),
+        what_fits=lambda: amounts.to_text(largest_within(fits)),
         population=None if named is None else named.account.name,
         exact=tightest.is_exact if named is None else named.is_exact,
     )

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -49,17 +50,17 @@ def _rooms(session: Session, *asked: Asked) -> list[int]:
     return [balance.room for balance in beside_one_another(session, parts)]
 
 
-def _is_admitted(session: Session, *asked: Asked) -> bool:
-    """Whether admission takes all of it; nothing of it stays."""
+def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
+    """Why admission does not take all of it, if it does not; nothing of it stays."""
     new = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
     nested = session.begin_nested()
     try:
         ledger.reserve_all(session, new, actor="key_a")
-    except BudgetExceeded:
-        return False
+    except BudgetExceeded as refused:
+        return refused
     finally:
         nested.rollback()
-    return True
+    return None
 
 
 def test_each_part_is_told_what_the_other_one_leaves(session: Session) -> None:
@@ -83,11 +84,15 @@ def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, tur
     ledger.reserve(session, held, actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
     outcomes = set()
-    for box, one, two in itertools.product(boxes, (1, 2, 5, 7), (1, 4, 5, 6)):
+    for box, one, two in itertools.product(boxes, (1, 2, 5, 7, 11), (1, 4, 5, 6)):
         asked: list[Asked] = [("ds_1", box, one), ("ds_2", {}, two)]
         asked = asked[::-1] if turned else asked
         rooms = _rooms(session, *asked)
         fits = all(amount <= room for (*_, amount), room in zip(asked, rooms, strict=True))
-        assert fits is _is_admitted(session, *asked), (asked, rooms)
-        outcomes.add(fits)
-    assert outcomes == {False, True}
+        refused = _refused(session, *asked)
+        assert fits is (refused is None), (asked, rooms)
+        if refused is not None:  # by either part: it says of that one what the quote does
+            room = {name: each for (name, *_), each in zip(asked, rooms, strict=True)}[refused.dataset]
+            assert Fraction(refused.largest_that_fits) * 10**9 == room
+        outcomes.add(None if refused is None else refused.dataset)
+    assert outcomes == {None, "ds_1", "ds_2"}

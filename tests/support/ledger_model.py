@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from app.privacy.composition import Scope
+from tests.support.ledger_steps import UPLOADS
+
 Cell = int | str
 Box = Mapping[str, Sequence[Cell]]
 JointCell = tuple[Cell, ...]
@@ -210,3 +213,23 @@ def replay_population(entries: Iterable[Any]) -> tuple[int, dict[str, int]]:
                 loads[member] = entry.amount
                 assert not grew or sum(loads.values()) <= cap, f"over the cap at entry {entry.sequence}"
     return cap, loads
+
+
+def order_of(cell: Cell) -> tuple[int, str]:
+    """Canonical order: numbers by their size, texts as they are."""
+    return (cell, "") if isinstance(cell, int) else (0, cell)
+
+
+def picked(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
+    """The cells that were picked of the partitions that there are."""
+    return {
+        name: tuple(sorted({model.cells[name][pick % len(model.cells[name])] for pick in listed}, key=order_of))
+        for name, listed in sorted(picks.items())
+        if name in model.cells
+    }
+
+
+def box_of(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
+    """The same; where uploads are cells, all of them unless some were picked."""
+    uploads = {UPLOADS: tuple(model.cells[UPLOADS])} if UPLOADS in model.cells else {}
+    return dict(sorted({**uploads, **picked(model, picks)}.items()))

@@ -2,13 +2,13 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import rfc8785
 from sqlalchemy import select
@@ -28,7 +28,18 @@ from app.verifier import replay as verifier
 from app.verifier import sums
 from app.verifier.members import MemberLedger
 from tests.support.crash_scene import DELTA, EVENT
-from tests.support.ledger_model import Cell, Job, Model, Together, frozen, replay, replay_population, second
+from tests.support.ledger_model import (
+    Job,
+    Model,
+    Together,
+    box_of,
+    frozen,
+    order_of,
+    picked,
+    replay,
+    replay_population,
+    second,
+)
 from tests.support.ledger_steps import (
     PARTITIONS,
     UPLOADS,
@@ -48,6 +59,10 @@ ASIDE = 60
 """Steps of δ that are set aside, where some are."""
 
 _serial = count()
+
+
+_Part: TypeAlias = tuple[str, str, int, Scope]
+"""Of a job: account, name of the job there, amount, box."""
 
 
 class _Crashed(Exception):
@@ -147,7 +162,7 @@ class World:
         return "done"
 
     def _reserve(self, session: Session, step: Reserve, account_id: str) -> str:
-        box, job_id = _box(self._models.accounts[account_id], step.picks), f"jb_{next(_serial)}"
+        box, job_id = box_of(self._models.accounts[account_id], step.picks), f"jb_{next(_serial)}"
         wanted = [(account_id, job_id, self._size(step.size, account_id, box), box)]
         if not wanted[0][2]:
             return "nothing fits"
@@ -163,8 +178,9 @@ class World:
                     ledger.reserve_all(session, new, actor="key_analyst")
         except BudgetExceeded as error:
             refused = error
-        for each, name, amount, asked in sorted(wanted, key=lambda part: part[:2]):
-            if self._refuses(refused, each, amount, asked):
+        ordered = sorted(wanted, key=lambda part: part[:2])
+        for place, (each, name, amount, asked) in enumerate(ordered, start=1):
+            if self._refuses(refused, each, amount, asked, beside=ordered[place:]):
                 assert not fits, "a quote says what admission says"
                 for other, held, *_ in wanted:
                     self._models.accounts[other].jobs.pop(held, None)
@@ -177,20 +193,22 @@ class World:
         same = len({each for each, *_ in wanted}) < len(wanted)
         return "admitted in two parts" if same else "admitted"
 
-    def _also(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[tuple[str, str, int, Scope]]:
-        """The second thing that a job asks for: account, name of the job there, amount, box."""
+    def _also(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[_Part]:
+        """The second thing that a job asks for."""
         other = None if step.also is None else self._named(step.also)
         if other is None or other in self._models.erased:
             return []
         model = self._models.accounts[other]
         if other != account_id:
-            return [(other, job_id, 1, _box(model, {}))]
+            return [(other, job_id, 1, box_of(model, {}))]
         left = {name: [cell for cell in model.cells[name] if cell not in cells] for name, cells in box.items()}
         apart = next(({name: tuple(cells)} for name, cells in left.items() if cells), None)
-        return [] if apart is None else [(other, second(job_id), 1, dict(sorted({**_box(model, {}), **apart}.items())))]
+        return (
+            [] if apart is None else [(other, second(job_id), 1, dict(sorted({**box_of(model, {}), **apart}.items())))]
+        )
 
     def _elsewhere(self, session: Session, step: Elsewhere, account_id: str, model: Model) -> str:
-        box = _picked(model, step.picks)  # where uploads are cells, also those to come, unless some were picked
+        box = picked(model, step.picks)  # where uploads are cells, also those to come, unless some were picked
         amount, delta = self._size(step.size, account_id, box), step.delta if model.aside else 0
         if not amount:
             return "nothing fits"
@@ -261,7 +279,18 @@ class World:
     def _size(self, size: int | str, account_id: str, box: Scope) -> int:
         return self._room(account_id, box) + (size == "over") if isinstance(size, str) else size
 
-    def _refuses(self, refused: BudgetExceeded | None, account_id: str, amount: int, box: Scope) -> bool:
+    def _fits(self, account_id: str, box: Scope, beside: Sequence[_Part]) -> int:
+        """What fits in a box if the model held some parts of a job as well."""
+        for other, name, amount, asked in beside:
+            self._models.accounts[other].jobs[name] = Job(amount, asked, "reserve", 0)
+        room = self._room(account_id, box)
+        for other, name, *_ in beside:
+            del self._models.accounts[other].jobs[name]
+        return room
+
+    def _refuses(
+        self, refused: BudgetExceeded | None, account_id: str, amount: int, box: Scope, beside: Sequence[_Part] = ()
+    ) -> bool:
         """Whether the model refuses an amount; then the ledger has, and said why."""
         model, room = self._models.accounts[account_id], self._room(account_id, box)
         if amount <= room:
@@ -288,11 +317,12 @@ class World:
             assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == charged + reserved
             assert [Fraction(each) * unit for each in (refused.cap, refused.remaining)] == [model.cap, room]
         assert Fraction(refused.requested) * unit == amount
+        fits = self._fits(account_id, box, beside)
         if accountant.TAKES_DELTA:
             largest, delta = Fraction(refused.largest_that_fits), Fraction(DELTA) - Fraction(model.aside, 10**18)
-            assert not largest or accountant.price(largest, delta) <= room, "what is said to fit does"
+            assert not largest or accountant.price(largest, delta) <= fits, "what is said to fit does"
         else:
-            assert Fraction(refused.largest_that_fits) * unit == room
+            assert Fraction(refused.largest_that_fits) * unit == fits
         return True
 
     def _check_admitted(self, *account_ids: str) -> None:
@@ -305,7 +335,7 @@ class World:
 
     def _check_account(self, session: Session, account_id: str, model: Model) -> None:
         """The tightest joint cell, that of every cell of every partition, what fits, and what may be printed."""
-        box = _box(model, {})
+        box = box_of(model, {})
         balance = ledger.balance(session, account_id, box)
         assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
         assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
@@ -313,7 +343,7 @@ class World:
         assert ledger.highest_cap(session, account_id).amount == model.highest
         assert caps.printable(session, account_id).amount == model.printable
         for name, shown in ledger.cells(session, account_id, box).items():
-            assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=_order)
+            assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
                 assert cell.charged + cell.reserved == sum(expected[1:])
@@ -381,22 +411,3 @@ _ENDS: dict[str, Callable[[Session, str], None]] = {
     "void": lambda session, job_id: ledger.void_jobs(session, [job_id], actor="key_analyst"),
     "expire": lambda session, job_id: ledger.expire_job(session, job_id, actor="sweeper"),
 }
-
-
-def _order(cell: Cell) -> tuple[int, str]:
-    return (cell, "") if isinstance(cell, int) else (0, cell)
-
-
-def _picked(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
-    """The cells that were picked of the partitions that there are."""
-    return {
-        name: tuple(sorted({model.cells[name][pick % len(model.cells[name])] for pick in picked}, key=_order))
-        for name, picked in sorted(picks.items())
-        if name in model.cells
-    }
-
-
-def _box(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
-    """The same; where uploads are cells, all of them unless some were picked."""
-    uploads = {UPLOADS: tuple(model.cells[UPLOADS])} if UPLOADS in model.cells else {}
-    return dict(sorted({**uploads, **_picked(model, picks)}.items()))
