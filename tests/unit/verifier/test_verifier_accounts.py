@@ -318,3 +318,29 @@ def test_what_is_set_aside_is_bound_to_the_chain(export: Export) -> None:
     added = export(cap="2", accountant="zcdp", delta="0.000001")
     added.header["delta_set_aside"] = "0.0000002"
     assert _failure(added) == "line 2: the first entry's details do not say delta_set_aside"
+
+
+def _two_parts(export: Export, *ends: tuple[str, int, str]) -> Any:
+    """A job with a part on each of two shards, and how the parts end: kind, shard and amount."""
+    writer = export(shards=2)
+    for shard, amount in ((0, "1"), (1, "2")):
+        writer.add("reserve", amount, job_id="jb_1", scope={"shard": [shard]}, event=EVENT)
+    for kind, shard, amount in ends:
+        writer.add(kind, amount, job_id="jb_1", scope={"shard": [shard]}, event=EVENT)
+    return writer
+
+
+def test_each_part_of_a_job_comes_to_the_same_end_once(export: Export) -> None:
+    whole = verify(_two_parts(export, ("charge", 1, "2"), ("charge", 0, "1")).lines())
+    assert (whole.tightest.charged, whole.tightest.reserved) == (2 * 10**9, 0)
+    half = verify(_two_parts(export, ("charge", 0, "1")).lines())
+    assert (half.tightest.charged, half.tightest.reserved, half.tightest.cell) == (0, 2 * 10**9, {"shard": 1})
+    given_back = verify(_two_parts(export, ("void", 1, "2"), ("void", 0, "1")).lines())
+    assert given_back.tightest.load == 0
+    for ends, reason in (
+        ([("charge", 0, "1"), ("charge", 0, "2")], "scope is not that of the reservation"),
+        ([("charge", 0, "1"), ("void", 1, "2")], "has ended already, by charge"),
+        ([("charge", 0, "2")], "amount is not that of the reservation"),
+        ([("charge", 0, "1"), ("charge", 1, "2"), ("charge", 1, "2")], "has ended already, by charge"),
+    ):
+        assert reason in _failure(_two_parts(export, *ends)), ends
