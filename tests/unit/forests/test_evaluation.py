@@ -125,6 +125,23 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
     assert held >= 370, "95 of a hundred, and a little more since each bound is one of whole numbers"
 
 
+def test_the_interval_lets_both_sums_err_and_shares_the_chance_between_them() -> None:
+    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2)
+    told = metrics.accuracy(Evaluation(planned, None, {"accuracy": np.array([80, 20], dtype=np.int64)}))
+    off = noisy_counts.noise_bound(planned.event_of("accuracy"), level=0.975)
+
+    assert told is not None
+    assert off > noisy_counts.noise_bound(planned.event_of("accuracy"), level=0.95)
+    assert (told.low, told.high) == ((80 - off) / 100, (80 + off) / 100)
+
+
+def test_the_bound_of_a_sum_of_many_counts_grows_with_their_root() -> None:
+    (accuracy,) = (evaluation.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2).event_of("accuracy"),)
+    of_many = noisy_counts.noise_bound(accuracy, level=0.95, n_counts=10_000)
+
+    assert of_many == pytest.approx(1.96 * 100 * noisy_counts.noise_sd(accuracy), rel=0.02)
+
+
 @pytest.mark.parametrize("epsilon", ["1", "5", "6"])
 def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: str) -> None:
     """At a large ε the noise of most cells is 0, and that of their sums is not."""

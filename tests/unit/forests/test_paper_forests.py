@@ -224,3 +224,11 @@ def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() ->
     assert default_depth_by_features(Facts()) == 2
     Facts.size = 4
     assert default_depth_by_features(Facts()) == 1
+
+
+def test_deeper_levels_get_a_little_more_and_all_of_them_the_whole() -> None:
+    of_levels = common.level_losses(Fraction(33), 3)
+
+    assert of_levels == (10, 11, 12)
+    assert common.geometric_losses(Fraction(19), 3, Fraction(3, 2)) == (4, 6, 9)
+    assert common.level_losses(Fraction(1), 0) == ()

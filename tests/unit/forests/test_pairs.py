@@ -1,0 +1,20 @@
+"""Sums and differences of columns, by hand."""
+
+import numpy as np
+
+from app.forests import pairs
+
+
+def test_a_code_stands_where_the_middle_of_its_bin_lies() -> None:
+    """Two bins in eight places: their middles are at a quarter and at three quarters."""
+    assert pairs.places(np.array([0, 1], dtype=np.uint8), 2, 8).tolist() == [2, 6]
+    assert pairs.places(np.array([0, 1, 2], dtype=np.uint8), 3, 3).tolist() == [0, 1, 2]
+    assert pairs.places(np.array([0, 255], dtype=np.uint8), 256, 64).tolist() == [0, 63]
+
+
+def test_of_a_pair_the_sum_comes_before_the_difference() -> None:
+    X, own = np.array([[0, 1, 3], [3, 1, 0]], dtype=np.uint8), np.array([4, 4], dtype=np.int32)
+    found = pairs.columns(X, own, [(0, 1)], [0, 2, 3])
+
+    assert pairs.n_codes(own, [(0, 1)]).tolist() == [7, 7]
+    assert found.tolist() == [[0, 1, 3], [3, 2, 3], [0, 3, 6]]

@@ -1,0 +1,46 @@
+"""Which number of rows a request reckons with that reuses a profile."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.privacy.composition import Partitions
+from app.services.reuse import Reuse
+
+PARTITIONS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": 10}])
+
+
+def size(
+    *, noisy: float, sd: float, declared: int | None, within: dict[str, Any], of: dict[str, Any], own: str = "ds"
+) -> Any:
+    reused = Reuse(
+        SimpleNamespace(dataset_id=own, body={"scope": of}),  # type: ignore[arg-type]
+        SimpleNamespace(size_in_rows=noisy, size_noise_sd=sd),  # type: ignore[arg-type]
+    )
+    asked = SimpleNamespace(dataset=SimpleNamespace(id="ds", partitions=PARTITIONS), scope=within, public_size=declared)
+    return reused.size(asked, n_epochs=1)  # type: ignore[arg-type]
+
+
+def test_a_noisy_size_stands_in_for_a_declared_one_only_where_it_is_precise() -> None:
+    assert size(noisy=999.0, sd=100.0, declared=5_000, within={}, of={}) == 5_000
+    assert size(noisy=1_001.0, sd=100.0, declared=5_000, within={}, of={}) == 1_001
+    assert size(noisy=5.0, sd=100.0, declared=None, within={}, of={}) == 5
+    assert size(noisy=-50.0, sd=100.0, declared=None, within={}, of={}) == 1
+
+
+@pytest.mark.parametrize(
+    ("within", "of", "wanted"),
+    [
+        ({"shard": (0,)}, {}, 100),
+        ({}, {"shard": (0, 1)}, 5_000),
+        ({"shard": (0, 1, 2)}, {"shard": (5, 6)}, 1_500),
+    ],
+)
+def test_it_is_taken_in_proportion_to_the_cells(within: dict[str, Any], of: dict[str, Any], wanted: int) -> None:
+    assert size(noisy=1_000.0, sd=1.0, declared=7, within=within, of=of) == wanted
+
+
+def test_the_size_of_another_dataset_says_nothing() -> None:
+    assert size(noisy=1_000.0, sd=1.0, declared=7, within={}, of={}, own="other") == 7
+    assert size(noisy=1_000.0, sd=1.0, declared=None, within={}, of={}, own="other") is None
