@@ -238,6 +238,14 @@ def test_a_delta_that_nobody_declared_is_not_charged(export: Export, more: dict[
     assert failure == "line 3: the price cannot be recomputed: a delta is charged and none is declared"
 
 
+def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
+    """Nor where enough of it is set aside and charged."""
+    declared = {"adjacency": "add_remove", "rho": "0.1", "delta": "0.01"}
+    writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
+    failure = _failure(writer.job("rs_1", "3", event=None, details={**WORD, "declared": declared, "delta": "0.01"}))
+    assert "a delta is declared beside something else than epsilon" in failure
+
+
 @pytest.mark.parametrize("end", ["void", "expire"])
 def test_what_ran_elsewhere_is_never_given_back(export: Export, end: str) -> None:
     assert "cannot be given back" in _failure(export().job("rs_1", "1", end, event=EVENT, details=WORD))

@@ -64,6 +64,14 @@ def test_two_steps_cost_four_times_the_rho_and_mu_squared_of_one(accountant: str
     assert total(event, adjacency="label", accountant=accountant) == 4 * one
 
 
+def test_a_large_selection_costs_no_more_rho_than_any_mechanism_of_its_epsilon() -> None:
+    """Where ε²/8 is more than ε·tanh(ε/2), which bounds whatever is ε-DP."""
+    for epsilon, rho in (("2", Fraction(1, 2)), ("16", Fraction(16))):
+        event = {**FLIP, "type": "exponential-mechanism/1", "range_sensitivity": "1", "inverse_scale": epsilon}
+        found = total(event, adjacency="add_remove", accountant="zcdp")
+        assert rho * Fraction(99, 100) < found <= rho
+
+
 FRACTIONS = st.fractions(0, 1000, max_denominator=2**32)
 LEAVES = st.builds(
     service.DiscreteLaplace, st.just(Adjacency.ADD_REMOVE_ONE), FRACTIONS, FRACTIONS, st.integers(1, 9)
