@@ -25,7 +25,9 @@ STEPS = st.lists(
     st.one_of(JOBS, st.sampled_from(NAMES), st.integers(0, 2 * CAP), st.just("give back")), min_size=4, max_size=16
 )
 # The fixture is a class, so one instance of it serves all examples.
-relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+relaxed = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=60
+)
 
 
 def text(quarters: int) -> str:
