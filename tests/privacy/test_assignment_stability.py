@@ -84,3 +84,12 @@ def places(ids: list[bytes]) -> dict[bytes, tuple[int, int, bool]]:
         part = structure_rows(third, as_array(ids)[mine], tree=int(tree[row]), share=Fraction(1, 2))
         found[row_id] = (int(layer[row]), int(tree[row]), bool(part[np.flatnonzero(mine == row)[0]]))
     return found
+
+
+def test_every_tree_parts_the_rows_anew() -> None:
+    """Otherwise no forest would ever choose a split by the rows of the other part."""
+    ids = as_array([number.to_bytes(16) for number in range(200)])
+    first, second = (structure_rows(bytes(KEY_BYTES), ids, tree=tree, share=Fraction(1, 2)) for tree in (0, 1))
+
+    assert 60 < np.count_nonzero(first) < 140
+    assert 60 < np.count_nonzero(first ^ second) < 140
