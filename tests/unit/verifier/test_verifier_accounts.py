@@ -238,6 +238,17 @@ def test_a_delta_that_nobody_declared_is_not_charged(export: Export, more: dict[
     assert failure == "line 3: the price cannot be recomputed: a delta is charged and none is declared"
 
 
+@pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
+def test_only_accounts_of_rho_set_a_delta_aside(export: Export, accountant: str) -> None:
+    lines = export(accountant=accountant, delta="0.1", delta_set_aside="0.05").lines()
+    if accountant == "zcdp":
+        assert verify(lines).header.delta_set_aside == 5 * 10**16
+        return
+    with pytest.raises(NotVerified, match="not a part of the delta of a zcdp account") as found:
+        verify(lines)
+    assert found.value.line == 1
+
+
 def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
     """Nor where enough of it is set aside and charged."""
     declared = {"adjacency": "add_remove", "rho": "0.1", "delta": "0.01"}
