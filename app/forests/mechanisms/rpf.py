@@ -141,7 +141,7 @@ _ABOUT = About(
     ),
     proof="docs/proofs/rpf.md",
     results="docs/results/rpf.md",
-    accuracy=at_epsilon_one("84.6 96.2 99.8 94.5 89.5"),
+    accuracy=at_epsilon_one("84.6 96.2 100.0 94.0 89.3"),
 )
 
 
