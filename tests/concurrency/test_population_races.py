@@ -64,7 +64,7 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
 
 
 def test_no_admission_passes_the_cap_of_its_moment_while_caps_move(installation: Installation) -> None:
-    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=12, caps=CAPS)
+    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS)
     admitted = Counter(account for result in results for _, _, accounts, _ in result for account in accounts)
     for name, cap in CAPS.items():
         found = _verified(installation, name)
@@ -79,7 +79,7 @@ def test_exports_that_are_taken_while_others_write_agree(installation: Installat
     n_looks = 0
     with ThreadPoolExecutor(1) as pool:
         racing = pool.submit(
-            race, installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=12, caps=CAPS
+            race, installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS
         )
         while not racing.done():
             for name in CAPS:
