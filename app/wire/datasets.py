@@ -1,14 +1,17 @@
 """``/datasets``: declaration, public facts, uploads, grants."""
 
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from app.core import limits
 from app.wire.base import Answer, DecimalText, FiniteNumber, JsonObject, PositiveAmount, Request, problem
 
-NAME_PATTERN = rf"^[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}$"
+PublicName: TypeAlias = Annotated[
+    str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")
+]
+"""A step of an address, so not only dots: clients leave ``.`` and ``..`` out of the addresses that they ask for."""
 
 
 class FeatureIn(Request):
@@ -89,7 +92,7 @@ class PartitionIn(Request):
     that brought the row; ``how`` says how batches are cut.
     """
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    name: PublicName
     kind: Literal["hash", "column", "epoch"]
     cells: Annotated[int, Field(ge=1, le=limits.MAX_HASH_CELLS)] | None = None
     column: str | None = None
@@ -101,7 +104,7 @@ class PartitionIn(Request):
 class DatasetIn(Request):
     """A declaration: everything about a dataset that is public and fixed before its first row."""
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    name: PublicName
     schema_: Annotated[SchemaIn, Field(alias="schema")]
     budget: BudgetIn | None = None
     privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
@@ -109,7 +112,7 @@ class DatasetIn(Request):
     partitions: Annotated[list[PartitionIn], Field(default_factory=list)]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
     visibility: Literal["private", "public"] = "private"
-    population: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
+    population: PublicName | None = None
 
 
 class AccountOut(Answer):

@@ -1,24 +1,20 @@
 """``/populations``: budgets over all datasets about the same people."""
 
-from typing import Annotated
-
-from pydantic import Field
-
 from app.wire.base import Answer, DecimalText, JsonObject, Request
-from app.wire.datasets import NAME_PATTERN, BudgetIn
+from app.wire.datasets import BudgetIn, PublicName
 
 
 class PopulationIn(Request):
     """A population that no dataset belongs to yet."""
 
-    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    name: PublicName
     budget: BudgetIn
 
 
 class JoinIn(Request):
     """The population that a dataset is to belong to, by id or name; one of a new name is opened."""
 
-    population: Annotated[str, Field(pattern=NAME_PATTERN)]
+    population: PublicName
 
 
 class MemberOut(Answer):

@@ -1,9 +1,10 @@
-"""Names that other people's terminals print."""
+"""Names that other people's terminals print, and their clients put into addresses."""
 
 import pytest
 from pydantic import ValidationError
 
 from app.wire.keys import KeyIn
+from app.wire.populations import JoinIn
 from app.wire.training import TrainIn
 
 JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
@@ -20,3 +21,15 @@ def test_a_terminal_obeys_no_name(character: str) -> None:
 
 def test_names_are_of_any_language() -> None:
     assert TrainIn.model_validate(JOB | {"name": "forêt 森 №1"}).name == "forêt 森 №1"
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", "", "a/b", "a b", "n" * 65])
+def test_a_dataset_has_no_name_that_an_address_cannot_hold(name: str) -> None:
+    """Clients take ``.`` and ``..`` out of an address before they ask for it."""
+    with pytest.raises(ValidationError, match="population"):
+        JoinIn.model_validate({"population": name})
+
+
+@pytest.mark.parametrize("name", ["a", ".a", "..a.", "-", "n" * 64])
+def test_a_dataset_may_have_any_other_name_of_letters_digits_dots_and_dashes(name: str) -> None:
+    assert JoinIn.model_validate({"population": name}).population == name
