@@ -12,7 +12,8 @@ def declarations() -> Iterator[Refused]:
     long = CANARY + "x" * 300
     rules: list[tuple[str, object, str, str]] = [
         ("/name", "", "/name", "malformed"),
-        ("/name", "x" * 65, "/name", "malformed"),
+        ("/name", "x" * 65, "/name", "too-long"),
+        ("/name", "..", "/name", "malformed"),
         ("/name", f"{CANARY} space", "/name", "malformed"),
         ("/name", f"{CANARY}\x00", "/name", "malformed"),
         ("/name", "naïve", "/name", "malformed"),
