@@ -2,13 +2,12 @@
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli import caps, elsewhere
-from app.cli.arguments import DatasetArgument, ScopeOption, check_new, read_scope
+from app.cli import caps, elsewhere, exports
+from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
 from app.cli.command import Remote, command
 from app.cli.datasets import balance_cells
 from app.cli.output import Output, budget_bar
@@ -74,21 +73,9 @@ def entries(call: Remote, dataset: DatasetArgument) -> None:
 
 @app.command("export")
 @command
-def export(
-    call: Remote,
-    dataset: DatasetArgument,
-    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
-    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
-) -> None:
+def export(call: Remote, dataset: DatasetArgument, target: exports.Target) -> None:
     """Write the whole history of a dataset's account to a file."""
-    check_new(file)
-    with call.client() as client:
-        digest = client.export_ledger(dataset, file, export_format=export_format)
-    if call.as_json:
-        call.output.json({"dataset": dataset, "file": str(file), "sha256": digest})
-    call.output.say(f"wrote {file} ({file.stat().st_size} bytes)")
-    if export_format == "jsonl":
-        call.output.hint(f"grovekeeper verify {file}")
+    exports.write(call, target, lambda client: client.export_ledger, dataset=dataset)
 
 
 def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int = 0) -> None:

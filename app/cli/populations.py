@@ -1,12 +1,11 @@
 """``grovekeeper populations``: one budget over all datasets about the same people, and its history."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli import caps
-from app.cli.arguments import DatasetArgument, check_new
+from app.cli import caps, exports
+from app.cli.arguments import DatasetArgument
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 
@@ -134,21 +133,9 @@ def entries(call: Remote, population: PopulationArgument) -> None:
 
 @app.command("export")
 @command
-def export(
-    call: Remote,
-    population: PopulationArgument,
-    file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
-    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
-) -> None:
+def export(call: Remote, population: PopulationArgument, target: exports.Target) -> None:
     """Write the whole history of a population to a file."""
-    check_new(file)
-    with call.client() as client:
-        digest = client.export_population(population, file, export_format=export_format)
-    if call.as_json:
-        call.output.json({"population": population, "file": str(file), "sha256": digest})
-    call.output.say(f"wrote {file} ({file.stat().st_size} bytes)")
-    if export_format == "jsonl":
-        call.output.hint(f"grovekeeper verify {file}")
+    exports.write(call, target, lambda client: client.export_population, population=population)
 
 
 def _named(member: dict[str, Any] | None) -> list[Any]:

@@ -117,7 +117,6 @@ def _in_a_fork(randomness: SystemRandomness) -> list[int]:
     return [int(value) for value in drawn]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
 def test_a_fork_repeats_neither_its_parent_nor_its_sibling() -> None:
     randomness = SystemRandomness(buffer_words=1_024)
     randomness.uniform(2)
@@ -126,7 +125,6 @@ def test_a_fork_repeats_neither_its_parent_nor_its_sibling() -> None:
     assert len(set().union(*streams)) > 90
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
 def test_a_forked_keystream_takes_a_new_key() -> None:
     source = Keystream()
     window = np.empty(64, dtype=np.uint64)
