@@ -1,7 +1,6 @@
 """Revision 0009 stores, for ledgers that exist, the subtree hashes that the service stores from then on."""
 
 import hashlib
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from app.ledger import merkle
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow, EntryRow
 from app.verifier.tree import GrowingTree
+from tests.support.scripts import loaded
 
 _REVISION = Path(__file__).parents[2] / "migrations" / "versions" / "0009_log_blocks.py"
 
@@ -65,11 +65,7 @@ def test_an_upgrade_gives_old_ledgers_their_roots(empty_database_url: str) -> No
 
 def test_every_height_is_made_of_the_one_below(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """With subtrees of 2², 2⁴ and 2⁶ leaves, so that few entries reach three heights."""
-    spec = importlib.util.spec_from_file_location("log_blocks", _REVISION)
-    assert spec is not None
-    assert spec.loader is not None
-    revision = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(revision)
+    revision = loaded(_REVISION)
     monkeypatch.setattr(revision, "STEP", 2)
     monkeypatch.setattr(revision, "BATCH", 4)
     monkeypatch.setattr(logs, "STEP", 2)

@@ -1,7 +1,6 @@
 """Revision 0015 begins a chain for every population that exists: what it says is so, and it goes on from there."""
 
 import dataclasses
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from app.ledger import caps, loads, merkle, repository, state
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow
-from app.privacy.composition import Partitions
 from app.verifier.tree import GrowingTree
 from tests.support.crash_scene import EVENT
 from tests.support.loads import BoxAmount, loads_of
+from tests.support.scripts import loaded
+from tests.support.three_partitions import PARTITIONS, SCOPES
 
 _BEFORE = "0014"
 _REVISION = Path(__file__).parents[2] / "migrations" / "versions" / "0015_population_chains.py"
@@ -143,36 +143,21 @@ def test_loads_are_what_lies_on_the_tightest_cells_and_the_chain_goes_on(upgrade
 
 @pytest.fixture(scope="module")
 def revision() -> Any:
-    spec = importlib.util.spec_from_file_location("revision_0015", _REVISION)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_SIZES = (2, 3, 4)
-_PARTITIONS = Partitions.from_json(
-    [{"name": f"p{number}", "kind": "hash", "cells": cells} for number, cells in enumerate(_SIZES)]
-)
-_SCOPES = st.fixed_dictionaries(
-    {},
-    optional={f"p{number}": st.sets(st.integers(0, cells - 1), min_size=1) for number, cells in enumerate(_SIZES)},
-)
+    return loaded(_REVISION)
 
 
 @settings(max_examples=300, deadline=None)
-@given(boxes=st.lists(st.tuples(_SCOPES, st.integers(1, 50)), max_size=8))
+@given(boxes=st.lists(st.tuples(SCOPES, st.integers(1, 50)), max_size=8))
 def test_its_own_sum_is_that_of_the_composition(revision: Any, boxes: list[tuple[dict[str, set[int]], int]]) -> None:
     amounts = [BoxAmount({name: tuple(sorted(cells)) for name, cells in scope.items()}, load) for scope, load in boxes]
-    largest = loads_of(_PARTITIONS, amounts).largest()
+    largest = loads_of(PARTITIONS, amounts).largest()
     assert largest.is_exact
     frozen = [({name: frozenset(cells) for name, cells in scope.items()}, load) for scope, load in boxes]
     assert revision._largest(frozen) == largest.load
 
 
 @settings(max_examples=100, deadline=None)
-@given(boxes=st.lists(st.tuples(_SCOPES, st.integers(1, 50)), min_size=1, max_size=8))
+@given(boxes=st.lists(st.tuples(SCOPES, st.integers(1, 50)), min_size=1, max_size=8))
 def test_where_there_are_too_many_choices_it_is_a_bound(
     revision: Any, boxes: list[tuple[dict[str, set[int]], int]]
 ) -> None:

@@ -1,6 +1,5 @@
 """Revision 0018 keeps beside every member's load what is reserved of it: what the boxes say, moved from there on."""
 
-import importlib.util
 import json
 from fractions import Fraction
 from hashlib import sha256
@@ -19,9 +18,10 @@ from app.db.unit_of_work import Database
 from app.ledger import loads, repository, state
 from app.ledger import service as ledger
 from app.ledger.loads import Carried
-from app.privacy.composition import Partitions
 from tests.support.crash_scene import EVENT
 from tests.support.loads import BoxAmount, loads_of
+from tests.support.scripts import loaded
+from tests.support.three_partitions import PARTITIONS, SCOPES
 
 _BEFORE = "0017"
 _REVISION = Path(__file__).parents[2] / "migrations" / "versions" / "0018_members_beside_their_loads.py"
@@ -100,23 +100,10 @@ def test_what_was_held_before_the_upgrade_is_charged_after_it(upgraded: Database
 
 @pytest.fixture(scope="module")
 def revision() -> Any:
-    spec = importlib.util.spec_from_file_location("revision_0018", _REVISION)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(_REVISION)
 
 
-_SIZES = (2, 3, 4)
-_PARTITIONS = Partitions.from_json(
-    [{"name": f"p{number}", "kind": "hash", "cells": cells} for number, cells in enumerate(_SIZES)]
-)
-_SCOPES = st.fixed_dictionaries(
-    {},
-    optional={f"p{number}": st.sets(st.integers(0, cells - 1), min_size=1) for number, cells in enumerate(_SIZES)},
-)
-_BOXES = st.lists(st.tuples(_SCOPES, st.integers(1, 9), st.integers(0, 9)), max_size=8)
+_BOXES = st.lists(st.tuples(SCOPES, st.integers(1, 9), st.integers(0, 9)), max_size=8)
 
 
 def _boxes(revision: Any, drawn: list[tuple[dict[str, set[int]], int, int]]) -> list[Any]:
@@ -137,7 +124,7 @@ def test_its_cell_is_that_of_the_composition(revision: Any, drawn: list[Any]) ->
     """Or another name of it: the same boxes cover both, so the same is reserved there."""
     boxes = _boxes(revision, drawn)
     amounts = [BoxAmount({name: tuple(sorted(cells)) for name, cells in box.scope.items()}, box.load) for box in boxes]
-    largest = loads_of(_PARTITIONS, amounts).largest()
+    largest = loads_of(PARTITIONS, amounts).largest()
     cell, is_exact = revision._tightest(boxes)
     assert (is_exact, largest.is_exact) == (True, True)
     assert _on(cell, boxes) == _on(dict(largest.cell), boxes)

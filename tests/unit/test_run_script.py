@@ -1,7 +1,6 @@
 """``run.py``: clear sentences where it cannot work, one installation where it can."""
 
 import ast
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.support.scripts import loaded
 
 _SCRIPT = Path(__file__).parents[2] / "run.py"
 
@@ -48,11 +49,7 @@ def test_the_script_compiles_on_pythons_that_are_too_old() -> None:
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script in a folder of its own, with an installer that only takes notes."""
-    spec = importlib.util.spec_from_file_location("run_script", _SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(_SCRIPT)
     shutil.copytree(_SCRIPT.parent / "requirements", tmp_path / "requirements")
     shutil.copyfile(_SCRIPT.parent / "pyproject.toml", tmp_path / "pyproject.toml")
     for name, value in {
@@ -117,11 +114,7 @@ def test_an_installation_that_broke_off_is_done_again(script: ModuleType, monkey
 
 def test_an_environment_whose_python_is_a_link_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Making an environment over such a one would copy the interpreter onto itself."""
-    spec = importlib.util.spec_from_file_location("run_script", _SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = loaded(_SCRIPT)
     folder = tmp_path / ".venv"
     venv.EnvBuilder(symlinks=True).create(folder)
     pip = next(folder.glob("lib/python*/site-packages")) / "pip.py"
