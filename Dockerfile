@@ -13,7 +13,7 @@ RUN python -m venv /opt/build \
     && python -m venv /opt/grovekeeper \
     && /opt/grovekeeper/bin/pip install --require-hashes --only-binary :all: --requirement requirements/runtime.lock
 
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY migrations/ migrations/
 COPY app/ app/
 RUN /opt/build/bin/hatchling build --target wheel --directory /build/dist \

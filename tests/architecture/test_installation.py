@@ -87,3 +87,19 @@ def test_test_tools_are_not_shipped() -> None:
 def test_the_resolver_s_own_lock_is_not_kept() -> None:
     """It carries addresses of the registry that it was made from."""
     assert not (_ROOT / "uv.lock").exists()
+
+
+def test_the_changelog_begins_with_the_declared_version() -> None:
+    changelog = (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\S+)", changelog, re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == _project()["project"]["version"]
+
+
+def test_the_notice_names_the_source_and_the_licence_of_shipped_data() -> None:
+    notice = (_ROOT / "NOTICE").read_text(encoding="utf-8")
+    for path in (_ROOT / "app").rglob("*.csv.gz"):
+        assert path.relative_to(_ROOT).as_posix() in notice
+        source = (path.parent / "SOURCE.md").read_text(encoding="utf-8")
+        for address in re.findall(r"https://[^\s)]+", source):
+            assert address.rstrip(".,") in notice

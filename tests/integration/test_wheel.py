@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(whee
     assert {"app/py.typed", "app/_migrations/env.py", "app/_migrations/versions/0001_first_tables.py"} <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"app"}
     assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_it_carries_the_licence_and_the_notice_for_shipped_data(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        licences = metadata.replace("METADATA", "licenses/")
+        for name in ("LICENSE", "NOTICE"):
+            assert archive.read(f"{licences}{name}") == (_ROOT / name).read_bytes()
+        declared = archive.read(metadata).decode().splitlines()
+    assert {"License-Expression: Apache-2.0", "License-File: LICENSE", "License-File: NOTICE"} <= set(declared)
+
+
+def test_the_source_distribution_carries_them_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=_ROOT, capture_output=True, check=True)
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "README.md", "app/cli/demo_data/SOURCE.md"} <= names
 
 
 def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
