@@ -59,7 +59,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"app/py.typed", "app/_migrations/env.py", "app/_migrations/versions/0001_first_tables.py"} <= names
+    assert {"app/py.typed", "app/_migrations/env.py", "app/_migrations/versions/0001_schema.py"} <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"app"}
     assert not [name for name in names if name.endswith(".pyc")]
 

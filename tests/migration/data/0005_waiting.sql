@@ -1,3 +1,0 @@
-INSERT INTO datasets SELECT 'ds_b', 'b', 'b', schema, privacy_unit, protects, '[{"cells":4,"kind":"hash","name":"shard"}]', public_size, visibility, population, hash_key, declared_by, created_at, deleted_at FROM datasets WHERE id = 'ds_a';
-UPDATE jobs SET task = '{"cells":null,"epochs":["ep_a"],"work":{}}' WHERE id = 'jb_a';
-INSERT INTO jobs SELECT 'jb_b', 'ds_b', 'b', algorithm, name, '{"cells":[0,3],"epochs":["ep_a"],"work":{}}', price, 'rs_b', submitted_by, submitted_at, state, reason, trees_done, n_trees, lease_token, lease_until, charged_at, finished_at, model_id, kind, profile_id, evaluation_id FROM jobs WHERE id = 'jb_a';

@@ -1,0 +1,134 @@
+"""Real data of each past revision survives the upgrade to the head, on both databases.
+
+Each revision has a snapshot. ``python -m tests.support.snapshot`` writes ``data/REVISION.jsonl`` for the newest
+revision; run it again after every edit of an unreleased revision. The snapshot of a released revision never changes.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
+
+from app.db import migrate
+from app.db.append_only import append_only_tables
+from app.db.base import Base
+from app.db.unit_of_work import Database
+from app.ledger import merkle
+from app.ledger import service as ledger
+from app.ledger.log import Log
+from app.ledger.tables import BlockRow, MemberRow, PopulationRow, ReservationRow
+from app.verifier import replay
+from app.verifier.tree import GrowingTree
+from tests.support import snapshot
+from tests.support.crash_scene import EVENT
+from tests.support.evidence import export, verified
+
+_ENTRY_KINDS = {"open", "reserve", "charge", "void", "cap", "join", "load"}
+
+
+@pytest.fixture(params=snapshot.revisions())
+def upgraded(request: pytest.FixtureRequest, empty_database_url: str) -> Iterator[Database]:
+    """A database with the data of a revision, brought to the head."""
+    migrate.upgrade(empty_database_url, revision=request.param)
+    with migrate.migration_transaction(empty_database_url) as connection:
+        snapshot.load(connection, snapshot.stored(request.param))
+    migrate.upgrade(empty_database_url)
+    database = Database.open(empty_database_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def stored(upgraded: Database, request: pytest.FixtureRequest) -> snapshot.Rows:
+    """The rows of the upgraded database, as its revision stored them."""
+    revision: str = request.node.callspec.params["upgraded"]
+    return snapshot.stored(revision)
+
+
+@pytest.fixture
+def accounts(upgraded: Database) -> tuple[list[str], list[str]]:
+    """Accounts of datasets, and of populations."""
+    with upgraded.read() as session:
+        populations = list(session.execute(select(PopulationRow.id)).scalars())
+        everyone = session.execute(text("SELECT id FROM accounts ORDER BY id")).scalars().all()
+    return [name for name in everyone if name not in populations], populations
+
+
+def test_snapshots_have_rows_of_every_table() -> None:
+    assert all(all(snapshot.stored(revision).values()) for revision in snapshot.revisions())
+    assert set(snapshot.stored(migrate.head_revision())) == set(Base.metadata.tables)
+
+
+def test_rows_survive(upgraded: Database, stored: snapshot.Rows) -> None:
+    with upgraded.engine.connect() as connection:
+        after = snapshot.rows_of(connection)
+    for table, rows in stored.items():
+        assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows, table
+
+
+def test_every_row_is_read_by_the_program(upgraded: Database, stored: snapshot.Rows) -> None:
+    with upgraded.read() as session:
+        for mapper in Base.registry.mappers:
+            rows = session.execute(select(mapper.class_)).scalars().all()
+            assert len(rows) == len(stored[mapper.local_table.name]), mapper
+
+
+def test_every_account_verifies_with_the_balance_that_the_service_shows(
+    upgraded: Database, accounts: tuple[list[str], list[str]]
+) -> None:
+    kinds: set[str] = set()
+    with upgraded.read() as session:
+        for account_id in accounts[0]:
+            summary, balance = replay.verify(export(session, account_id)), ledger.balance(session, account_id)
+            assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
+            assert summary.cap == balance.cap
+            kinds |= summary.kinds.keys()
+        for account_id in accounts[1]:
+            kinds |= verified(session, account_id).kinds.keys()
+    assert kinds >= _ENTRY_KINDS
+
+
+def test_roots_of_logs_are_those_of_all_entries(upgraded: Database, accounts: tuple[list[str], list[str]]) -> None:
+    with upgraded.read() as session:
+        for account_id in [*accounts[0], *accounts[1]]:
+            growing = GrowingTree()
+            entries = ledger.entries(session, account_id, after=0, limit=1_000)
+            for entry in entries:
+                growing.add(merkle.leaf(entry.hash))
+            assert Log(session, account_id).root(len(entries)) == growing.root()
+        assert session.execute(select(BlockRow.height, BlockRow.position)).all() == [(8, 0)]
+
+
+def test_the_ledger_goes_on(upgraded: Database) -> None:
+    """A reservation of the past is charged, a new one is made, and the chains hold."""
+    with upgraded.read() as session:
+        waiting = session.execute(select(ReservationRow).where(ReservationRow.state == "reserved")).scalars().one()
+        population = session.execute(
+            select(MemberRow.population_id).where(MemberRow.account_id == waiting.account_id)
+        ).scalar_one()
+        before = ledger.balance(session, waiting.account_id)
+    assert before.reserved >= waiting.amount
+    with upgraded.write() as session:
+        ledger.charge(session, waiting.id, actor="worker")
+        ledger.reserve(session, ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later"), actor="key_a")
+    with upgraded.read() as session:
+        after = ledger.balance(session, waiting.account_id)
+        members = verified(session, population).members
+    assert (after.charged, after.reserved) == (before.charged + waiting.amount, before.reserved - waiting.amount + 5)
+    assert members[waiting.account_id].load == after.charged + after.reserved
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM {}", "UPDATE {} SET account_id = 'ds_x'", "INSERT INTO {0} SELECT * FROM {0}"]
+)
+def test_entries_and_subtree_hashes_stay_append_only(upgraded: Database, change: str) -> None:
+    with upgraded.engine.connect() as connection:
+        tables = append_only_tables(connection)
+        before = snapshot.rows_of(connection)
+    assert tables == {"entries", "log_blocks"}
+    for table in tables:
+        with pytest.raises(DBAPIError, match="append-only"), upgraded.write() as session:
+            session.execute(text(change.format(table)))
+    with upgraded.engine.connect() as connection:
+        assert snapshot.rows_of(connection) == before

@@ -1,0 +1,176 @@
+"""Stores the rows of a real database for the migration tests: ``python -m tests.support.snapshot``.
+
+The command starts a server and a worker on an empty SQLite database, makes at least one row of every table with
+requests over HTTP, and writes ``tests/migration/data/REVISION.jsonl`` for the newest revision. The other functions read
+and load such files on both databases.
+
+A line with ``table`` and ``columns`` precedes the rows of a table. Bytes are hexadecimal, times are text.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, create_engine, insert, inspect, select
+
+from app.core import clock
+from app.db import migrate
+from app.db.engine import parse_url
+from tests.support.server import Server, new_idempotency_key, running_server, training, worker
+
+_FOLDER = Path(__file__).parents[1] / "migration" / "data"
+_DELTA = "0.000001"
+_SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
+_N_CAP_CHANGES = 260
+"""One account needs more than 256 entries, so that a subtree hash of its log is stored."""
+
+Rows: TypeAlias = dict[str, list[dict[str, Any]]]
+"""By table: rows as JSON values, in the order of their primary key."""
+
+
+def revisions() -> list[str]:
+    """The revisions that have a snapshot."""
+    return sorted(file.stem for file in _FOLDER.iterdir())
+
+
+def stored(revision: str) -> Rows:
+    """The snapshot of a revision."""
+    rows: Rows = {}
+    with (_FOLDER / f"{revision}.jsonl").open(encoding="utf-8") as lines:
+        for line in map(json.loads, lines):
+            if isinstance(line, dict):
+                table, columns = line["table"], line["columns"]
+                rows[table] = []
+            else:
+                rows[table].append(dict(zip(columns, line, strict=True)))
+    return rows
+
+
+def rows_of(connection: Connection) -> Rows:
+    """All rows of a database."""
+    return {
+        table.name: [
+            {column: _to_json(value) for column, value in row.items()}
+            for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()
+        ]
+        for table in _tables(connection)
+    }
+
+
+def load(connection: Connection, rows: Rows) -> None:
+    """Inserts rows into the empty tables of a database at the same revision."""
+    for table in _tables(connection):
+        values = [
+            {name: _from_json(value, table.columns[name]) for name, value in row.items()} for row in rows[table.name]
+        ]
+        connection.execute(insert(table), values)
+
+
+def _tables(connection: Connection) -> Iterator[Table]:
+    for name in sorted(inspect(connection).get_table_names()):
+        if name != "alembic_version":
+            yield Table(name, MetaData(), autoload_with=connection)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return clock.to_text(value) if isinstance(value, datetime) else value
+
+
+def _from_json(value: Any, column: Column[Any]) -> Any:
+    return bytes.fromhex(value) if isinstance(column.type, LargeBinary) else value
+
+
+def _write(rows: Rows, file: Path) -> None:
+    with file.open("w", encoding="utf-8", newline="\n") as lines:
+        for table, listed in rows.items():
+            assert listed, f"no row of {table}"
+            for line in ({"table": table, "columns": list(listed[0])}, *(list(row.values()) for row in listed)):
+                lines.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+
+def _use(server: Server, log: Path) -> None:
+    """Every kind of request that leaves a row."""
+    opened = _post(server, "/populations", name="patients", budget={"accountant": "pure", "epsilon": "300"})
+    assert opened["name"] == "patients"
+    labs = server.uploaded(name="labs", partitions=_SHARDS, population="patients")["id"]
+    visits = server.uploaded(name="visits")["id"]
+    with worker(server.settings, log=log):
+        _release(server, labs, visits)
+        _spend_rho(server)
+    joined = server.admin.http.put(f"/datasets/{visits}/population", json={"population": "patients"})
+    assert joined.is_success, joined.text
+    _charge_outside(server, labs, epsilon="0.5")
+    server.granted(labs, "analyst")
+    _change_caps(server)
+    cancelled = server.submitted(labs).json()["job_id"]
+    assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
+    erased = server.uploaded(name="erased")["id"]
+    assert server.admin.http.delete(f"/datasets/{erased}").is_success
+    assert server.submitted(labs, scope={"shard": [1]}).is_success, "a job that waits, with its reservation"
+
+
+def _release(server: Server, labs: str, visits: str) -> None:
+    """A profile, two models, one of them from two datasets, and an evaluation."""
+    _ended(server, _post(server, f"/datasets/{labs}/profiles", epsilon="10"))
+    model = server.trained(labs, scope={"shard": [0]})["model_id"]
+    evaluation = {"epsilon": "20", "metrics": ["accuracy"], "scope": {"shard": [1]}}
+    _ended(server, _post(server, f"/models/{model}/evaluations", **evaluation))
+    from_both = training(labs, algorithm="sspe-1") | {"unlabelled": {"dataset": visits, "epsilon": "2"}}
+    _ended(server, _post(server, "/train", **from_both))
+
+
+def _spend_rho(server: Server) -> None:
+    """An account with a δ: a model, a charge out of what is set aside, a cap that changes the printed guarantee."""
+    budget = {"accountant": "zcdp", "epsilon": "3", "delta": _DELTA, "delta_set_aside": "0.0000005"}
+    dataset = server.uploaded(name="scans", budget=budget)["id"]
+    server.trained(dataset, delta=_DELTA)
+    _charge_outside(server, dataset, epsilon="0.1", delta="0.0000001")
+    _post(server, f"/ledger/{dataset}/cap", cap="2.5", reason="lower")
+
+
+def _charge_outside(server: Server, dataset: str, **loss: str) -> None:
+    declared = {"adjacency": "add_remove", **loss}
+    _post(server, f"/ledger/{dataset}/reservations", description="a mean", per="row", declared=declared)
+
+
+def _change_caps(server: Server) -> None:
+    dataset = server.declared(name="many-caps")["id"]
+    for number in range(_N_CAP_CHANGES):
+        answer = server.admin.http.post(f"/ledger/{dataset}/cap", json={"cap": str(101 + number), "reason": "r"})
+        assert answer.is_success, answer.text
+
+
+def _post(server: Server, path: str, **body: object) -> dict[str, Any]:
+    answer = server.admin.http.post(path, json=body, headers=new_idempotency_key())
+    assert answer.is_success, answer.text
+    return dict(answer.json())
+
+
+def _ended(server: Server, accepted: dict[str, Any]) -> None:
+    job = server.ended(accepted["job_id"])
+    assert job["state"] == "succeeded", job
+
+
+def _main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
+        migrate.upgrade(url)
+        with running_server(url, folder / "home", n_workers=0) as server:
+            _use(server, folder / "worker.log")
+        engine = create_engine(parse_url(url))
+        with engine.connect() as connection:
+            rows = rows_of(connection)
+        engine.dispose()
+    file = _FOLDER / f"{migrate.head_revision()}.jsonl"
+    _write(rows, file)
+    print(f"{file}: {sum(map(len, rows.values()))} rows of {len(rows)} tables, {file.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    _main()
