@@ -1,70 +1,117 @@
-"""Every public limit, in one file. A limit is a fact that clients may know, so it may appear in an error."""
+"""Public limits of the service.
+
+A limit is a public fact, so an error may state it.
+"""
+
+# Declarations
 
 MAX_FEATURES = 2_000
+"""Features of a schema."""
 MAX_CATEGORIES = 255
+"""Categories of a feature or of a column partition, without OTHER and MISSING."""
 MAX_CLASSES = 1_000
+"""Classes of the label."""
 MAX_NAME_CHARS = 128
+"""Characters of a column's or a partition's name."""
 MAX_DATASET_NAME_CHARS = 64
+"""Characters of a dataset's or a population's name."""
 MAX_CATEGORY_CHARS = 256
+"""Characters of a category or class."""
 MAX_PARTITIONS = 6
+"""Partitions of a dataset."""
 MAX_HASH_CELLS = 1_024
+"""Cells of a hash partition."""
 MAX_UPLOAD_CELLS = 4_096
-"""Uploads to a dataset that is cut by them: every box lists the uploads in it."""
-MAX_COMPOSITION_WORK = 2**23
-"""Additions that the exact maximum over joint cells may take; beyond it a sound upper bound is given."""
+"""Uploads to a dataset with a partition by upload: every scope lists its uploads."""
 MAX_PUBLIC_SIZE = 10**12
+"""Declared number of rows, of a dataset or of a cell."""
 MAX_ROWS_PER_UNIT = 1_000_000
+"""Rows kept for each unit."""
+
+# Requests
 
 MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
+"""Bytes of a JSON body."""
 MAX_JSON_DEPTH = 64
-"""Arrays and objects inside one another."""
+"""Nesting of arrays and objects in a JSON body."""
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
+"""Bytes of a prediction request."""
 MAX_PREDICTION_ROWS = 10_000
+"""Rows of a prediction request."""
 MAX_REPORTED_PROBLEMS = 100
-"""A refused prediction names this many broken cells at most, so that the answer stays smaller than the request."""
+"""Problems that one answer lists, so that the answer is not larger than the request."""
+MAX_IDEMPOTENCY_KEY_CHARS = 200
+"""Characters of an idempotency key."""
+MAX_KEY_NAME_CHARS = 128
+"""Characters of an access key's name."""
+MAX_SENTENCE_CHARS = 500
+"""Characters of a reason or a description in the ledger."""
+DEFAULT_PAGE_SIZE = 50
+"""Items of a list when the request names no ``limit``."""
+MAX_PAGE_SIZE = 500
+"""Items of a list."""
+
+# Uploads
+
 MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
+"""Bytes of an upload as sent."""
 MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
-"""Upper bound on a decompressed upload: a gzip bomb ends here."""
+"""Bytes of an upload after decompression; bounds a gzip bomb."""
 MAX_CSV_LINE_BYTES = 1024 * 1024
+"""Bytes of one line of an upload."""
 MAX_ROWS_PER_DATASET = 2**31 - 1
+"""Rows of all uploads to a dataset together; the proofs of sums and counts assume this bound."""
+
+# Amounts and events
 
 MAX_STEPS = 2**63 - 1
-"""Of every amount: they are stored in 64 bits."""
+"""Steps of any amount: amounts are stored as 64-bit integers."""
 MAX_CAP_EPSILON = 10**9
-"""Caps are stored as 64-bit nano-ε."""
+"""Cap of a ``pure`` account as ε: stored in steps of 10⁻⁹."""
 MAX_CAP_EPSILON_WITH_DELTA = 10**6
-"""Caps are stored as 64-bit steps of 10⁻¹² ρ or μ², and no ε up to this one fills them."""
-MAX_IDEMPOTENCY_KEY_CHARS = 200
-MAX_KEY_NAME_CHARS = 128
+"""Cap of a ``zcdp`` or ``gdp`` account as ε: its ρ or μ², in steps of 10⁻¹², fits into 64 bits."""
 MAX_EVENT_PARTS = 200
-"""Nodes of the event tree of a mechanism that runs elsewhere."""
+"""Nodes of the event tree of an external mechanism."""
 MAX_EVENT_COUNT = 10**12
+"""Any count in an event: repetitions, coordinates, candidates."""
 MAX_EVENT_SCALE = 10**60
-MAX_SENTENCE_CHARS = 500
-"""A reason or a description in the ledger."""
-MAX_REQUESTS_IN_FLIGHT = 1_024
-MAX_WAITING_UPLOADS = 4
-"""Uploads of one process that wait for another upload to their dataset: each holds one of its forty threads."""
-MAX_FOLLOWERS = 256
-"""Event streams of one process: fewer than its requests, so that followers cannot lock others out."""
+"""Numerator and denominator of a sensitivity or a scale in an event."""
+MAX_COMPOSITION_WORK = 2**23
+"""Additions that the exact maximum over joint cells may take; beyond it the balance is a sound upper bound."""
 
-DEFAULT_PAGE_SIZE = 50
-MAX_PAGE_SIZE = 500
+# Concurrency of one process
+
+MAX_REQUESTS_IN_FLIGHT = 1_024
+"""Requests of one API process at a time; further requests are answered 429."""
+MAX_WAITING_UPLOADS = 4
+"""Uploads of one API process that wait for another upload to their dataset: each holds one of forty threads."""
+MAX_FOLLOWERS = 256
+"""Event streams of one API process: fewer than its requests, so that streams leave room for other requests."""
+MAX_WORKERS = 256
+"""Worker processes of one ``serve``."""
+
+# Models and evaluations
 
 MAX_TREES = 1_024
+"""Trees of a model."""
 MAX_DEPTH = 12
+"""Depth of a tree."""
 MAX_TREE_LEAF_CELLS = 2**26
-"""Trees × leaves × classes of one model: bounds memory, artifact and prediction by public numbers."""
-
+"""Trees × leaves × classes of a model: bounds memory, artifact and prediction by public numbers."""
 MAX_CONFUSION_CLASSES = 100
+"""Classes of a confusion matrix."""
 MAX_SCORE_BINS = 256
+"""Steps of the score in an AUROC."""
 MAX_COMPARED_MODELS = 64
 """Models among which one evaluation chooses the best."""
 
-MAX_QUEUE_S = 86_400
-LEASE_TTL_S = 30
-CHILD_TIMEOUT_S = 24 * 3_600
-CHILD_EXIT_S = 30
+# Times of a job
 
-MAX_WORKERS = 256
-"""Worker processes of one `serve`."""
+MAX_QUEUE_S = 86_400
+"""Seconds that a job waits in the queue before it expires."""
+LEASE_TTL_S = 30
+"""Seconds after the last heartbeat at which a worker's lease ends; the default of a setting."""
+CHILD_TIMEOUT_S = 24 * 3_600
+"""Seconds that a job may run."""
+CHILD_EXIT_S = 30
+"""Seconds that a worker waits for the exit of a child process that closed its output."""

@@ -1,7 +1,7 @@
-"""What an operator may set. One table, :data:`SETTINGS`, from which ``docs/settings.md`` is generated.
+"""Settings of a process, read from environment variables and command-line flags.
 
-``python -m app.core.settings`` prints that page. Settings come from environment variables; a flag of the same name on
-the command line wins over the variable. A secret may come from a file instead: ``GROVEKEEPER_ADMIN_KEY_FILE``.
+:data:`SETTINGS` is the table of all settings; ``python -m app.core.settings`` prints it as ``docs/settings.md``. A flag
+takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,14 +18,14 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the table.
+    """One setting.
 
     Attributes:
         name: attribute of :class:`Settings`; the variable is this in capitals after :data:`PREFIX`.
-        default: as text for people; empty if there is none.
-        meaning: a sentence.
-        read: turns the text of the variable into a value; raises ``ValueError``.
-        secret: has a ``_FILE`` twin and is never shown.
+        default: the default as text for people; empty if there is none.
+        meaning: the setting's meaning and range, in sentences.
+        read: converts the variable's text to a value; raises ``ValueError``.
+        secret: whether the setting may be read from a file (``_FILE``) and is never shown.
     """
 
     name: str
@@ -48,7 +48,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "home",
         "~/.grovekeeper",
-        "Folder of the embedded database, the rows, the artifacts and the generated key. It may hold other files too.",
+        "Folder of the embedded database, the rows, the artifacts and the generated keys. It may hold other files.",
         _read_path,
     ),
     Setting(
@@ -70,32 +70,32 @@ SETTINGS: tuple[Setting, ...] = (
         "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
         secret=True,
     ),
-    Setting("workers", "1", "Worker processes that `serve` starts; 0 leaves jobs to other machines.", int),
-    Setting("host", "127.0.0.1", "Address that the API listens on. TLS is the proxy's."),
+    Setting("workers", "1", "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.", int),
+    Setting("host", "127.0.0.1", "Address that the API listens on. A proxy provides TLS."),
     Setting("port", "8731", "Port that the API listens on; 0 picks a free one.", int),
     Setting(
         "lease_ttl_s",
         str(limits.LEASE_TTL_S),
-        "Seconds after which a job whose worker fell silent is taken from it.",
+        "Seconds without a heartbeat after which a worker loses its job, 3 to 3,600.",
         int,
     ),
-    Setting("poll_interval_s", "0.5", "Seconds that an idle worker waits before it looks for a job again.", float),
+    Setting("poll_interval_s", "0.5", "Seconds between an idle worker's looks for a job, 0.01 to 60.", float),
     Setting("log_level", "INFO", f"One of {', '.join(LOG_LEVELS)}. Logs are JSON lines on standard error.", str.upper),
     Setting(
         "signing_key_file",
         "",
-        "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, which is "
-        "made once. Machines of one installation share one key.",
+        "File of the Ed25519 key that signs checkpoints, PKCS #8 in PEM. When unset, `<home>/signing.key`, made at the "
+        "first start. Machines of one installation share one key.",
         _read_path,
     ),
     Setting(
         "checkpoint_dir",
         "",
-        "Folder for the newest signed head of every account, kept outside the database so that a restore from an older "
-        "backup is noticed. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
+        "Folder for the newest signed head of every account, outside the database, so that a restore from an older "
+        "backup is detected. When unset, `<home>/checkpoints`. Machines of one installation share one folder.",
         _read_path,
     ),
-    Setting("url", "http://127.0.0.1:8731", "The service that the client commands talk to."),
+    Setting("url", "http://127.0.0.1:8731", "Address of the service that the client commands use."),
     Setting(
         "api_key",
         "",
@@ -143,14 +143,15 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:
-        """Reads every setting.
+        """Read every setting.
 
         Args:
             environ: usually ``os.environ``. An empty variable counts as unset.
             overrides: values of command-line flags by setting name; ``None`` means that the flag was not given.
 
         Raises:
-            InstallationError: a value that cannot be read, or a secret given both ways. The value is never shown.
+            InstallationError: a value cannot be read, or a secret is given both as a variable and as a file. The
+                message never shows the value.
         """
         known = {setting.name for setting in SETTINGS}
         if not overrides.keys() <= known:
@@ -192,7 +193,7 @@ def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | No
 
 
 def to_markdown() -> str:
-    """The text of ``docs/settings.md``."""
+    """Return the text of ``docs/settings.md``."""
     rows = [
         f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} "
         f"| {'yes' if setting.secret else ''} | {setting.meaning} |"
@@ -206,9 +207,9 @@ _PAGE_HEAD = """\
 
 Generated from `app/core/settings.py` by `python -m app.core.settings > docs/settings.md`; do not edit.
 
-Every setting is an environment variable. A flag of the same name wins over it (`--port` over `GROVEKEEPER_PORT`).
-An empty variable counts as unset. A secret can also be read from a file: put the file's name into the variable with
-`_FILE` appended (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
+Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
+`GROVEKEEPER_PORT`). An empty variable counts as unset. A secret can also be read from a file: append `_FILE` to the
+variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
 
 | variable | default | secret | meaning |
 |---|---|---|---|"""
