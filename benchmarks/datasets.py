@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.rows import SanitisedColumns
-from app.forests.sanitiser import sanitise_codes, sanitise_numbers
-from app.forests.schema import Feature, Schema
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.data.schema import Feature, Schema
 
 MANY_ROWS = 20_000
 FIRST_SEED = 1_000

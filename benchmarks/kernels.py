@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from app.forests.kernels import histograms, prediction
-from app.forests.randomness import SystemRandomness
+from app.forests.noise.randomness import SystemRandomness
 
 _PAIRS = 7
 

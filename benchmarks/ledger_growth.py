@@ -39,10 +39,10 @@ from app.ledger import service as ledger
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.log import STEP, Log
 from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
-from app.services import audit
-from app.services.heads import checkpoint_of
+from app.services.datasets.declare_dataset import register_dataset
 from app.services.installation import Installation
-from app.services.register_dataset import register_dataset
+from app.services.ledger import history
+from app.services.ledger.publish_heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.replay import verify
 from app.wire.datasets import DatasetIn
@@ -220,7 +220,7 @@ def _proofs(session: Session, grown: Ledger, size: int) -> None:
 def _export(grown: Ledger, file: Path) -> None:
     """As ``GET /ledger/{dataset}/export`` streams it, without HTTP."""
     with file.open("wb") as stream:
-        for line in audit.export_json_lines(grown.installation, OWNER, grown.account):
+        for line in history.export_json_lines(grown.installation, OWNER, grown.account):
             stream.write(line)
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from app.forests import catalogue, codec, predict
+from app.forests import artifacts, catalogue, predict
+from app.forests.algorithms.auto import Auto
+from app.forests.contract.algorithm import Mechanism, TwoDatasetMechanism
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
 from app.forests.grow import grow
-from app.forests.mechanisms.auto import Auto
-from app.forests.mechanisms.mechanism import Mechanism, TwoDatasetMechanism
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import AccountRequest, PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedRows
 from app.privacy import accountants
 from benchmarks.datasets import Dataset, split_of
 
@@ -134,7 +134,7 @@ def measure(dataset: Dataset, task: Task) -> Run:
     train, test = split_of(len(dataset.y), task.repeat)
     began = time.perf_counter()
     settled = plan(task.request(dataset.public_size), dataset.schema)
-    artifact = codec.loads(artifact_of(dataset, settled, train))
+    artifact = artifacts.loads(artifact_of(dataset, settled, train))
     columns = dataset.features(test)
     found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
@@ -165,7 +165,7 @@ def artifact_of(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> by
         on_tree_done=lambda: None,
         unlabelled=None if others is None else _rows(dataset, others),
     )
-    return codec.dumps(forest, {"schema": dataset.schema.to_json()})
+    return artifacts.dumps(forest, {"schema": dataset.schema.to_json()})
 
 
 def _rows(dataset: Dataset, which: NDArray[np.int64]) -> SanitisedRows:

@@ -9,8 +9,8 @@ from anyio import to_thread
 from app.access.roles import Principal
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
-from app.services import jobs
 from app.services.installation import Installation
+from app.services.jobs import show_jobs
 from app.wire.training import JobOut
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class JobEvents:
         """
         if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests
-        return await to_thread.run_sync(jobs.show_job, here, caller, job_id)
+        return await to_thread.run_sync(show_jobs.show_job, here, caller, job_id)
 
     async def follow(self, here: Installation, first: JobOut) -> AsyncIterator[JobOut]:
         """The job now, then every change, until it has ended."""
@@ -62,7 +62,7 @@ class JobEvents:
         while self._followers:
             await asyncio.sleep(POLL_INTERVAL_S)
             try:
-                looked_at = await to_thread.run_sync(jobs.look_at, here, list(self._followers))
+                looked_at = await to_thread.run_sync(show_jobs.look_at, here, list(self._followers))
             except Unavailable:  # the database will be back, and the followers still wait
                 continue
             except Exception:  # noqa: BLE001 - whatever it was, they would wait for ever

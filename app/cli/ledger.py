@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli import caps, elsewhere, exports
+from app.cli import caps, exports, external_charges
 from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
 from app.cli.command import Remote, command
 from app.cli.datasets import balance_cells
@@ -48,8 +48,8 @@ def show(
         output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl    (owners and auditors)")
 
 
-app.command("charge")(elsewhere.charge)
-app.command("reservations")(elsewhere.reservations)
+app.command("charge")(external_charges.charge)
+app.command("reservations")(external_charges.reservations)
 
 
 @app.command("cap")

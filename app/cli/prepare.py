@@ -15,8 +15,8 @@ from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
-from app.services.heads import Heads
 from app.services.keys import ensure_first_admin
+from app.services.ledger.publish_heads import Heads
 
 
 def prepare(settings: Settings) -> None:

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from app.datasets import row_files
 from app.datasets.partition_columns import as_feature, stored_columns
-from app.forests.sanitiser import sanitise_codes
-from app.forests.schema import Feature, Schema
+from app.forests.data.sanitiser import sanitise_codes
+from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 
 

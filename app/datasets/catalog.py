@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import DatasetDeleted, NameTaken, NotFound
 from app.core.ids import is_reference
 from app.datasets.tables import DatasetRow, EpochRow
-from app.forests.schema import Schema
+from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
 

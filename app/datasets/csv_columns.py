@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from app.core.errors import ColumnProblem
 from app.datasets.csv_source import NOT_TEXT
 from app.datasets.row_files import UNKNOWN_LABEL
-from app.forests.sanitiser import count_out_of_bounds, sanitise_numbers
-from app.forests.schema import Feature, Label
+from app.forests.data.sanitiser import count_out_of_bounds, sanitise_numbers
+from app.forests.data.schema import Feature, Label
 
 _NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _NAN = r"(?i)^[+-]?nan$"

@@ -30,7 +30,7 @@ from app.datasets.csv_columns import Column, ColumnReport, LabelColumn, UnitColu
 from app.datasets.csv_source import CsvSource
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.partition_columns import as_feature, own_column_partitions, stored_columns
-from app.forests.schema import Schema
+from app.forests.data.schema import Schema
 from app.privacy.composition import HashPartition, Partitions
 
 _ROW_GROUP_CELLS = 2**22

@@ -6,7 +6,7 @@ feature itself, and the uploads are files of their own. Whatever a stored number
 
 from dataclasses import dataclass
 
-from app.forests.schema import Feature
+from app.forests.data.schema import Feature
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions
 
 CELL_COLUMN = "cell"

@@ -19,9 +19,9 @@ from app.core.errors import InstallationError
 from app.datasets import row_files
 from app.datasets.boxes import Box, integers
 from app.datasets.cells import ROW_ID_BYTES
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
-from app.forests.schema import Feature, Schema
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import has_known_label, sanitise_codes, sanitise_numbers
+from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import Partitions, Scope
 
 

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 from app.datasets.cells import ROW_ID_BYTES
 from app.datasets.partition_columns import stored_columns
-from app.forests.schema import Schema
+from app.forests.data.schema import Schema
 from app.privacy.composition import Partitions
 
 UNKNOWN_LABEL = -1

@@ -5,21 +5,21 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from app.core.errors import InvalidRequest
-from app.forests.families.family import Family
-from app.forests.mechanisms.auto import Auto
-from app.forests.mechanisms.bms_rf import StackedForest
-from app.forests.mechanisms.maxtree import MaximalVoteTrees
-from app.forests.mechanisms.mechanism import ForestMechanism, TreeMechanism, TwoDatasetMechanism
-from app.forests.mechanisms.mrf import MultinomialForest
-from app.forests.mechanisms.nbrt import NoiseMatchedBoosting
-from app.forests.mechanisms.pte import TransductiveEnsemble
-from app.forests.mechanisms.rdt import RandomDecisionTrees
-from app.forests.mechanisms.rdt_jagannathan import JagannathanTrees
-from app.forests.mechanisms.rpf import ReweightedForest
-from app.forests.mechanisms.spe import MedianTrees
-from app.forests.mechanisms.srt import LabelledRandomTrees
-from app.forests.mechanisms.sspe1 import SemiSupervisedTrees
-from app.forests.mechanisms.sspe2 import LabelMedianTrees
+from app.forests.algorithms.auto import Auto
+from app.forests.algorithms.bms_rf.price import StackedForest
+from app.forests.algorithms.maxtree.price import MaximalVoteTrees
+from app.forests.algorithms.mrf.price import MultinomialForest
+from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
+from app.forests.algorithms.pte.price import TransductiveEnsemble
+from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
+from app.forests.algorithms.rdt.price import RandomDecisionTrees
+from app.forests.algorithms.rpf.price import ReweightedForest
+from app.forests.algorithms.spe.price import MedianTrees
+from app.forests.algorithms.srt.price import LabelledRandomTrees
+from app.forests.algorithms.sspe1.price import SemiSupervisedTrees
+from app.forests.algorithms.sspe2.price import LabelMedianTrees
+from app.forests.contract.algorithm import ForestMechanism, TreeMechanism, TwoDatasetMechanism
+from app.forests.contract.family import Family
 
 AnyMechanism: TypeAlias = TreeMechanism | ForestMechanism | TwoDatasetMechanism
 """By how it grows."""

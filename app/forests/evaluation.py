@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, InvalidRequest
-from app.forests import catalogue, noisy_counts
-from app.forests.forest import Forest
-from app.forests.mechanisms import selections
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests import catalogue
+from app.forests.bins import noisy_counts
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.contract.forest import Forest
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.predict import probabilities
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import selections
 from app.privacy import events
 from app.privacy.accountants import pure
 from app.privacy.calibration import Budget, fitted
 from app.privacy.events import Event, ExponentialMechanism, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
-    from app.forests.randomness import Randomness
+    from app.forests.noise.randomness import Randomness
 
 ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
 TABLES = (ACCURACY, CONFUSION, AUROC)

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from app.forests import catalogue
-from app.forests.forest import Forest
-from app.forests.mechanisms.mechanism import ForestMechanism, TwoDatasetMechanism
-from app.forests.plan import Plan
-from app.forests.randomness import Randomness
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Schema
-from app.forests.tree_by_tree import grow_trees
+from app.forests.contract.algorithm import ForestMechanism, TwoDatasetMechanism
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import Randomness
+from app.forests.trees.tree_by_tree import grow_trees
 
 
 def grow(

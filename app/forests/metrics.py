@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import noisy_counts
+from app.forests.bins import noisy_counts
 from app.forests.evaluation import ACCURACY, AUROC, CONFUSION, Evaluation
 
 LEVEL = 0.95

@@ -8,13 +8,13 @@ from functools import partial
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperError, InvalidRequest
 from app.forests import catalogue
+from app.forests.algorithms.auto import Choice
+from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.catalogue import AnyMechanism
-from app.forests.mechanisms.auto import Choice
-from app.forests.mechanisms.mechanism import Mechanism, PublicFacts, TwoDatasetMechanism
-from app.forests.mechanisms.parameters import Value, read_all, without_effect
-from app.forests.plan import Plan, UnlabelledPlan
-from app.forests.reused import ReusedProfile
-from app.forests.schema import Schema
+from app.forests.contract.algorithm import Mechanism, PublicFacts, TwoDatasetMechanism
+from app.forests.contract.parameters import Value, read_all, without_effect
+from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests.data.schema import Schema
 from app.privacy import accountants, events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency

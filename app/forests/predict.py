@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, pooling
-from app.forests.families.family import Reader
-from app.forests.forest import Forest
-from app.forests.rows import SanitisedColumns
-from app.forests.schema import Schema
+from app.forests import catalogue
+from app.forests.contract.family import Reader
+from app.forests.contract.forest import Forest
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
+from app.forests.trees import pooling
 
 COIN_BITS = 53
 """Probabilities are rounded to multiples of 2^-53 before a label is drawn from them."""
@@ -29,7 +30,7 @@ def probabilities(
         forest: released.
         schema: public; the one inside the artifact.
         columns: the caller's own rows, sanitised.
-        read_out: one that the algorithm offers (see ``app.forests.pooling``); ``None``: its default.
+        read_out: one that the algorithm offers (see ``app.forests.trees.pooling``); ``None``: its default.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.

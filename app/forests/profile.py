@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from app.core import amounts
 from app.core.errors import GrovekeeperError, InvalidRequest
-from app.forests import noisy_counts, priced_bins, quantile_bins
-from app.forests.boosting.scales import SCALE_BITS
-from app.forests.mechanisms.mechanism import PublicFacts
-from app.forests.mechanisms.parameters import Parameter, Value, read_all
-from app.forests.reused import ReusedProfile
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Schema
+from app.forests.algorithms.nbrt.scales import SCALE_BITS
+from app.forests.bins import noisy_counts, priced_bins, quantile_bins
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.contract.parameters import Parameter, Value, read_all
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
 from app.privacy import events
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
-    from app.forests.randomness import Randomness
+    from app.forests.noise.randomness import Randomness
 
 BINS = {"4": 2, "8": 3, "16": 4}
 """Bins of a number, and the medians on the way to them."""

@@ -6,10 +6,10 @@ may still be charged; nothing else is admitted in its cells until the cap covers
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, loads, repository
+from app.ledger import chain, population_totals, repository
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
-from app.ledger.loads import Population
+from app.ledger.population_totals import Population
 from app.ledger.service import balance, highest_cap
 from app.privacy.accountants import pure
 
@@ -41,7 +41,9 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
         NotFound: no such account.
     """
     row = repository.locked_account(session, account_id)
-    is_used = repository.has_living_reservation(session, account_id) or loads.standing(session, row).together > 0
+    is_used = (
+        repository.has_living_reservation(session, account_id) or population_totals.standing(session, row).together > 0
+    )
     row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.ledger import loads
+from app.ledger import population_totals
 from app.ledger.service import Balance
 
 
@@ -32,7 +32,7 @@ def beside_one_another(session: Session, parts: Sequence[Part]) -> list[Balance]
         session: the transaction that the balances were read in.
         parts: of one job, on different accounts or on disjoint boxes of one.
     """
-    populations = loads.of_each(session, [part.balance.account_id for part in parts])
+    populations = population_totals.of_each(session, [part.balance.account_id for part in parts])
     found = []
     for number, (balance, _) in enumerate(parts):
         population = populations.get(balance.account_id)

@@ -2,7 +2,7 @@
 
 A population is an account: it has a cap that may change and a chain of entries of its own, and reserves nothing itself.
 A reservation on a member is admitted only if it fits the member's own account *and* the sum over all members of their
-loads stays within the population's cap (:mod:`app.ledger.loads`; docs/proofs/accounting.md A8,
+loads stays within the population's cap (:mod:`app.ledger.population_totals`; docs/proofs/accounting.md A8,
 docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members: their spend was spent.
 """
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import chain, facts, loads, repository, state
+from app.ledger import account_facts, chain, population_totals, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -64,7 +64,7 @@ def open_population(session: Session, new: NewPopulation, *, at: datetime) -> Po
     )
     session.add(account)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=new.declared_by, details=facts.of_account(account))
+    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=new.declared_by, details=account_facts.of_account(account))
     chain.append(session, account, opened)
     return session.get_one(PopulationRow, new.id)
 
@@ -117,7 +117,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
             more than can be counted.
     """
     account = repository.locked_account(session, account_id)
-    current = loads.id_of(session, account_id)
+    current = population_totals.id_of(session, account_id)
     if current == population_id:
         return
     population = repository.locked_account(session, population_id)
@@ -174,7 +174,7 @@ def _as_it_joins(account: AccountRow) -> dict[str, object]:
         "hash": account.last_hash,
         "adjacency": account.adjacency,
         "unit_column": _unit_column(account),
-        "highest_cap": facts.amount_text(account.accountant, account.highest_cap),
+        "highest_cap": account_facts.amount_text(account.accountant, account.highest_cap),
     }
 
 

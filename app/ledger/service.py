@@ -2,7 +2,8 @@
 
 Everything of one account happens under the lock of its row. A reservation is admitted only if, in every joint cell of
 its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged. What an
-entry of a member changes for its population is said there too, in the same transaction (:mod:`app.ledger.loads`).
+entry of a member changes for its population is said there too, in the same transaction
+(:mod:`app.ledger.population_totals`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import chain, facts, loads, repository, state
+from app.ledger import account_facts, chain, population_totals, repository, state
+from app.ledger.account_facts import amount_text
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
-from app.ledger.facts import amount_text
 from app.ledger.limit import Limit
-from app.ledger.loads import Population
+from app.ledger.population_totals import Population
 from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -132,7 +133,7 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     )
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=facts.of_account(row))
+    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=account_facts.of_account(row))
     chain.append(session, row, opened)
 
 
@@ -156,9 +157,9 @@ def reserve(session: Session, new: NewReservation, *, actor: str, beside: Sequen
         raise ValueError("a reservation is positive")
     row = repository.locked_account(session, new.account_id)
     tightest = state.tightest(session, row, new.scope)
-    population = loads.locked_of(session, row.id)
+    population = population_totals.locked_of(session, row.id)
     if new.amount > _room(row, tightest, population):
-        fits = _room(row, tightest, loads.holding(session, population, beside))
+        fits = _room(row, tightest, population_totals.holding(session, population, beside))
         raise _refusal(row, tightest, new, together=population, fits=fits)
     reservation_id = ids.new(ids.RESERVATION)
     reservation = ReservationRow(
@@ -174,10 +175,12 @@ def reserve(session: Session, new: NewReservation, *, actor: str, beside: Sequen
     )
     session.add(reservation)
     state.move(session, row.id, new.scope, reserved=new.amount)
-    entry = loads.append(session, population, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor))
+    entry = population_totals.append(
+        session, population, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor)
+    )
     if population is not None:
         at_most = max(population.loads[row.id], tightest.load + new.amount)
-        loads.record(session, population, row, entry, at_most=at_most)
+        population_totals.record(session, population, row, entry, at_most=at_most)
     return reservation.id
 
 
@@ -221,7 +224,7 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
         BudgetExceeded: an account refuses; the error names it.
     """
     _lock_accounts(session, [new.account_id for new in wanted])
-    loads.lock_all(session, [new.account_id for new in wanted])
+    population_totals.lock_all(session, [new.account_id for new in wanted])
     by_account = sorted(enumerate(wanted), key=lambda each: each[1].account_id)
     made = {}
     for place, (part, new) in enumerate(by_account, start=1):
@@ -257,14 +260,14 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
     """The tightest joint cell of an account, or of a box of it."""
     row = repository.account(session, account_id)
     tightest = state.tightest(session, row, scope or {})
-    return _balance(row, tightest, loads.of_account(session, account_id))
+    return _balance(row, tightest, population_totals.of_account(session, account_id))
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
     """The tightest joint cell of each of several accounts, in as many questions to the database as for one."""
     accounts = repository.accounts(session, account_ids)
     tightest = state.tightest_of_each(session, accounts)
-    found = loads.of_each(session, account_ids)
+    found = population_totals.of_each(session, account_ids)
     return {row.id: _balance(row, tightest[row.id], found.get(row.id)) for row in accounts}
 
 
@@ -318,7 +321,12 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     Entries never change, so they may then be read in as many transactions as is convenient.
     """
     row = repository.account(session, account_id)
-    header = {"kind": "export", "format": 1, "cap": amount_text(row.accountant, row.cap), **facts.of_account(row)}
+    header = {
+        "kind": "export",
+        "format": 1,
+        "cap": amount_text(row.accountant, row.cap),
+        **account_facts.of_account(row),
+    }
     return header, row.last_sequence
 
 
@@ -328,7 +336,7 @@ def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, e
         raise NotFound("reservation")
     _lock_accounts(session, [row.account_id for row in held])
     if kind is not EntryKind.CHARGE:
-        loads.lock_all(session, [row.account_id for row in held])
+        population_totals.lock_all(session, [row.account_id for row in held])
     for row in held:
         _settle(session, row.id, kind=kind, end=end, actor=actor)
 
@@ -344,14 +352,14 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
     charged = reservation.amount if kind is EntryKind.CHARGE else 0
-    population = None if charged else loads.locked_of(session, row.id)
+    population = None if charged else population_totals.locked_of(session, row.id)
     reservation.state = end
     state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
-    entry = loads.append(session, population, row, chain.of_reservation(kind, reservation, actor=actor))
+    entry = population_totals.append(session, population, row, chain.of_reservation(kind, reservation, actor=actor))
     if charged:
-        loads.record_charge(session, row.id, _scope(reservation), charged)
+        population_totals.record_charge(session, row.id, _scope(reservation), charged)
     if population is not None:
-        loads.record(session, population, row, entry, at_most=population.loads[row.id])
+        population_totals.record(session, population, row, entry, at_most=population.loads[row.id])
 
 
 def _scope(reservation: ReservationRow) -> Scope:

@@ -12,7 +12,7 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.ledger import known_scopes
+from app.ledger import scope_cache
 from app.ledger.tables import AccountRow, BoxRow
 from app.privacy.composition import Boxes, JointCell, Loads, Partitions, Scope, Table, Tightest
 
@@ -45,7 +45,7 @@ def move(
     session: Session, account_id: str, scope: Scope, *, charged: int = 0, reserved: int = 0, delta_charged: int = 0
 ) -> None:
     """Adds to what lies on a box; the caller holds the account's lock. A box that is left with nothing goes."""
-    box = known_scopes.digest_of(scope)
+    box = scope_cache.digest_of(scope)
     row = session.get(BoxRow, (account_id, box), populate_existing=True)
     if row is None:
         written = {name: list(cells) for name, cells in scope.items()}
@@ -74,7 +74,7 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
     """The joint cell of a box with the largest charged δ."""
     query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account.id, BoxRow.delta_charged > 0)
     steps = {box: int(amount) for box, amount in session.execute(query)}
-    scopes = known_scopes.numbering(session, account.id, partitions_of(account), steps)
+    scopes = scope_cache.numbering(session, account.id, partitions_of(account), steps)
     boxes = scopes.boxes(list(steps), _table(steps.values()))
     found = Loads(partitions_of(account), boxes, inside=scope).largest()
     return CellDelta(found.cell, found.load, found.is_exact)
@@ -114,7 +114,7 @@ def _rows(session: Session, accounts: Sequence[AccountRow]) -> dict[str, _Rows]:
 
 def _numbered(session: Session, account: AccountRow, amounts: Mapping[str, tuple[int, int]]) -> _Rows:
     """A box whose scope is not found any more carries nothing: it was given back in between, by somebody else."""
-    scopes = known_scopes.numbering(session, account.id, partitions_of(account), amounts)
+    scopes = scope_cache.numbering(session, account.id, partitions_of(account), amounts)
     known = [box for box in amounts if box in scopes]
     boxes = scopes.boxes(known, _table([sum(amounts[box]) for box in known]))
     return _Rows(boxes, _table([amounts[box][0] for box in known]))

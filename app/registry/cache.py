@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 
-from app.forests import codec
+from app.forests import artifacts
 from app.registry.store import ArtifactStore
 
 
@@ -15,9 +15,9 @@ class ArtifactCache:
         self._max_bytes = max_bytes
         self._held_bytes = 0
         self._lock = threading.Lock()
-        self._loaded: OrderedDict[str, tuple[codec.Artifact, int]] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[artifacts.Artifact, int]] = OrderedDict()
 
-    def get(self, digest: str) -> codec.Artifact:
+    def get(self, digest: str) -> artifacts.Artifact:
         """The artifact of a digest, loaded if need be.
 
         Raises:
@@ -28,7 +28,7 @@ class ArtifactCache:
                 self._loaded.move_to_end(digest)
                 return self._loaded[digest][0]
         data = self._store.get(digest)
-        artifact = codec.loads(data)
+        artifact = artifacts.loads(data)
         with self._lock:
             if digest not in self._loaded:
                 self._loaded[digest] = (artifact, len(data))

@@ -2,8 +2,8 @@
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.services.authorization import permitted
 from app.services.installation import Installation
-from app.services.permitted import permitted
 from app.wire.datasets import GrantOut
 
 

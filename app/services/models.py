@@ -9,10 +9,10 @@ from app.access import grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
-from app.forests.codec import Artifact
+from app.forests.artifacts import Artifact
 from app.registry import models
 from app.registry.tables import ModelRow
-from app.services.guarantee import of_population
+from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.models import ModelList, ModelOut, ModelSummary

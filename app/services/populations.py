@@ -12,21 +12,21 @@ from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
-from app.ledger import caps, facts, loads, populations
+from app.ledger import account_facts, caps, population_totals, populations
 from app.ledger.limit import Limit
-from app.ledger.loads import Carried, Population
+from app.ledger.population_totals import Carried, Population
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
 from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.services.answers import answer
-from app.services.budgets import cap_of
+from app.services.authorization import permitted
+from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
+from app.services.ledger.budgets import cap_of
+from app.services.ledger.readable_accounts import sees_all_populations, visible_population
 from app.services.pages import PageRequest, page_of
-from app.services.permitted import permitted
-from app.services.readable_ledgers import sees_all_populations, visible_population
-from app.services.show_datasets import dataset_out
 from app.wire.datasets import DatasetOut
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
 
@@ -135,7 +135,7 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
 
 
 def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
-    found = loads.of_populations(session, [row.id for row in rows])
+    found = population_totals.of_populations(session, [row.id for row in rows])
     members = [account_id for population in found.values() for account_id in population.members]
     named = catalog.named(session, members)
     return [_out(row, found[row.id], caps.printable_of(session, found[row.id]), named=named) for row in rows]
@@ -156,7 +156,7 @@ def _out(row: PopulationRow, found: Population, limit: Limit, *, named: Mapping[
             "accountant": account.accountant,
             "unit": accountants.by_name(account.accountant).UNIT,
             "delta": account.delta,
-            **{name: facts.amount_text(account.accountant, amount) for name, amount in figures.items()},
+            **{name: account_facts.amount_text(account.accountant, amount) for name, amount in figures.items()},
             "adjacency": row.adjacency,
             "unit_column": row.unit_column,
             "guarantee": guarantees.guarantee_of_population(
@@ -179,7 +179,7 @@ def _member(accountant: str, dataset_id: str, carried: Carried, named: Named) ->
     return MemberOut(
         dataset=dataset_id,
         dataset_name=named.name,
-        charged=facts.amount_text(accountant, carried.charged),
-        reserved=facts.amount_text(accountant, carried.reserved),
+        charged=account_facts.amount_text(accountant, carried.charged),
+        reserved=account_facts.amount_text(accountant, carried.reserved),
         deleted_at=None if named.deleted_at is None else clock.to_text(named.deleted_at),
     )

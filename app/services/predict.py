@@ -10,9 +10,9 @@ from app.access.roles import PREDICT, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.forests import predict as forests
-from app.forests.rows import SanitisedColumns
-from app.forests.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
-from app.forests.schema import Schema
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.sanitiser import sanitise_prediction_columns, sanitise_prediction_rows
+from app.forests.data.schema import Schema
 from app.registry import models
 from app.services.installation import Installation
 

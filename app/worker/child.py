@@ -21,8 +21,8 @@ def main(supervisor_pid: int) -> None:
     task_line = sys.stdin.readline()
     threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:
-        from app.services.job_task import JobTask  # here: they import slowly, and the watch is set
-        from app.services.perform import perform
+        from app.services.jobs.perform import perform
+        from app.services.jobs.task import JobTask  # here: they import slowly, and the watch is set
 
         perform(JobTask.from_text(task_line), on_tree_done=_tell)
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)

@@ -9,10 +9,10 @@ from types import FrameType
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
-from app.services.expire_jobs import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
-from app.services.heads import Heads
 from app.services.installation import Installation
-from app.services.run_job import claim_next, run_job
+from app.services.jobs.run_job import claim_next, run_job
+from app.services.jobs.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
+from app.services.ledger.publish_heads import Heads
 from app.worker.supervise import Supervisor
 
 SWEEP_INTERVAL_S = 2.0

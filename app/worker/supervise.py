@@ -19,10 +19,10 @@ import app
 from app.core import limits
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
-from app.services import run_job
 from app.services.installation import Installation
-from app.services.job_task import JobTask
-from app.services.run_job import JobFailed
+from app.services.jobs import run_job
+from app.services.jobs.run_job import JobFailed
+from app.services.jobs.task import JobTask
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.1

@@ -9,7 +9,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _DOCUMENTED = ("privacy", "forests", "ledger")
-_MECHANISMS = _ROOT / "app" / "forests" / "mechanisms"
+_MECHANISMS = _ROOT / "app" / "forests" / "algorithms"
 _GROWS = ("grow_tree", "grow_forest", "grow_from_both")
 _DRAWN_IN_THE_MODULE = {"to_json", "from_json"}
 """The JSON form of a type stands with the type or its module, once for both directions."""
@@ -50,7 +50,7 @@ def test_the_search_finds_what_is_missing() -> None:
 def _mechanisms() -> list[tuple[str, str]]:
     """Every class that grows trees, with its docstring."""
     found = []
-    for path in _MECHANISMS.glob("*.py"):
+    for path in _MECHANISMS.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             grows = isinstance(node, ast.ClassDef) and any(
                 isinstance(child, ast.FunctionDef) and child.name in _GROWS for child in node.body

@@ -30,8 +30,8 @@ from app.jobs.queue import Claim
 from app.jobs.tables import JobRow
 from app.ledger import caps, external
 from app.ledger import service as ledger
-from app.services import jobs, run_job
 from app.services.installation import Installation
+from app.services.jobs import run_job, show_jobs
 from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 
@@ -222,7 +222,7 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
     for job_id, token in mine:
         try:
             if number % 2:
-                jobs.cancel_job(installation, OWNER, job_id)
+                show_jobs.cancel_job(installation, OWNER, job_id)
             else:
                 run_job.charge_job(installation, Claim(job_id, token))
         except (JobFinished, LeaseLost):

@@ -10,7 +10,7 @@ import pytest
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import loads, populations
+from app.ledger import population_totals, populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -52,7 +52,7 @@ def test_no_population_passes_its_cap_and_each_fills_up(installation: Installati
         together = sum(held[account] for account, population in MEMBERS.items() if population == name)
         assert together <= cap
         with installation.database.read() as session:
-            found = loads.of_population(session, name)
+            found = population_totals.of_population(session, name)
             assert found.loads == {account: held[account] for account in found.loads}
             assert found.together == together
     with installation.database.read() as session:

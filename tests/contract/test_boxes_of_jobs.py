@@ -10,12 +10,12 @@ import pytest
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.datasets import private_rows
-from app.forests.schema import Schema
+from app.forests.data.schema import Schema
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
-from app.services import run_job
 from app.services.installation import Installation
-from app.services.submit_training import submit_training
+from app.services.jobs import run_job
+from app.services.training.submit_training import submit_training
 from app.wire.training import TrainIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation

@@ -9,9 +9,10 @@ import pytest
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
 from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, InvalidRequest, NotFound, RoleMissing
-from app.services import audit, run_job
-from app.services.change_cap import change_cap
-from app.services.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import run_job
+from app.services.ledger import history
+from app.services.ledger.change_cap import change_cap
 from app.verifier.report import to_json
 from app.wire.ledger import CapIn, DatasetBalance
 from tests.support.crash_scene import OWNER, Scene, opened
@@ -39,7 +40,7 @@ def _cap(
 
 
 def _balance(scene: Scene) -> DatasetBalance:
-    return audit.show_balance(scene.installation, OWNER, scene.dataset_id, scope={})
+    return history.show_balance(scene.installation, OWNER, scene.dataset_id, scope={})
 
 
 def _charge_next(scene: Scene) -> None:

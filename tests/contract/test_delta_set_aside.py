@@ -13,13 +13,14 @@ from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal, Role
 from app.core.errors import AccountantMismatch, BudgetExceeded, InvalidRequest, NotSupported, PopulationMismatch
 from app.privacy.accountants import zcdp
-from app.services import audit, populations
-from app.services.change_cap import change_cap
-from app.services.charge_elsewhere import charge_elsewhere, quote_elsewhere
+from app.services import populations
 from app.services.installation import Installation
+from app.services.ledger import history
+from app.services.ledger.change_cap import change_cap
+from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
 from app.verifier.replay import verify
 from app.wire.datasets import BudgetIn
-from app.wire.elsewhere import ElsewhereIn
+from app.wire.external_charges import ElsewhereIn
 from app.wire.ledger import CapIn, DatasetBalance
 from app.wire.populations import PopulationIn
 from tests.support import people
@@ -53,7 +54,7 @@ def _charge(installation: Installation, dataset: str, wanted: ElsewhereIn, *, ke
 
 
 def _balance(installation: Installation, dataset: str, scope: dict[str, Any] | None = None) -> DatasetBalance:
-    return audit.show_balance(installation, OWNER, dataset, scope=scope or {})
+    return history.show_balance(installation, OWNER, dataset, scope=scope or {})
 
 
 def test_the_cap_is_converted_at_the_rest_of_delta(installation: Installation) -> None:
@@ -104,7 +105,7 @@ def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Ins
     assert refused.value.unit == "rho", "what has no δ takes none, and ends where ρ ends"
     by_shard = [_balance(installation, dataset, {"shard": [shard]}).delta_set_aside for shard in (0, 1)]
     assert [each.remaining for each in by_shard if each is not None] == ["0", "0"]
-    lines = list(audit.export_json_lines(installation, OWNER, dataset))
+    lines = list(history.export_json_lines(installation, OWNER, dataset))
     assert json.loads(lines[0])["delta_set_aside"] == "0.00000025"
     assert json.loads(lines[2])["details"]["delta"] == "0.0000002"
     assert verify(lines).kinds == {"open": 1, "reserve": 3, "charge": 3}

@@ -18,13 +18,13 @@ from app.core.errors import (
     ReservationSettled,
     RoleMissing,
 )
-from app.services import show_reservations
-from app.services.charge_elsewhere import charge_elsewhere, quote_elsewhere
-from app.services.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset
 from app.services.grants import put_grant
 from app.services.keys import create_key
+from app.services.ledger import show_external_charges
+from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
 from app.services.pages import PageRequest
-from app.wire.elsewhere import ElsewhereIn
+from app.wire.external_charges import ElsewhereIn
 from app.wire.keys import KeyIn
 from tests.support.crash_scene import OWNER, Scene, opened
 
@@ -85,8 +85,8 @@ def test_nobody_gives_it_back(scene: Scene) -> None:
     before = scene.export()
     for caller in (OWNER, ADMIN, _granted(scene, "attester")):
         with pytest.raises(ReservationSettled, match="the reservation is charged already"):
-            show_reservations.refuse_void(scene.installation, caller, scene.dataset_id, reservation)
-        confirmed = show_reservations.confirm_charge(scene.installation, caller, "census", reservation)
+            show_external_charges.refuse_void(scene.installation, caller, scene.dataset_id, reservation)
+        confirmed = show_external_charges.confirm_charge(scene.installation, caller, "census", reservation)
         assert (confirmed.reservation_id, confirmed.state) == (reservation, "charged")
     assert scene.export() == before
 
@@ -136,7 +136,7 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     made = {json.loads(_charge(scene, _wanted(), key=f"k{number}").body)["reservation_id"] for number in range(3)}
     shown, cursor = set(), None
     while True:
-        page = show_reservations.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
+        page = show_external_charges.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
         shown |= {each.reservation_id for each in page.reservations}
         cursor = page.next
         if cursor is None:
@@ -146,7 +146,7 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     held = scene.job(str(job)).reservation_id
     for reservation in (held, job, "rs_none"):
         with pytest.raises(NotFound):
-            show_reservations.show_reservation(scene.installation, OWNER, "census", str(reservation))
+            show_external_charges.show_reservation(scene.installation, OWNER, "census", str(reservation))
 
 
 def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core.errors import BudgetExceeded, IdempotencyKeyReused, InvalidRequest
-from app.services import jobs
-from app.services.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import show_jobs
 from tests.support.crash_scene import OWNER, Scene, opened
 
 REQUEST = IdempotentRequest("key_a", "POST /train", "k", b"a" * 32)
@@ -107,7 +107,7 @@ def test_a_repeated_submission_is_one_job_and_the_same_bytes_even_after_the_end(
     first = scene.submit(key="k")
     assert scene.submit(key="k") == first
     job_id = str(json.loads(first.body)["job_id"])
-    jobs.cancel_job(scene.installation, OWNER, job_id)
+    show_jobs.cancel_job(scene.installation, OWNER, job_id)
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert scene.submit(key="k") == first
     assert (first.status, first.location) == (202, f"/jobs/{job_id}")

@@ -12,14 +12,15 @@ from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.datasets import private_rows
 from app.jobs import queue
 from app.registry import evaluations, profiles
-from app.services import jobs, models, run_job
-from app.services.delete_dataset import delete_dataset
-from app.services.evaluations import show_evaluation
-from app.services.expire_jobs import expire_jobs
-from app.services.job_task import JobTask
-from app.services.perform import perform
-from app.services.profiles import show_profile
-from app.services.run_job import JobFailed
+from app.services import models
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.evaluations.show_evaluations import show_evaluation
+from app.services.jobs import run_job, show_jobs
+from app.services.jobs.perform import perform
+from app.services.jobs.run_job import JobFailed
+from app.services.jobs.sweep import expire_jobs
+from app.services.jobs.task import JobTask
+from app.services.profiles.show_profiles import show_profile
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.job_kinds import evaluation, model, profile, run
 
@@ -160,7 +161,7 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
 
 def test_cancelling_and_burying_end_every_kind(scene: Scene) -> None:
     queued, other = profile(scene, "one"), profile(scene, "two")
-    jobs.cancel_job(scene.installation, OWNER, queued)
+    show_jobs.cancel_job(scene.installation, OWNER, queued)
     assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])
 
     def bury(task: JobTask) -> None:

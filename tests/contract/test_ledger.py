@@ -15,8 +15,8 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import service as ledger
 from app.ledger.entries import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
-from app.services import audit
 from app.services.installation import Installation
+from app.services.ledger import history
 from app.services.pages import PageRequest
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account, open_installation, opened
 
@@ -212,9 +212,9 @@ def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: 
     shown = [json.loads(line) for line in whole[1:]]
     assert shown == [entry.to_json() for entry in scene.entries()]
     for size in (1, 2, 6):
-        monkeypatch.setattr(audit, "EXPORT_BATCH", size)
+        monkeypatch.setattr(history, "EXPORT_BATCH", size)
         assert scene.export() == whole
-    table = b"".join(audit.export_csv(scene.installation, OWNER, scene.dataset_id)).decode()
+    table = b"".join(history.export_csv(scene.installation, OWNER, scene.dataset_id)).decode()
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["hash"] for row in rows] == [entry["hash"] for entry in shown]
     assert json.loads(rows[1]["event"]) == shown[1]["event"]
@@ -224,13 +224,13 @@ def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: 
 
 def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> None:
     page = PageRequest(cursor=None, limit=500)
-    answered = json.loads(audit.list_entries(scene.installation, OWNER, scene.dataset_id, page).model_dump_json())
+    answered = json.loads(history.list_entries(scene.installation, OWNER, scene.dataset_id, page).model_dump_json())
     assert answered["entries"] == [json.loads(line) for line in scene.export()[1:]]
     assert ["details" in entry for entry in answered["entries"]] == [True] + [False] * 5
 
 
 def test_an_export_ends_where_it_began_to_be_read(scene: Scene) -> None:
-    lines = audit.export_json_lines(scene.installation, OWNER, scene.dataset_id)
+    lines = history.export_json_lines(scene.installation, OWNER, scene.dataset_id)
     scene.submit(key="later")
     assert len(list(lines)) == 1 + 6
     assert len(scene.export()) == 1 + 7

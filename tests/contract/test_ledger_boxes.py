@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import known_scopes, repository, state
+from app.ledger import repository, scope_cache, state
 from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
@@ -123,7 +123,7 @@ def test_scopes_that_are_forgotten_are_read_again(installation: Installation, mo
     _reserve(installation, "jb_1", 5, shard=(0, 1))
     _reserve(installation, "jb_2", 7, shard=(1, 2), region=("EU",))
     known = _balance(installation)
-    monkeypatch.setattr(known_scopes, "_by_names", {})
+    monkeypatch.setattr(scope_cache, "_by_names", {})
     assert _balance(installation) == known
     assert (known.tightest_cell, known.reserved) == ({"region": "EU", "shard": 1}, 12)
 
@@ -134,15 +134,15 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
     """Who looks at a member of a population holds no lock of it: a row may go when its scope is about to be read."""
     _reserve(installation, "jb_1", 5, shard=(0,))
     held = _reserve(installation, "jb_2", 7, shard=(3,))
-    monkeypatch.setattr(known_scopes, "_by_names", {})
-    real = known_scopes.numbering
+    monkeypatch.setattr(scope_cache, "_by_names", {})
+    real = scope_cache.numbering
 
     def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
         ledger.void(session, held, actor="worker")
         return real(session, account_id, partitions, digests)
 
     with installation.database.write() as session:
-        monkeypatch.setattr(known_scopes, "numbering", late)
+        monkeypatch.setattr(scope_cache, "numbering", late)
         account = repository.account(session, ACCOUNT)
         found = state.tightest(session, account, {})
     assert (found.cell, found.reserved) == ({"region": "EU", "shard": 0}, 5)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from app.ledger import service as ledger
 from app.ledger.log import Log
-from app.services import audit
-from app.services.heads import checkpoint_of
+from app.services.ledger import history
+from app.services.ledger.publish_heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.replay import verify
 from benchmarks.ledger_growth import OWNER, Filler, opened
@@ -22,7 +22,7 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
         head = checkpoint_of(session, grown.account, ledger.size(session, grown.account))
         balance = ledger.balance(session, grown.account)
         assert Log(session, grown.account).root(256) == Log(session, grown.account).subtree(8, 0)
-    lines = audit.export_json_lines(grown.installation, OWNER, grown.account)
+    lines = history.export_json_lines(grown.installation, OWNER, grown.account)
     summary = verify(lines, [Checkpoint(f"{ORIGIN}{grown.account}", head.size, head.root, head.at)])
     assert summary.last.sequence == head.size > 900
     assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)

@@ -10,9 +10,11 @@ from sqlalchemy import event
 from app.core.errors import InvalidRequest
 from app.registry import evaluations as stored
 from app.registry.tables import EvaluationRow, ModelRow
-from app.services import audit, models, populations, show_datasets
-from app.services.evaluations import list_evaluations
+from app.services import models, populations
+from app.services.datasets import show_datasets
+from app.services.evaluations.show_evaluations import list_evaluations
 from app.services.installation import Installation
+from app.services.ledger import history
 from app.services.pages import PageRequest
 from tests.support import people
 from tests.support.crash_scene import DELTA, OWNER, open_installation, opened
@@ -40,7 +42,7 @@ def _questions(installation: Installation) -> Iterator[list[str]]:
 
 LISTS: list[Callable[[Installation], object]] = [
     lambda it: show_datasets.list_datasets(it, OWNER, PageRequest(500)),
-    lambda it: audit.list_balances(it, OWNER, PageRequest(500)),
+    lambda it: history.list_balances(it, OWNER, PageRequest(500)),
     lambda it: populations.list_populations(it, OWNER, PageRequest(500)),
 ]
 
@@ -79,7 +81,7 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")
     listed = {each.name: each for each in show_datasets.list_datasets(installation, OWNER, PageRequest(500)).datasets}
-    balances = audit.list_balances(installation, OWNER, PageRequest(500)).datasets
+    balances = history.list_balances(installation, OWNER, PageRequest(500)).datasets
     for name in names:
         shown = show_datasets.show_dataset(installation, OWNER, name)
         assert listed[name] == shown

@@ -13,9 +13,9 @@ import pytest
 from app.core import clock
 from app.ledger import external, populations
 from app.ledger import service as ledger
-from app.services import jobs, run_job
-from app.services.delete_dataset import delete_dataset
-from app.services.expire_jobs import expire_jobs
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import run_job, show_jobs
+from app.services.jobs.sweep import expire_jobs
 from app.services.populations import join_population
 from tests.support.crash_scene import EVENT, OWNER, Scene, opened
 from tests.support.locks import Lock, assert_locks_in_order
@@ -123,7 +123,7 @@ def test_cancelling_a_job_that_waits(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     _assert_order(
         pair,
-        lambda: jobs.cancel_job(pair.first.installation, OWNER, job_id),
+        lambda: show_jobs.cancel_job(pair.first.installation, OWNER, job_id),
         _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 

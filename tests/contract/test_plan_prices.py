@@ -6,9 +6,9 @@ import pytest
 
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue, planning
-from app.forests.plan import Plan, UnlabelledPlan
+from app.forests.contract.plan import Plan, UnlabelledPlan
+from app.forests.data.schema import Schema
 from app.forests.planning import plan
-from app.forests.schema import Schema
 from app.privacy import accountants, receipts
 from app.privacy.adjacency import Adjacency
 from app.verifier import events as verifier

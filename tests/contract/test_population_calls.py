@@ -20,19 +20,19 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.ledger import caps, loads, populations
+from app.ledger import caps, population_totals, populations
 from app.ledger import service as ledger
 from app.ledger.heads import HeadFolder
 from app.ledger.populations import NewPopulation
 from app.privacy import accountants
-from app.services import audit, evidence
-from app.services.change_population_cap import change_population_cap
-from app.services.evidence import AskedProof
-from app.services.heads import Heads, checkpoint_of
 from app.services.installation import Installation
+from app.services.ledger import evidence, history
+from app.services.ledger.change_population_cap import change_population_cap
+from app.services.ledger.evidence import AskedProof
+from app.services.ledger.publish_heads import Heads, checkpoint_of
+from app.services.ledger.readable_accounts import of_population
 from app.services.pages import PageRequest
 from app.services.populations import list_populations, show_population
-from app.services.readable_ledgers import of_population
 from app.wire.ledger import CapIn
 from tests.support.crash_scene import OWNER, open_installation
 from tests.support.evidence import verified
@@ -105,7 +105,9 @@ def test_a_cap_with_a_delta_is_converted_as_it_was_at_first(installation: Instal
     shown = _cap(installation, "1", by=ADMIN)
     assert Fraction(shown["guarantee"]["epsilon"]) <= 1
     with installation.database.read() as session:
-        assert loads.of_population(session, "pop_a").account.cap == unit.cap(Fraction(1), Fraction(1, 10**6))
+        assert population_totals.of_population(session, "pop_a").account.cap == unit.cap(
+            Fraction(1), Fraction(1, 10**6)
+        )
 
 
 def test_a_repeated_request_changes_a_cap_once(three: Installation) -> None:
@@ -137,15 +139,15 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
 def test_who_sees_a_population_reads_its_history(three: Installation) -> None:
     page = PageRequest()
     for principal in (OWNER, ADMIN, AUDITOR):
-        found = audit.list_entries(three, principal, "patients", page, readable=of_population)
+        found = history.list_entries(three, principal, "patients", page, readable=of_population)
         assert [entry.kind for entry in found.entries] == ["open"]
     with pytest.raises(NotFound):
-        audit.list_entries(three, STRANGER, "patients", page, readable=of_population)
+        history.list_entries(three, STRANGER, "patients", page, readable=of_population)
     with pytest.raises(NotFound):
-        audit.export_json_lines(three, STRANGER, "patients", readable=of_population)
+        history.export_json_lines(three, STRANGER, "patients", readable=of_population)
     for name in ("patients", "pop_a"):
         with pytest.raises(NotFound):
-            audit.list_entries(three, ADMIN, name, page)
+            history.list_entries(three, ADMIN, name, page)
 
 
 def test_checkpoints_and_proofs_are_those_of_any_log(three: Installation) -> None:

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, limits
 from app.core.errors import BudgetExceeded
-from app.ledger import loads, populations, repository, state
+from app.ledger import population_totals, populations, repository, state
 from app.ledger import service as ledger
-from app.ledger.loads import Carried
+from app.ledger.population_totals import Carried
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -52,7 +52,7 @@ def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str,
 def recomputed(session: Session) -> dict[str, Carried]:
     """From all boxes of all members; a load is never above what follows from the one before."""
     found = {}
-    for name, kept in loads.of_population(session, "pop_a").members.items():
+    for name, kept in population_totals.of_population(session, "pop_a").members.items():
         tightest = state.tightest(session, repository.account(session, name), {})
         found[name] = Carried(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
     return found
@@ -80,7 +80,7 @@ def test_what_is_kept_is_what_the_boxes_say_after_every_step(
                 with suppress(BudgetExceeded):
                     amount = generator.randint(1, 12)
                     held.append(reserve(session, generator.choice(NAMES), amount, f"jb_{number}", scope))
-            kept = loads.of_population(session, "pop_a").members
+            kept = population_totals.of_population(session, "pop_a").members
             assert kept == recomputed(session)
             seen.update(kept.values())
     assert all(each.is_exact for each in seen) == bool(work)
@@ -118,7 +118,7 @@ def test_a_refusal_in_a_population_reads_no_boxes_of_other_members(installation:
         assert "ds_2" not in str(asked)
         assert "ds_3" not in str(asked)
     with installation.database.read() as session, _boxes_read(installation) as asked:
-        kept = loads.of_population(session, "pop_a").members.values()
+        kept = population_totals.of_population(session, "pop_a").members.values()
         assert [(each.charged, each.reserved) for each in kept] == [(0, 0), (40, 5), (40, 5)]
         assert asked == []
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import caps, loads, populations
+from app.ledger import caps, population_totals, populations
 from app.ledger import service as ledger
-from app.ledger.loads import Population
+from app.ledger.population_totals import Population
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from tests.support.crash_scene import EVENT, OWNER, open_installation
@@ -62,13 +62,13 @@ def reserve(session: Session, account_id: str, amount: int, job: str, *shards: i
 
 
 def population(session: Session, account_id: str) -> Population:
-    found = loads.of_account(session, account_id)
+    found = population_totals.of_account(session, account_id)
     assert found is not None
     return found
 
 
 def printable(session: Session) -> int:
-    return caps.printable_of(session, loads.of_population(session, "pp_a")).amount
+    return caps.printable_of(session, population_totals.of_population(session, "pp_a")).amount
 
 
 def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:
@@ -129,7 +129,7 @@ def test_an_account_without_a_population_is_bound_by_nobody(session: Session) ->
     alone = account(session, 2)
     reserve(session, "ds_1", 100, "jb_1")
     assert reserve(session, alone, 100, "jb_2")
-    assert loads.of_account(session, alone) is None
+    assert population_totals.of_account(session, alone) is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_cannot_be_added_up_cannot_join(
     with pytest.raises(PopulationMismatch) as refused:
         member(session, 2, **changes)
     assert tuple(refused.value.differs) == differs
-    assert loads.of_account(session, "ds_2") is None
+    assert population_totals.of_account(session, "ds_2") is None
 
 
 def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None:

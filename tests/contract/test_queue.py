@@ -8,8 +8,8 @@ import pytest
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
-from app.services import run_job
-from app.services.expire_jobs import expire_jobs
+from app.services.jobs import run_job
+from app.services.jobs.sweep import expire_jobs
 from tests.support.crash_scene import Scene, opened
 
 TTL_S = 600

@@ -19,12 +19,12 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.registry import models
-from app.services import jobs, run_job
-from app.services.delete_dataset import delete_dataset
-from app.services.expire_jobs import expire_jobs, tidy_jobs
-from app.services.grow_forest import grow_forest
-from app.services.job_task import JobTask
-from app.services.run_job import JobFailed
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import run_job, show_jobs
+from app.services.jobs.run_job import JobFailed
+from app.services.jobs.sweep import expire_jobs, tidy_jobs
+from app.services.jobs.task import JobTask
+from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, Scene, opened
 
 MUCH_LATER = timedelta(hours=1)
@@ -171,18 +171,18 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
 
 def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    assert jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
+    assert show_jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     assert run_job.claim_next(scene.installation) is None
     assert scene.verified().tightest.load == 0
     with pytest.raises(JobFinished):
-        jobs.cancel_job(scene.installation, OWNER, job_id)
+        show_jobs.cancel_job(scene.installation, OWNER, job_id)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
 
 
 def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
     job_id, claim = _claim(scene)
-    jobs.cancel_job(scene.installation, OWNER, job_id)
+    show_jobs.cancel_job(scene.installation, OWNER, job_id)
     with pytest.raises(LeaseLost):
         run_job.run_job(scene.installation, claim, _grow)
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
@@ -192,7 +192,7 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
 def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
     def cancel(task: JobTask) -> None:
         _grow(task)
-        jobs.cancel_job(scene.installation, OWNER, task.job_id)
+        show_jobs.cancel_job(scene.installation, OWNER, task.job_id)
 
     job_id, claim = _claim(scene)
     with pytest.raises(LeaseLost):

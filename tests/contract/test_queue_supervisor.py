@@ -14,9 +14,9 @@ import pytest
 
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
-from app.services import jobs, run_job
-from app.services.job_task import JobTask
-from app.services.run_job import JobFailed
+from app.services.jobs import run_job, show_jobs
+from app.services.jobs.run_job import JobFailed
+from app.services.jobs.task import JobTask
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
@@ -126,7 +126,7 @@ def test_a_worker_that_is_to_stop_kills_its_child_and_calls_the_job_lost(
 
 
 def test_a_lost_lease_kills_the_child(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs.cancel_job(job.scene.installation, OWNER, job.id)
+    show_jobs.cancel_job(job.scene.installation, OWNER, job.id)
     with pytest.raises(LeaseLost):
         job.train(monkeypatch, FOR_EVER)
     assert job.child_has_ended()

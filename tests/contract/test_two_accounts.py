@@ -10,12 +10,12 @@ import pytest
 
 from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
 from app.registry import models
-from app.services import jobs, run_job
-from app.services.delete_dataset import delete_dataset
-from app.services.expire_jobs import expire_jobs
-from app.services.grow_forest import grow_forest
-from app.services.job_task import JobTask
-from app.services.run_job import JobFailed
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import run_job, show_jobs
+from app.services.jobs.run_job import JobFailed
+from app.services.jobs.sweep import expire_jobs
+from app.services.jobs.task import JobTask
+from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, opened
 from tests.support.two_datasets import Pair
 
@@ -71,7 +71,7 @@ def test_a_job_that_fails_stays_charged_on_both(pair: Pair) -> None:
 
 def test_a_waiting_job_that_is_cancelled_is_void_on_both(pair: Pair) -> None:
     job_id = pair.submit(key="k")
-    jobs.cancel_job(pair.first.installation, OWNER, job_id)
+    show_jobs.cancel_job(pair.first.installation, OWNER, job_id)
     assert (pair.first.job(job_id).state, pair.kinds_of(job_id)) == ("cancelled", (VOIDED, VOIDED))
     assert run_job.claim_next(pair.first.installation) is None
     pair.verify()
@@ -81,7 +81,7 @@ def test_a_running_job_that_is_cancelled_stays_charged_on_both(pair: Pair) -> No
     job_id = pair.submit(key="k")
 
     def cancelled(task: JobTask) -> None:
-        jobs.cancel_job(pair.first.installation, OWNER, job_id)
+        show_jobs.cancel_job(pair.first.installation, OWNER, job_id)
         _grow(task)
 
     with pytest.raises(LeaseLost):
@@ -134,7 +134,7 @@ def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come
     def one(number: int) -> str:
         job_id = roles[number % 2].submit(key=f"k{number}")
         if number % 4 < 2:
-            jobs.cancel_job(installation, OWNER, job_id)
+            show_jobs.cancel_job(installation, OWNER, job_id)
             cancelled.add(job_id)
         else:
             charge_one()

@@ -12,8 +12,8 @@ import pytest
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files
 from app.ledger import service as ledger
-from app.services.delete_dataset import delete_dataset
-from app.services.erase_unit import erase_unit
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
 from tests.support import people
 from tests.support.crash_scene import EVENT, OWNER, open_installation

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.core.errors import RowsInvalid, Unavailable
 from app.datasets import catalog, row_files
 from app.datasets.tables import EpochRow
-from app.services.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset
 from app.services.installation import Installation
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation

@@ -12,8 +12,8 @@ import pytest
 from app.datasets import catalog
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
-from app.services.expire_jobs import expire_jobs, tidy_rows
-from app.services.heads import Heads
+from app.services.jobs.sweep import expire_jobs, tidy_rows
+from app.services.ledger.publish_heads import Heads
 from tests.crash.conftest import Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS

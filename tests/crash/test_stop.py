@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.services import jobs
-from app.services.delete_dataset import delete_dataset
+from app.services.datasets.delete_dataset import delete_dataset
+from app.services.jobs import show_jobs
 from tests.crash.conftest import Launcher, eventually
 from tests.support.crash import SLOW
 from tests.support.crash_scene import OWNER
@@ -46,7 +46,7 @@ def test_a_worker_that_is_told_to_stop_ends_its_child_and_settles_its_job(own_la
 
 def test_a_running_job_that_is_cancelled_loses_its_child_and_keeps_its_charge(own_launcher: Launcher) -> None:
     with _running_job(own_launcher) as (job_id, worker):
-        assert jobs.cancel_job(own_launcher.scene.installation, OWNER, job_id).state == "cancelled"
+        assert show_jobs.cancel_job(own_launcher.scene.installation, OWNER, job_id).state == "cancelled"
         assert own_launcher.children_end(SLOW)
         assert worker.wait(timeout=_GIVE_UP_S) == 0
     _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")

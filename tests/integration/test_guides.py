@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from app.cli import own_process
-from app.forests.schema import Schema
-from app.services.declared_partitions import read_partitions
+from app.forests.data.schema import Schema
+from app.services.datasets.declare_partitions import read_partitions
 from app.wire.datasets import DatasetIn
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"

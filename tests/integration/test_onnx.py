@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import own_process
 from app.forests import catalogue
-from app.forests.mechanisms.mechanism import TwoDatasetMechanism
+from app.forests.contract.algorithm import TwoDatasetMechanism
 from app.privacy.adjacency import Adjacency
 from tests.support.server import Server
 

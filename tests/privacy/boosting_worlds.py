@@ -11,13 +11,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting.boost import boost
-from app.forests.boosting.event import Parts
-from app.forests.boosting.rows import LocalBoostedRows
-from app.forests.boosting.scales import VARIANCE, Scales
-from app.forests.encoding import Encoding
-from app.forests.plan import Plan
-from app.forests.randomness import SystemRandomness
+from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.scales import VARIANCE, Scales
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, Part, RoundedGaussian, Sequential
 

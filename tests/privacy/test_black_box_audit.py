@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from app.forests.forest import Forest
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
 from app.forests.grow import grow
-from app.forests.mechanisms import common
-from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.plan import Plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedRows
+from app.forests.noise.randomness import SystemRandomness
+from app.forests.trees import common
+from app.forests.trees.tree_price import TreePrice
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 

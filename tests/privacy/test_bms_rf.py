@@ -15,17 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import assignment, catalogue
-from app.forests.encoding import Encoding
-from app.forests.forest import Forest
+from app.forests import catalogue
+from app.forests.algorithms.bms_rf import grow, layers, read, stacked_features
+from app.forests.algorithms.bms_rf.price import StackedForest
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow as grow_forest
-from app.forests.mechanisms.bms_rf import StackedForest
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
-from app.forests.stacking import family, features, grow, layers
+from app.forests.trees import assignment
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
@@ -178,7 +179,7 @@ def exact_frequencies(rows: SanitisedRows) -> Any:
         counts = np.zeros((2, 2), dtype=np.int64)
         np.add.at(counts, (right.astype(int), rows.y), 1)
         own = counts[right.astype(int)]
-        return (own << features.TICK_BITS) // np.maximum(own.sum(axis=1, keepdims=True), 1)
+        return (own << stacked_features.TICK_BITS) // np.maximum(own.sum(axis=1, keepdims=True), 1)
 
     return votes_of
 
@@ -287,7 +288,7 @@ def first_layer() -> Iterator[tuple[Plan, Forest]]:
         shape = {"n_estimators": 3, "n_layers": 1, "max_depth": 4, "leaf": leaf}
         settled = plan(PlanRequest("bms-rf", shape, Fraction(5), 300), COLUMNS)
         forest = grow_forest(settled, COLUMNS, rows, SystemRandomness(), on_tree_done=lambda: None)
-        arrays = family.layer_arrays(forest.arrays, slice(None))
+        arrays = read.layer_arrays(forest.arrays, slice(None))
         yield settled, Forest(settled, arrays)
 
 
@@ -299,7 +300,7 @@ def moved(layer: Forest, records: list[tuple]) -> list[bytes]:
     weights = np.random.default_rng(4).integers(0, 2**16, (3, 5)).astype(np.uint16)
     columns = columns_of(records)
     votes = grow.votes_of(layer, COLUMNS, columns)
-    found = features.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
+    found = stacked_features.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
     return [b"".join(column[row].tobytes() for column in found.columns) for row in range(len(records))]
 
 
@@ -349,12 +350,12 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
 @given(value=st.floats(-0.1, 0.30000000000000004), other=st.floats(-0.1, 0.30000000000000004))
 def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) -> None:
     low, high = sorted((value, other))
-    found = features.ticks(COLUMNS.features[1], np.array([low, high]))
+    found = stacked_features.ticks(COLUMNS.features[1], np.array([low, high]))
 
     assert found[0] <= found[1]
     assert np.all(found == np.rint(found))
     assert found[0] >= 0
-    assert found[1] <= features.TICKS
+    assert found[1] <= stacked_features.TICKS
 
 
 def test_events_of_other_stacks_are_refused() -> None:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, planning
-from app.forests.mechanisms import common
-from app.forests.mechanisms.mechanism import LARGEST_INVERSE_SCALE
-from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.mechanisms.utilities import GINI_RANGE_SENSITIVITY
-from app.forests.plan import Plan
+from app.forests.contract.algorithm import LARGEST_INVERSE_SCALE
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.schema import Schema
+from app.forests.trees import common
+from app.forests.trees.tree_price import TreePrice
+from app.forests.trees.utilities import GINI_RANGE_SENSITIVITY
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import QUANTUM, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
@@ -132,7 +132,7 @@ def test_price_is_known_without_compiled_code() -> None:
     import subprocess
     import sys
 
-    program = "import sys; import app.forests.planning, app.forests.codec; print('numba' in sys.modules)"
+    program = "import sys; import app.forests.planning, app.forests.artifacts; print('numba' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"False\s*", answer.stdout)

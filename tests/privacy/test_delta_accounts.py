@@ -14,18 +14,18 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from app.forests import noisy_counts
-from app.forests.assignment import is_structure_row
-from app.forests.forest import Forest
+from app.forests.bins import noisy_counts
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms import common, leaves, selections
-from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan, read
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import common, leaves, selections
+from app.forests.trees.assignment import is_structure_row
+from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency

@@ -15,10 +15,10 @@ import pytest
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
 from app.ledger import service as ledger
-from app.services import elsewhere
-from app.services.charge_elsewhere import charge_elsewhere
 from app.services.installation import Installation
-from app.wire.elsewhere import ElsewhereIn
+from app.services.ledger import external_price
+from app.services.ledger.charge_external import charge_elsewhere
+from app.wire.external_charges import ElsewhereIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation
 
@@ -81,7 +81,7 @@ def test_no_unit_loses_more_than_the_account_says(installation: Installation, n_
 def test_telling_cells_of_a_column_apart_would_claim_too_little(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "_coverable", lambda _dataset, scope: scope)
+    monkeypatch.setattr(external_price, "_coverable", lambda _dataset, scope: scope)
     by_region = CHARGES[:2]
     assert _charged(installation, by_region, max_rows=2) == 1 < _loss_of_a_unit(by_region) == 2
 

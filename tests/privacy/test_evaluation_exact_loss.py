@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.forests import evaluation, noisy_counts
+from app.forests import evaluation
+from app.forests.bins import noisy_counts
+from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import EvaluationPlan
 from app.forests.grow import grow
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.randomness import SystemRandomness
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests import assignment
+from app.forests.trees import assignment
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests.randomness import SystemRandomness
-from app.forests.samplers import gaussian
-from app.forests.samplers.exact import MAX_SCALE_BITS, ExactSampler
-from app.forests.samplers.tape import BrokenWordSource, Tape
+from app.forests.noise import gaussian
+from app.forests.noise.exact import MAX_SCALE_BITS, ExactSampler
+from app.forests.noise.randomness import SystemRandomness
+from app.forests.noise.tape import BrokenWordSource, Tape
 from tests.privacy.laws import SIGNIFICANCE, GivenWords, PseudoWords, assert_law, p_value
 
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import codec, predict
-from app.forests.forest import Forest
+from app.forests import artifacts, predict
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.mechanisms.common import leaves_of
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.sanitiser import sanitise_codes, sanitise_numbers
-from app.forests.schema import Schema
+from app.forests.trees.common import leaves_of
 from app.privacy.adjacency import Adjacency
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for
@@ -112,7 +112,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     forest = grown(settled, rows_from(records, ids))
 
     assert shape(forest) == shape(empty)
-    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
     assert found.shape == (len(records), 3)
     assert np.all(np.isfinite(found))

@@ -12,15 +12,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import assignment, catalogue
-from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms import common, utilities
-from app.forests.mechanisms.mechanism import Tree
-from app.forests.mechanisms.mrf import MultinomialForest
-from app.forests.mechanisms.rdt import RandomDecisionTrees
-from app.forests.plan import Plan
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Schema
+from app.forests import catalogue
+from app.forests.algorithms.mrf.price import MultinomialForest
+from app.forests.algorithms.rdt.price import RandomDecisionTrees
+from app.forests.contract.algorithm import Tree
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.trees import assignment, common, utilities
+from app.forests.trees.in_memory_histograms import LocalHistograms
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.universe import (
     RECORDS,

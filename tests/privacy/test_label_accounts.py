@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from app.forests import catalogue
-from app.forests.plan import Plan
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Event, Parallel, Part, PermuteAndFlip, Sequential, UnknownPrivacyEvent

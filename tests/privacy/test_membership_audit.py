@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from app.forests import catalogue, codec, predict
-from app.forests.codec import Artifact
+from app.forests import artifacts, catalogue, predict
+from app.forests.artifacts import Artifact
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.mechanisms import common
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import common
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
@@ -62,7 +62,7 @@ CANARY_ALONE = SanitisedColumns((np.array([CANARY[0]]), np.array([CANARY[1]], dt
 
 def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
     forest = grow(settled, SCHEMA, rows(with_canary=with_canary), SystemRandomness(), on_tree_done=lambda: None)
-    return codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    return artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
 
 
 def score(grown: Artifact) -> float:

@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.forests import planning
-from app.forests.boosting import opening, temperature
-from app.forests.boosting import rows as rows_module
-from app.forests.boosting.boost import boost
-from app.forests.boosting.rows import LocalBoostedRows
-from app.forests.boosting.scales import Scales
-from app.forests.boosting.scores import leaf_scores
-from app.forests.boosting.trees import random_trees
-from app.forests.encoding import Encoding
+from app.forests.algorithms.nbrt import boosted_rows as rows_module
+from app.forests.algorithms.nbrt import first_split, temperature
+from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.random_trees import random_trees
+from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.algorithms.nbrt.start_scores import leaf_scores
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, budget_of
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
 
 
@@ -158,8 +158,10 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
 
 def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts in another unit than the selection was priced in: twice the sensitivity."""
-    honest = opening.utilities
-    monkeypatch.setattr(opening, "utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some)))
+    honest = first_split.utilities
+    monkeypatch.setattr(
+        first_split, "utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some))
+    )
     with pytest.raises(AssertionError):
         worst_share(2, seed=2, split=Fraction(1, 8))
 

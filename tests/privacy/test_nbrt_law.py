@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.forests.boosting import boost as boost_module
-from app.forests.boosting import rows as rows_module
-from app.forests.boosting import temperature
-from app.forests.boosting.boost import boost
-from app.forests.boosting.event import Parts
-from app.forests.boosting.rows import LocalBoostedRows
-from app.forests.boosting.scales import Scales
-from app.forests.encoding import Encoding
-from app.forests.plan import Plan
-from app.forests.schema import Schema
+from app.forests.algorithms.nbrt import boosted_rows as rows_module
+from app.forests.algorithms.nbrt import grow as boost_module
+from app.forests.algorithms.nbrt import temperature
+from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Sequential
@@ -165,8 +165,8 @@ def test_a_first_split_and_its_sides_lose_no_more_than_their_price() -> None:
 
 
 def test_a_first_split_that_is_drawn_too_sharply_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = boost_module.opening.utilities
-    monkeypatch.setattr(boost_module.opening, "utilities", lambda *own: 6 * honest(*own))
+    honest = boost_module.first_split.utilities
+    monkeypatch.setattr(boost_module.first_split, "utilities", lambda *own: 6 * honest(*own))
     excess, _ = worst_excess(FROM_SPLIT, n_rows=2)
     assert excess > 0.01
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from app.forests import assignment
-from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.plan import Plan
+from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
+from app.forests.trees import assignment
+from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip

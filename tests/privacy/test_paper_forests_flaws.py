@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from app.forests import grow as grow_module
-from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms import leaves, selections, spe, utilities
-from app.forests.mechanisms.tree_price import TreePrice
-from app.forests.plan import Plan
+from app.forests.algorithms.spe import price
+from app.forests.contract.plan import Plan
+from app.forests.trees import leaves, selections, utilities
+from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, loss, permute_and_flip_law
 from tests.privacy.universe import (
@@ -38,7 +39,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
     """A12: medians among thresholds from the smallest to the largest value of the node."""
     settled = planned("spe", THREE_SPLITS, **SEQUENTIAL)
     assert worst(settled, THREE_SPLITS, 3) <= 1.0 + TOLERANCE
-    honest = spe.split_evenness
+    honest = price.split_evenness
 
     def between_values_present(rows, encoding, feature):
         evenness = honest(rows, encoding, feature)
@@ -53,8 +54,8 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
             return draw(selection, np.zeros_like(scores), randomness)
         return int(inside[draw(selection, scores[inside], randomness)])
 
-    monkeypatch.setattr(spe, "split_evenness", between_values_present)
-    monkeypatch.setattr(spe.selections, "draw", among_those)
+    monkeypatch.setattr(price, "split_evenness", between_values_present)
+    monkeypatch.setattr(price.selections, "draw", among_those)
 
     assert worst(settled, THREE_SPLITS, 3) == math.inf
 
@@ -78,14 +79,14 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
     """A2: a node with at most one row is not split, and the model shows it."""
     settled = planned("spe", TWO_SPLITS, **SEQUENTIAL)
     assert worst(settled, TWO_SPLITS, 2) <= 1.0 + TOLERANCE
-    honest = spe.choose_medians
+    honest = price.choose_medians
 
     def unless_few(own, encoding, rows, **rest):
         sizes = rows.leaf_histogram().sum(axis=1)
         chosen = honest(own, encoding, rows, **rest)
         return [None if size <= 1 else choice for size, choice in zip(sizes, chosen, strict=True)]
 
-    monkeypatch.setattr(spe, "choose_medians", unless_few)
+    monkeypatch.setattr(price, "choose_medians", unless_few)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 

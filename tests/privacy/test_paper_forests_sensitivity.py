@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.assignment import is_structure_row, shards, structure_rows
-from app.forests.mechanisms import greedy, spe, utilities
+from app.forests.algorithms.spe import price
+from app.forests.trees import greedy, utilities
+from app.forests.trees.assignment import is_structure_row, shards, structure_rows
 from tests.privacy.test_sensitivity import ENCODING, row, splits, tree_of
 
 ROWS = st.lists(row, max_size=12)
@@ -60,25 +61,25 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
 def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
     rows: list[tuple[int, ...]], added: tuple[int, ...], levels: list[tuple[int, int, bool]], feature: int
 ) -> None:
-    more, fewer = (spe.split_evenness(at(some, levels), ENCODING, feature) for some in ([*rows, added], rows))
+    more, fewer = (price.split_evenness(at(some, levels), ENCODING, feature) for some in ([*rows, added], rows))
     change = more - fewer
     touched = np.any(change != 0, axis=1)
 
     assert np.sum(touched) == 1
     assert set(np.abs(change[touched]).ravel().tolist()) == {1}
-    assert change.max() - change.min() <= spe.RANGE_SENSITIVITY
+    assert change.max() - change.min() <= price.RANGE_SENSITIVITY
 
 
 def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
     """A row above all others favours the splits below it that left too few, and harms those that left too many."""
     rows = [(0, 0, 0, 0, 0)] * 3
     change = (
-        spe.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)
-        - spe.split_evenness(tree_of(rows), ENCODING, 0)
+        price.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)
+        - price.split_evenness(tree_of(rows), ENCODING, 0)
     )[0]
 
     assert change.tolist()[:2] == [1, -1]
-    assert change.max() - change.min() == spe.RANGE_SENSITIVITY
+    assert change.max() - change.min() == price.RANGE_SENSITIVITY
 
 
 def test_evenness_is_that_of_the_rows_on_both_sides() -> None:
@@ -87,7 +88,7 @@ def test_evenness_is_that_of_the_rows_on_both_sides() -> None:
     rows = [tuple(int(generator.integers(0, size)) for size in (*ENCODING.n_codes.tolist(), 3)) for _ in range(50)]
     candidates = ENCODING.candidates
     for feature in range(3):
-        found = spe.split_evenness(tree_of(rows), ENCODING, feature)[0]
+        found = price.split_evenness(tree_of(rows), ENCODING, feature)[0]
         mine = np.flatnonzero(candidates.feature == feature)
         expected = []
         for index in mine:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from app.forests import predict
-from app.forests.forest import Forest
+from app.forests.contract.forest import Forest
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 
 SCHEMA = Schema.from_json(
     {

@@ -8,13 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import noisy_counts, planning, profile, quantile_bins
+from app.forests import planning, profile
+from app.forests.bins import noisy_counts, quantile_bins
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import ProfilePlan
-from app.forests.reused import ReusedProfile
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.forests import catalogue, codec, predict
+from app.forests import artifacts, catalogue, predict
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from tests.support.plans import request_for
 
 SCHEMA = Schema.from_json(
@@ -43,8 +43,8 @@ class NoData:
 sys.meta_path.insert(0, NoData())
 import numpy as np
 from app.forests import codec, predict
-from app.forests.rows import SanitisedColumns
-artifact = codec.loads(sys.stdin.buffer.read())
+from app.forests.data.rows import SanitisedColumns
+artifact = artifacts.loads(sys.stdin.buffer.read())
 generator = np.random.default_rng(5)
 columns = (generator.random({n}), generator.integers(0, 4, {n}).astype(np.int32))
 asked = SanitisedColumns(columns, {n})
@@ -75,14 +75,14 @@ def artifact_of(slug: str) -> bytes:
     )
     others = None if settled.unlabelled is None else rows
     forest = grow(settled, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=others)
-    return codec.dumps(forest, {"schema": SCHEMA.to_json()})
+    return artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_a_process_without_data_gives_the_same_million_answers(slug: str, tmp_path: Path) -> None:
     """Another process, which has the bytes and nothing else, and may import nothing that reads rows or a database."""
     data = artifact_of(slug)
-    loaded = codec.loads(data)
+    loaded = artifacts.loads(data)
     ours = predict.probabilities(loaded.forest, loaded.schema, questions(), read_out=None)
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER") and name != "PYTHONPATH"
@@ -103,7 +103,7 @@ def test_a_process_without_data_gives_the_same_million_answers(slug: str, tmp_pa
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None:
-    loaded = codec.loads(artifact_of(slug))
+    loaded = artifacts.loads(artifact_of(slug))
     asked = questions()
     some = SanitisedColumns(tuple(column[:200] for column in asked.columns), 200)
     first = predict.probabilities(loaded.forest, loaded.schema, some, read_out=None)

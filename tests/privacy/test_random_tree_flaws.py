@@ -10,16 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import catalogue, pooling
-from app.forests.forest import Forest
+from app.forests import catalogue
+from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
+from app.forests.contract.algorithm import Tree
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.mechanisms import leaves
-from app.forests.mechanisms.mechanism import Tree
-from app.forests.mechanisms.rdt_jagannathan import JagannathanTrees
-from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import leaves, pooling
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
     RECORDS,

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import evaluation, noisy_counts, profile
+from app.forests import evaluation, profile
+from app.forests.bins import noisy_counts
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation
 from app.forests.grow import grow
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.profile import Profile
-from app.forests.randomness import SystemRandomness
-from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from

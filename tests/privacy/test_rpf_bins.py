@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import grid, quantile_bins
-from app.forests.schema import Schema
+from app.forests.bins import quantile_bins
+from app.forests.data import grid
+from app.forests.data.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, PermuteAndFlip

@@ -13,15 +13,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import quantile_bins, reweighted
+from app.forests.algorithms.rpf import joint_splits, node_splits, path_event, reweighted_rows
+from app.forests.algorithms.rpf.path_event import PathScales, Stage, events_of
+from app.forests.bins import quantile_bins
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.kernels import fourth_roots, reweighting
-from app.forests.mechanisms import rpf_event, rpf_joint, rpf_tree
-from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of
-from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
@@ -252,23 +252,25 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def double_utility(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rpf_tree.split_utilities
-    monkeypatch.setattr(rpf_tree, "split_utilities", lambda *a: tuple(2 * found for found in honest(*a)))
+    honest = node_splits.split_utilities
+    monkeypatch.setattr(node_splits, "split_utilities", lambda *a: tuple(2 * found for found in honest(*a)))
 
 
 def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rpf_tree.split_utilities
-    monkeypatch.setattr(rpf_tree, "split_utilities", lambda *a: tuple(-(-found // 500) * 500 for found in honest(*a)))
+    honest = node_splits.split_utilities
+    monkeypatch.setattr(
+        node_splits, "split_utilities", lambda *a: tuple(-(-found // 500) * 500 for found in honest(*a))
+    )
 
 
 def double_joint_utility(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rpf_joint.utilities
-    monkeypatch.setattr(rpf_joint, "utilities", lambda *a, **named: 2 * honest(*a, **named))
+    honest = joint_splits.utilities
+    monkeypatch.setattr(joint_splits, "utilities", lambda *a, **named: 2 * honest(*a, **named))
 
 
 def joint_utility_of_every_child_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rpf_joint.utilities
-    monkeypatch.setattr(rpf_joint, "utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
+    honest = joint_splits.utilities
+    monkeypatch.setattr(joint_splits, "utilities", lambda *a, **named: -(-honest(*a, **named) // 500) * 500)
 
 
 def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,28 +279,28 @@ def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
     def leaves(scales: PathScales) -> tuple[Fraction, ...]:
         return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
 
-    honest = rpf_tree.noisy_weights
+    honest = node_splits.noisy_weights
     monkeypatch.setattr(
-        rpf_tree,
+        node_splits,
         "noisy_weights",
         lambda scales, *rest: honest(type("Scales", (), {"leaves": leaves(scales)})(), *rest),
     )
 
 
 def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rpf_tree.split_utilities
+    honest = node_splits.split_utilities
 
     def stopping(rows: object, *rest: object) -> tuple[np.ndarray, np.ndarray]:
         splitting, stop = honest(rows, *rest)  # type: ignore[arg-type]
         return splitting, stop + 20_000 * (stop <= 256)
 
-    monkeypatch.setattr(rpf_tree, "split_utilities", stopping)
+    monkeypatch.setattr(node_splits, "split_utilities", stopping)
 
 
 def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boosting as usual: a doubtful row may count more than once."""
-    honest = reweighted.LocalReweightedRows.leaf_histogram
-    monkeypatch.setattr(reweighted.LocalReweightedRows, "leaf_histogram", lambda self: 2 * honest(self))
+    honest = reweighted_rows.LocalReweightedRows.leaf_histogram
+    monkeypatch.setattr(reweighted_rows.LocalReweightedRows, "leaf_histogram", lambda self: 2 * honest(self))
 
 
 @pytest.mark.parametrize(
@@ -336,7 +338,7 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
     def twice(self: PathScales, *of_selections: Stage, **named: int) -> object:
         return honest(PathScales(self.levels, 2 * self.last), *of_selections, **named)
 
-    monkeypatch.setattr(rpf_event.PathScales, "event", twice)
+    monkeypatch.setattr(path_event.PathScales, "event", twice)
     with pytest.raises(AssertionError):
         one_leaf()
 

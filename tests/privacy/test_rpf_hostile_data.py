@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import codec, predict
+from app.forests import artifacts, predict
+from app.forests.algorithms.rpf.leaf_scores import UNREACHED
+from app.forests.algorithms.rpf.path_event import events_of
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.leaf_scores import UNREACHED
-from app.forests.mechanisms.rpf_event import events_of
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
 
@@ -40,12 +40,12 @@ def test_any_rows_give_a_model_of_the_planned_shape(asked: dict, records: list[t
     records = [record for record in records if record[-1] >= 0]  # rows of unknown label are dropped by their reader
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     forest = grown(settled, rows_from(records, ids))
-    data = codec.dumps(forest, {"schema": SCHEMA.to_json()})
-    artifact = codec.loads(data)
+    data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
+    artifact = artifacts.loads(data)
     found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
 
     assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
-    assert codec.dumps(artifact.forest, artifact.metadata) == data
+    assert artifacts.dumps(artifact.forest, artifact.metadata) == data
     assert found.shape == (len(records), 3)
     assert np.all(np.isfinite(found))
     assert np.allclose(found.sum(axis=1), 1.0)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import pairs
-from app.forests.encoding import Encoding
+from app.forests.algorithms.rpf import joint_splits
+from app.forests.algorithms.rpf.node_splits import split_utilities
+from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from app.forests.data import pairs
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
 from app.forests.kernels.reweighting import UNIT
-from app.forests.mechanisms import rpf_joint
-from app.forests.mechanisms.rpf_tree import split_utilities
-from app.forests.reweighted import LocalReweightedRows
-from app.forests.schema import Schema
 
 SCHEMA = Schema.from_json(
     {
@@ -81,7 +81,7 @@ def utilities_of_two(rows: list[Row], first_tree: list[list[int]], path: list[tu
     """Every two candidates' utility, summed over all nodes below the given splits."""
     held = weighted(rows, first_tree)
     descend(held, path)
-    found = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
+    found = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
     return found[np.triu_indices(len(found), 1)]
 
 
@@ -100,7 +100,7 @@ def utilities_of_three(rows: list[Row], first_tree: list[list[int]], path: list[
     """The same of every three of some candidates."""
     held = weighted(rows, first_tree)
     descend(held, path)
-    return rpf_joint.set_utilities(
+    return joint_splits.set_utilities(
         held, ENCODING, len(ENCODING.n_codes), SOME_SPLITS, n_splits=3, n_nodes=2 ** len(path)
     )
 
@@ -127,7 +127,7 @@ def test_utility_of_three_splits_is_that_of_two_below_the_first() -> None:
         descend(
             held, [(int(candidates.feature[first]), int(candidates.threshold[first]), bool(candidates.equals[first]))]
         )
-        below = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2)
+        below = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2)
         for second, third in itertools.combinations(SOME_SPLITS[place + 1 :].tolist(), 2):
             assert next(found) == below[second, third]
 
@@ -138,7 +138,7 @@ def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
     flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
     held = weighted(rows, flat)
-    found = rpf_joint.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=1)
+    found = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=1)
     for first in range(len(candidates)):
         split = (candidates.feature[first], candidates.threshold[first], candidates.equals[first])
         below = utilities(rows, flat, [tuple(part.item() for part in split)])[:, :-1].sum(axis=0)

@@ -11,11 +11,11 @@ import numba
 import numpy as np
 import pytest
 
-from app.forests.randomness import SystemRandomness
-from app.forests.samplers import draws, exact, keystream, tape
-from app.forests.samplers.exact import ExactSampler
-from app.forests.samplers.keystream import Keystream
-from app.forests.samplers.tape import Tape
+from app.forests.noise import draws, exact, keystream, tape
+from app.forests.noise.exact import ExactSampler
+from app.forests.noise.keystream import Keystream
+from app.forests.noise.randomness import SystemRandomness
+from app.forests.noise.tape import Tape
 from tests.privacy.laws import (
     SIGNIFICANCE,
     GivenWords,

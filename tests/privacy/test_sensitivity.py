@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.forests.encoding import Encoding
-from app.forests.histograms import TreeHistograms
-from app.forests.in_memory import LocalHistograms
-from app.forests.mechanisms.greedy import split_utilities
-from app.forests.mechanisms.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
-from app.forests.schema import Schema
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
+from app.forests.trees.greedy import split_utilities
+from app.forests.trees.histograms import TreeHistograms
+from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
 
 SCHEMA = Schema.from_json(
     {

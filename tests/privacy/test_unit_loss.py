@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns, SanitisedRows
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, loss, output_law

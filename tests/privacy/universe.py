@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from app.forests.forest import Forest
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law
 
 Record: TypeAlias = tuple[int, float, int]

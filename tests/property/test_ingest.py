@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import InstallationError, RowsInvalid
-from app.forests.sanitiser import sanitise_prediction_rows
-from app.forests.schema import Feature, Label, Schema
+from app.forests.data.sanitiser import sanitise_prediction_rows
+from app.forests.data.schema import Feature, Label, Schema
 from tests.support.uploads import Ingestion
 
 NUMBER = re.compile(

@@ -6,7 +6,7 @@ the running test and of how many streams it opened before, and Hypothesis tries 
 ``TEST_SEED=random`` draws a seed, prints it and lets Hypothesis look for new examples: for a search, not for a verdict.
 How long an example takes is no verdict either: the machine decides it, and the machine is shared.
 
-The product has no such seam: :class:`~app.forests.samplers.keystream.Keystream` takes no seed, and this module replaces
+The product has no such seam: :class:`~app.forests.noise.keystream.Keystream` takes no seed, and this module replaces
 the name of the operating system's source in its namespace. Servers, workers and forks that tests start draw as in
 production.
 """
@@ -18,7 +18,7 @@ import secrets
 import pytest
 from hypothesis import HealthCheck, settings
 
-from app.forests.samplers import keystream
+from app.forests.noise import keystream
 
 DEFAULT_SEED = "0"
 _VARIABLE = "TEST_SEED"

@@ -128,7 +128,7 @@ def _kill_worker_at(point: str) -> None:
     from app.ledger import service as ledger
     from app.registry import models
     from app.registry.store import ArtifactStore
-    from app.services import run_job
+    from app.services.jobs import run_job
     from app.worker import main
 
     def kill(_: object = None) -> None:
@@ -169,8 +169,8 @@ def _start_own_child(point: str, journal: Path, database_url: str) -> None:
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
     """The product's child, wrapped."""
     from app.datasets import private_rows
-    from app.forests import codec
-    from app.services import grow_forest as service
+    from app.forests import artifacts
+    from app.services.training import grow_forest as service
     from app.worker import child
 
     def kill(_: object = None) -> None:
@@ -192,7 +192,7 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
     places: dict[str, Callable[[], None]] = {
         "child-began": lambda: before(service, "grow_forest", kill),
         "rows-opened": lambda: after(private_rows, "read", kill),
-        "artifact-not-written": lambda: after(codec, "dumps", kill),
+        "artifact-not-written": lambda: after(artifacts, "dumps", kill),
         "artifact-written": lambda: after(service, "grow_forest", kill),
         ABANDONED: lambda: after(private_rows, "read", abandon),
         SLOW: lambda: after(private_rows, "read", lambda _: time.sleep(_SLOW_S)),
@@ -231,7 +231,7 @@ def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     """On a member of a population: a submission, and the cancelling of the job that waits; another cap for all."""
-    from app.ledger import chain, loads
+    from app.ledger import chain, population_totals
     from tests.support.member_scene import MemberScene
 
     member = MemberScene(scene)
@@ -244,9 +244,9 @@ def _population_places(
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "member-entry-written": (lambda: after(chain, "append", kill), submit),
-        "load-written": (lambda: after(loads, "record", kill), submit),
+        "load-written": (lambda: after(population_totals, "record", kill), submit),
         "void-written": (lambda: after(chain, "append", kill), member.cancel_newest_job),
-        "void-load-written": (lambda: after(loads, "record", kill), member.cancel_newest_job),
+        "void-load-written": (lambda: after(population_totals, "record", kill), member.cancel_newest_job),
         "population-cap-written": (lambda: after(chain, "append", kill), lower),
         "population-cap-answered": (lambda: None, lambda: kill(lower())),
     }
@@ -262,7 +262,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
     from app.ledger import service as ledger
-    from app.services.expire_jobs import expire_jobs
+    from app.services.jobs.sweep import expire_jobs
     from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
 
@@ -301,7 +301,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
 
 def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     from app.ledger.heads import HeadFolder
-    from app.services.heads import Heads
+    from app.services.ledger.publish_heads import Heads
 
     heads = Heads(scene.installation)
     heads.publish()

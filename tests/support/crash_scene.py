@@ -24,16 +24,16 @@ from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
-from app.services import audit
-from app.services.change_cap import change_cap
-from app.services.charge_elsewhere import charge_elsewhere
+from app.services.datasets.declare_dataset import register_dataset
+from app.services.datasets.upload_rows import SpooledBody, upload_rows
 from app.services.installation import Installation
-from app.services.register_dataset import register_dataset
-from app.services.submit_training import submit_training
-from app.services.upload_rows import SpooledBody, upload_rows
+from app.services.ledger import history
+from app.services.ledger.change_cap import change_cap
+from app.services.ledger.charge_external import charge_elsewhere
+from app.services.training.submit_training import submit_training
 from app.verifier.replay import Summary, verify
 from app.wire.datasets import DatasetIn
-from app.wire.elsewhere import ElsewhereIn
+from app.wire.external_charges import ElsewhereIn
 from app.wire.ledger import CapIn
 from app.wire.training import TrainIn
 
@@ -112,7 +112,7 @@ class Scene:
 
     def export(self) -> list[bytes]:
         """The export's lines."""
-        return list(audit.export_json_lines(self.installation, OWNER, self.dataset_id))
+        return list(history.export_json_lines(self.installation, OWNER, self.dataset_id))
 
     def verified(self) -> Summary:
         """Checks everything that holds of every history, and gives the verifier's own summary.

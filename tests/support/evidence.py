@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import caps, loads
+from app.ledger import caps, population_totals
 from app.ledger import service as ledger
 from app.verifier.members import MemberLedger
 from app.verifier.sums import PopulationSummary, verify
@@ -23,7 +23,7 @@ def export(session: Session, account_id: str) -> Iterator[bytes]:
 
 def verified(session: Session, population_id: str) -> PopulationSummary:
     """Verifies a population beside all of its members; what comes out is what the service says."""
-    population = loads.of_population(session, population_id)
+    population = population_totals.of_population(session, population_id)
     ledgers = [MemberLedger(export(session, name), (), file=name) for name in sorted(population.loads)]
     found = verify(export(session, population_id), ledgers)
     assert {name: member.load for name, member in found.members.items()} == population.loads

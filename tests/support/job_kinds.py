@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from app.access.idempotency import IdempotentRequest
-from app.services import run_job
-from app.services.job_task import JobTask
-from app.services.perform import perform
-from app.services.submit_evaluation import submit_evaluation
-from app.services.submit_profile import submit_profile
+from app.services.evaluations.submit_evaluation import submit_evaluation
+from app.services.jobs import run_job
+from app.services.jobs.perform import perform
+from app.services.jobs.task import JobTask
+from app.services.profiles.submit_profile import submit_profile
 from app.wire.evaluations import EvaluationIn, SelectionIn
 from app.wire.profiles import ProfileIn
 from tests.support.crash_scene import OWNER, Scene

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, external, loads, populations, repository, state
+from app.ledger import caps, external, population_totals, populations, repository, state
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.job_balances import Part, beside_one_another
@@ -353,7 +353,7 @@ class World:
 
     def _check_population(self, session: Session) -> None:
         together = self._models.together
-        found = loads.of_population(session, self._population)
+        found = population_totals.of_population(session, self._population)
         assert (found.account.cap, found.account.highest_cap) == (together.cap, together.highest)
         assert found.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in found.members.items():  # kept beside the loads, and recomputed from all boxes

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.jobs import queue
-from app.services import audit, jobs
-from app.services.change_population_cap import change_population_cap
+from app.services.jobs import show_jobs
+from app.services.ledger import history
+from app.services.ledger.change_population_cap import change_population_cap
+from app.services.ledger.readable_accounts import of_population
 from app.services.populations import join_population
-from app.services.readable_ledgers import of_population
 from app.verifier.members import MemberLedger
 from app.verifier.sums import PopulationSummary, verify
 from app.wire.ledger import CapIn
@@ -39,11 +40,11 @@ class MemberScene:
         """Takes back the job that was submitted last."""
         with self.scene.installation.database.read() as session:
             (newest,) = queue.jobs(session, dataset_ids=None, before=None, limit=1)
-        jobs.cancel_job(self.scene.installation, OWNER, newest.id)
+        show_jobs.cancel_job(self.scene.installation, OWNER, newest.id)
 
     def export(self) -> Iterator[bytes]:
         """The lines of the population's export."""
-        return audit.export_json_lines(self.scene.installation, OWNER, POPULATION, readable=of_population)
+        return history.export_json_lines(self.scene.installation, OWNER, POPULATION, readable=of_population)
 
     def verified(self) -> PopulationSummary:
         """Checks the population's entries, and all they say of the dataset against its own; none may be missing."""

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Principal
 from app.datasets import admission, catalog, row_files
+from app.services.datasets.declare_dataset import register_dataset
+from app.services.datasets.upload_rows import SpooledBody, upload_rows
 from app.services.installation import Installation
-from app.services.register_dataset import register_dataset
-from app.services.upload_rows import SpooledBody, upload_rows
 from app.wire.datasets import DatasetIn
 from tests.support.crash_scene import OWNER
 

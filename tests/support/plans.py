@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from app.forests import catalogue
-from app.forests.mechanisms.mechanism import TwoDatasetMechanism
+from app.forests.contract.algorithm import TwoDatasetMechanism
 from app.forests.planning import AccountRequest, PlanRequest
 from app.privacy.adjacency import Adjacency
 

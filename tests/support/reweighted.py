@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from app.forests.plan import Plan
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 
 SCHEMA = Schema.from_json(
     {

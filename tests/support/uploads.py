@@ -7,8 +7,8 @@ from typing import BinaryIO
 from app.datasets import private_rows, row_files
 from app.datasets.fingerprints import Fingerprints
 from app.datasets.ingest import IngestReport, RowRules, ingest_csv
-from app.forests.rows import SanitisedRows
-from app.forests.schema import Feature, Label, Schema
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Feature, Label, Schema
 from app.privacy.composition import HashPartition, Partitions, Scope
 
 SCHEMA = Schema(

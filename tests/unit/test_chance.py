@@ -8,12 +8,12 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.forests.samplers import keystream
+from app.forests.noise import keystream
 from tests.support import chance
 
 FIRST_WORD = """
 import numpy
-from app.forests.samplers.keystream import Keystream
+from app.forests.noise.keystream import Keystream
 words = numpy.zeros(1, numpy.uint64)
 Keystream().fill(words)
 print(words[0])

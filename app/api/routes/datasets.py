@@ -23,13 +23,14 @@ from app.core.errors import (
     RowsInvalid,
     UnsupportedMediaType,
 )
-from app.services import grants, overlaps, populations, show_datasets
-from app.services.delete_dataset import delete_dataset as erase
-from app.services.erase_unit import erase_unit as erase_rows_of
+from app.services import grants, populations
+from app.services.datasets import overlaps, show_datasets
+from app.services.datasets.declare_dataset import register_dataset
+from app.services.datasets.delete_dataset import delete_dataset as erase
+from app.services.datasets.erase_unit import erase_unit as erase_rows_of
+from app.services.datasets.upload_rows import SpooledBody, may_upload
+from app.services.datasets.upload_rows import upload_rows as upload
 from app.services.installation import Installation
-from app.services.register_dataset import register_dataset
-from app.services.upload_rows import SpooledBody, may_upload
-from app.services.upload_rows import upload_rows as upload
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,

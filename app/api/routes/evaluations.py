@@ -11,8 +11,8 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.services import evaluations
-from app.services.submit_evaluation import show_evaluation_quote, submit_evaluation
+from app.services.evaluations import show_evaluations
+from app.services.evaluations.submit_evaluation import show_evaluation_quote, submit_evaluation
 from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
 from app.wire.training import TrainOut
 
@@ -47,7 +47,7 @@ def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn
 )
 def list_evaluations(here: Here, caller: Caller, model_id: str, page: Page) -> EvaluationList:
     """The evaluations of a model, newest first."""
-    return evaluations.list_evaluations(here, caller, model_id, page)
+    return show_evaluations.list_evaluations(here, caller, model_id, page)
 
 
 @router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
@@ -71,4 +71,4 @@ def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempot
 )
 def show_evaluation(here: Here, caller: Caller, evaluation_id: str) -> EvaluationOut:
     """The released numbers: accuracy with an interval, confusion matrix, AUROC, or the best model."""
-    return evaluations.show_evaluation(here, caller, evaluation_id)
+    return show_evaluations.show_evaluation(here, caller, evaluation_id)

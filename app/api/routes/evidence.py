@@ -8,8 +8,8 @@ from fastapi.responses import PlainTextResponse
 from app.api import problems
 from app.api.deps import Caller, Here, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
-from app.services import evidence
-from app.services.evidence import AskedProof
+from app.services.ledger import evidence
+from app.services.ledger.evidence import AskedProof
 from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
 
 router = APIRouter(tags=["ledger"])

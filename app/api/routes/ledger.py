@@ -17,10 +17,10 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.services import audit
-from app.services.change_cap import change_cap as change
 from app.services.installation import Installation
-from app.services.readable_ledgers import Readable, of_dataset
+from app.services.ledger import history
+from app.services.ledger.change_cap import change_cap as change
+from app.services.ledger.readable_accounts import Readable, of_dataset
 from app.wire.ledger import BalanceList, BalanceOut, CapIn, DatasetBalance, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=ExactRoute)
@@ -38,7 +38,7 @@ EXPORTED: dict[int | str, dict[str, Any]] = {
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
 def list_balances(here: Here, caller: Caller, page: Page) -> BalanceList:
     """Cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
-    return audit.list_balances(here, caller, page)
+    return history.list_balances(here, caller, page)
 
 
 @router.get("/{dataset}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
@@ -49,13 +49,13 @@ def show_balance(
     scope: Annotated[str | None, Query(max_length=65_536, description='A box as JSON: `{"shard": [0, 1]}`')] = None,
 ) -> DatasetBalance:
     """The balance of the tightest joint cell, of the whole dataset or of a box."""
-    return audit.show_balance(here, caller, dataset, scope=_scope(scope))
+    return history.show_balance(here, caller, dataset, scope=_scope(scope))
 
 
 @router.get("/{dataset}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
 def list_entries(here: Here, caller: Caller, dataset: str, page: Page) -> EntryList:
     """The history: every entry with its event, in order, as it was hashed."""
-    return audit.list_entries(here, caller, dataset, page)
+    return history.list_entries(here, caller, dataset, page)
 
 
 @router.get(
@@ -85,8 +85,8 @@ def exported(
 ) -> StreamingResponse:
     """An account's history in one of the two forms."""
     if form == "csv":
-        return StreamingResponse(audit.export_csv(here, caller, reference, readable=readable), media_type="text/csv")
-    lines = audit.export_json_lines(here, caller, reference, readable=readable)
+        return StreamingResponse(history.export_csv(here, caller, reference, readable=readable), media_type="text/csv")
+    lines = history.export_json_lines(here, caller, reference, readable=readable)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

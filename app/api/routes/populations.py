@@ -19,9 +19,10 @@ from app.core.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from app.services import audit, evidence, populations
-from app.services.change_population_cap import change_population_cap as change
-from app.services.readable_ledgers import of_population
+from app.services import populations
+from app.services.ledger import evidence, history
+from app.services.ledger.change_population_cap import change_population_cap as change
+from app.services.ledger.readable_accounts import of_population
 from app.wire.evidence import ConsistencyOut, InclusionOut
 from app.wire.ledger import CapIn, EntryList
 from app.wire.populations import PopulationIn, PopulationList, PopulationOut
@@ -59,7 +60,7 @@ def show_population(here: Here, caller: Caller, population: str) -> PopulationOu
 @router.get("/{population}/entries", operation_id="list_population_entries", responses=problems.documented(NotFound))
 def list_population_entries(here: Here, caller: Caller, population: str, page: Page) -> EntryList:
     """The population's own history: caps, datasets that joined, and what each carried whenever that changed."""
-    return audit.list_entries(here, caller, population, page, readable=of_population)
+    return history.list_entries(here, caller, population, page, readable=of_population)
 
 
 @router.get(

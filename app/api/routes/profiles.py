@@ -12,8 +12,8 @@ from app.core.errors import (
     NotSupported,
     RoleMissing,
 )
-from app.services import profiles
-from app.services.submit_profile import show_profile_quote, submit_profile
+from app.services.profiles import show_profiles
+from app.services.profiles.submit_profile import show_profile_quote, submit_profile
 from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
 from app.wire.training import TrainOut
 
@@ -49,10 +49,10 @@ def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, r
 )
 def list_profiles(here: Here, caller: Caller, dataset: str, page: Page) -> ProfileList:
     """The profiles of a dataset, newest first. They stay when its rows are erased."""
-    return profiles.list_profiles(here, caller, dataset, page)
+    return show_profiles.list_profiles(here, caller, dataset, page)
 
 
 @router.get("/profiles/{profile_id}", operation_id="show_profile", responses=problems.documented(NotFound, RoleMissing))
 def show_profile(here: Here, caller: Caller, profile_id: str) -> ProfileOut:
     """The released numbers with their noise, guarantee and receipt."""
-    return profiles.show_profile(here, caller, profile_id)
+    return show_profiles.show_profile(here, caller, profile_id)

@@ -13,9 +13,9 @@ from app.core.errors import (
     ReservationSettled,
     RoleMissing,
 )
-from app.services import show_reservations
-from app.services.charge_elsewhere import charge_elsewhere, quote_elsewhere
-from app.wire.elsewhere import ElsewhereIn, ElsewhereQuote, ReservationList, ReservationOut
+from app.services.ledger import show_external_charges
+from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
+from app.wire.external_charges import ElsewhereIn, ElsewhereQuote, ReservationList, ReservationOut
 
 router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=ExactRoute)
 
@@ -47,7 +47,7 @@ def create_reservation(here: Here, caller: Caller, dataset: str, body: Elsewhere
 @router.get("/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing))
 def list_reservations(here: Here, caller: Caller, dataset: str, page: Page) -> ReservationList:
     """What was charged for mechanisms that run elsewhere, and who attests it."""
-    return show_reservations.list_reservations(here, caller, dataset, page)
+    return show_external_charges.list_reservations(here, caller, dataset, page)
 
 
 @router.get(
@@ -57,7 +57,7 @@ def list_reservations(here: Here, caller: Caller, dataset: str, page: Page) -> R
 )
 def show_reservation(here: Here, caller: Caller, dataset: str, reservation_id: str) -> ReservationOut:
     """One charge for a mechanism that runs elsewhere."""
-    return show_reservations.show_reservation(here, caller, dataset, reservation_id)
+    return show_external_charges.show_reservation(here, caller, dataset, reservation_id)
 
 
 @router.post(
@@ -67,7 +67,7 @@ def show_reservation(here: Here, caller: Caller, dataset: str, reservation_id: s
 )
 def charge_reservation(here: Here, caller: Caller, dataset: str, reservation_id: str) -> ReservationOut:
     """Confirms a charge. A reservation without rows to gate is charged when it is made, so this changes nothing."""
-    return show_reservations.confirm_charge(here, caller, dataset, reservation_id)
+    return show_external_charges.confirm_charge(here, caller, dataset, reservation_id)
 
 
 @router.post(
@@ -77,4 +77,4 @@ def charge_reservation(here: Here, caller: Caller, dataset: str, reservation_id:
 )
 def void_reservation(here: Here, caller: Caller, dataset: str, reservation_id: str) -> ReservationOut:
     """Refused: nothing here can show that a mechanism elsewhere read nothing."""
-    return show_reservations.refuse_void(here, caller, dataset, reservation_id)
+    return show_external_charges.refuse_void(here, caller, dataset, reservation_id)

@@ -20,9 +20,9 @@ from app.core.errors import (
     RoleMissing,
 )
 from app.forests import catalogue
-from app.services import jobs
-from app.services.quote import show_plan
-from app.services.submit_training import submit_training
+from app.services.jobs import show_jobs
+from app.services.training.quote import show_plan
+from app.services.training.submit_training import submit_training
 from app.wire.training import AlgorithmList, AlgorithmOut, JobList, JobOut, PlanIn, PlanOut, TrainIn, TrainOut
 
 router = APIRouter(tags=["training"], route_class=ExactRoute)
@@ -63,13 +63,13 @@ def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency)
 @router.get("/jobs", operation_id="list_jobs", responses=problems.documented())
 def list_jobs(here: Here, caller: Caller, page: Page) -> JobList:
     """The jobs of all datasets on which the key may train, newest first."""
-    return jobs.list_jobs(here, caller, page)
+    return show_jobs.list_jobs(here, caller, page)
 
 
 @router.get("/jobs/{job_id}", operation_id="show_job", responses=problems.documented(NotFound, RoleMissing))
 def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
     """State and trees done."""
-    return jobs.show_job(here, caller, job_id)
+    return show_jobs.show_job(here, caller, job_id)
 
 
 @router.delete(
@@ -79,7 +79,7 @@ def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
 )
 def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
     """Cancels a job. Before its charge the reservation is voided; after it the charge stays."""
-    return jobs.cancel_job(here, caller, job_id)
+    return show_jobs.cancel_job(here, caller, job_id)
 
 
 @router.get(

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting import exponential
-from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS, Scales
+from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS, Scales
+from app.forests.kernels import exponential
 from app.forests.kernels.arrays import MAX_FEATURES, require, require_range
 
 MAX_LEAVES: Final = 2**16

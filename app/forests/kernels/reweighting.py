@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting import exponential
+from app.forests.kernels import exponential
 from app.forests.kernels.arrays import require, require_range
 from app.forests.kernels.histograms import MAX_CELLS
 

@@ -2,8 +2,8 @@
 
 Numbers stay numbers: clamped, integers rounded to nearest with ties to even, an empty cell (NaN) above every number
 where the schema allows one and the lower bound where it does not. Categories become their codes, counted from 1. It is
-the sanitiser (``app.forests.sanitiser``) and the bins (``app.forests.encoding``) in one, so a threshold on bins becomes
-one on raw values: a value is in bin c or below iff it is at most ``cuts[c]``.
+the sanitiser (``app.forests.data.sanitiser``) and the bins (``app.forests.data.encoding``) in one, so a threshold on
+bins becomes one on raw values: a value is in bin c or below iff it is at most ``cuts[c]``.
 """
 
 import math
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from app.forests import grid, pairs
-from app.forests.encoding import Encoding
+from app.forests.data import grid, pairs
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Feature, Schema
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
-from app.forests.schema import Feature, Schema
 
 FIRST_CODE = 1
 """Runtimes test sets of numbers from 1 on with one mask, and the reference evaluator takes a 0 for the end of a set."""
@@ -83,7 +83,7 @@ def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None)
 
 
 class _Pairs:
-    """Sums and differences of two columns' places: ``app.forests.pairs``, in whole doubles."""
+    """Sums and differences of two columns' places: ``app.forests.data.pairs``, in whole doubles."""
 
     def __init__(self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str) -> None:
         self._graph, self._encoding, self._columns, self._matrix = graph, encoding, columns, matrix

@@ -6,17 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import NotSupported
-from app.forests import catalogue, pooling
-from app.forests.boosting.exponential import SCORE_BITS
-from app.forests.boosting.family import BoostedScores
-from app.forests.encoding import Encoding
-from app.forests.families.leaf_sums import LeafSums, PooledSums
-from app.forests.forest import Forest
+from app.forests import catalogue
+from app.forests.algorithms.bms_rf.read import StackedSums
+from app.forests.algorithms.nbrt.read import BoostedScores
+from app.forests.contract.forest import Forest
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
+from app.forests.kernels.exponential import SCORE_BITS
 from app.forests.onnx import columns, splits, stacked, trees
 from app.forests.onnx.columns import Columns
 from app.forests.onnx.graph import Graph
-from app.forests.schema import Schema
-from app.forests.stacking.family import StackedSums
+from app.forests.trees import pooling
+from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
 
 @dataclass(frozen=True)

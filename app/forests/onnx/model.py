@@ -7,11 +7,12 @@ import onnx
 from onnx import TensorProto, ValueInfoProto, helper
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, pooling
-from app.forests.codec import Artifact
+from app.forests import catalogue
+from app.forests.artifacts import Artifact
+from app.forests.data.schema import Feature, Schema
 from app.forests.onnx import described, shares
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
-from app.forests.schema import Feature, Schema
+from app.forests.trees import pooling
 
 OPSETS = {"": 18, TREES_DOMAIN: 5}
 """Read by ONNX Runtime 1.20 and later."""

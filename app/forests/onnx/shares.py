@@ -1,11 +1,11 @@
-"""From a row's sums to its class probabilities: ``app.forests.pooling`` and the boosted family, in ONNX."""
+"""From a row's sums to its class probabilities: ``app.forests.trees.pooling`` and the boosted family, in ONNX."""
 
 import numpy as np
 
-from app.forests import pooling
-from app.forests.boosting.family import CALIBRATED, LOGISTIC, TIE_BREAK
-from app.forests.boosting.scales import clip_of
+from app.forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
+from app.forests.algorithms.nbrt.scales import clip_of
 from app.forests.onnx.graph import Graph
+from app.forests.trees import pooling
 
 
 def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int) -> str:
@@ -37,7 +37,7 @@ def _normalised(graph: Graph, sums: str, *, n_classes: int) -> str:
 
 
 def _calibrated(graph: Graph, softmax: str) -> str:
-    """Undoes what clipped gradients do to two classes; see ``app.forests.boosting.family.calibrated``."""
+    """Undoes what clipped gradients do to two classes; see ``app.forests.algorithms.nbrt.read.calibrated``."""
     clip = float(clip_of(2))
 
     def number(value: float) -> str:

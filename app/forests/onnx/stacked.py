@@ -1,7 +1,7 @@
 """Stacked forests in ONNX: the layers one after another, with the rows moved between them inside the graph.
 
 Votes, weights, ticks and shifts are whole numbers, and every product and sum of them stays below 2⁵³: in doubles they
-are exact in any order, so a row lies in the same bins here as in ``app.forests.stacking.features``.
+are exact in any order, so a row lies in the same bins here as in ``app.forests.algorithms.bms_rf.stacked_features``.
 """
 
 import math
@@ -9,13 +9,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests import grid
+from app.forests.algorithms.bms_rf import stacked_features
+from app.forests.algorithms.bms_rf.read import StackedSums
+from app.forests.data import grid
+from app.forests.data.schema import Feature, Schema
 from app.forests.onnx import columns, splits, trees
 from app.forests.onnx.columns import Columns
 from app.forests.onnx.graph import Graph
-from app.forests.schema import Feature, Schema
-from app.forests.stacking import features
-from app.forests.stacking.family import StackedSums
 
 
 def add_sums(graph: Graph, forest: StackedSums) -> str:
@@ -60,7 +60,7 @@ class _Moved:
         told = list(enumerate(schema.features))
         numbers = [(index, own) for index, own in told if not own.is_categorical]
         ordered = [(index, own) for index, own in told if own.is_categorical and own.ordered]
-        rest = [index for index, own in told if not features.is_moved(own)]
+        rest = [index for index, own in told if not stacked_features.is_moved(own)]
         self._order = [index for index, _ in (*numbers, *ordered)]
         parts = [_ticks(graph, matrix, declared.place, numbers)] if numbers else []
         if ordered:
@@ -74,7 +74,7 @@ class _Moved:
         graph, parts = self._graph, list[str]()
         if self._ticks is not None:
             drift = graph.add("MatMul", votes, graph.constant(weights[:, self._order].astype(np.float64)))
-            share = graph.constant(np.array(shift / features.TICKS**2))  # of a product that has at most 48 bits
+            share = graph.constant(np.array(shift / stacked_features.TICKS**2))  # of a product that has at most 48 bits
             moved = graph.add("Add", self._ticks, graph.add("Floor", graph.add("Mul", drift, share)))
             by_feature = graph.constant(np.argsort(np.array(self._order)))
             parts.append(graph.add("Gather", moved, by_feature, axis=1))
@@ -84,20 +84,20 @@ class _Moved:
 
 
 def _ticks(graph: Graph, matrix: str, place: NDArray[np.int64], numbers: list[tuple[int, Feature]]) -> str:
-    """``app.forests.stacking.features.ticks`` of numbers, from their origin on: the same operations on doubles."""
+    """``stacked_features.ticks`` of numbers, from their origin on: the same operations on doubles."""
     raw = graph.add("Gather", matrix, graph.constant(place[[index for index, _ in numbers]]), axis=1)
-    lower, width = np.array([features.halves(own) for _, own in numbers]).T[:, np.newaxis]
+    lower, width = np.array([stacked_features.halves(own) for _, own in numbers]).T[:, np.newaxis]
     above = graph.add("Sub", graph.add("Div", raw, graph.constant(np.array(2.0))), graph.constant(lower))
     share = graph.add("Div", above, graph.constant(width))
-    steps = graph.add("Floor", graph.add("Mul", share, graph.constant(np.array(float(features.TICKS)))))
-    origins = np.array([[float(features.origin(own)) for _, own in numbers]])
+    steps = graph.add("Floor", graph.add("Mul", share, graph.constant(np.array(float(stacked_features.TICKS)))))
+    origins = np.array([[float(stacked_features.origin(own)) for _, own in numbers]])
     return graph.add("Add", steps, graph.constant(origins))
 
 
 def _ticks_of_codes(feature: Feature) -> NDArray[np.float64]:
     """Where each code of an ordered category stands, MISSING being above all."""
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
-    assert features.origin(feature) == 0
-    steps = features.ticks(feature, codes)
+    assert stacked_features.origin(feature) == 0
+    steps = stacked_features.ticks(feature, codes)
     steps[np.isnan(grid.numbers(feature, codes))] = math.inf
     return steps

@@ -7,7 +7,7 @@ and the maximum runs over all combinations: it is not the maximum over the parti
 """
 
 from app.privacy.composition.cover import Table
-from app.privacy.composition.loads import JointCell, Loads, Tightest
+from app.privacy.composition.joint_loads import JointCell, Loads, Tightest
 from app.privacy.composition.numbering import Boxes, Numbering
 from app.privacy.composition.partitions import (
     MISSING_CELL,

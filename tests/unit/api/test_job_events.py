@@ -45,7 +45,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -> list[list[JobOut]]:
-    monkeypatch.setattr(job_events.jobs, "look_at", script)
+    monkeypatch.setattr(job_events.show_jobs, "look_at", script)
 
     async def all_of_them() -> list[list[JobOut]]:
         events = JobEvents()
@@ -89,7 +89,7 @@ def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPa
 
 
 def test_who_stops_following_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_events.jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
+    monkeypatch.setattr(job_events.show_jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
         events = JobEvents()

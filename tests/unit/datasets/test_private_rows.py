@@ -7,7 +7,7 @@ import pytest
 
 from app.core.errors import InstallationError
 from app.datasets import private_rows, row_files
-from app.forests.schema import Feature, Schema
+from app.forests.data.schema import Feature, Schema
 from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, SCHEMA, Ingestion
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.forests import catalogue
-from app.forests.mechanisms.about import About, Measured
+from app.forests.contract.about import About, Measured
 
 ROOT = Path(__file__).parents[3]
 OURS = ["auto", "rpf", "nbrt"]

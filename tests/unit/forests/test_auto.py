@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests.mechanisms import auto
-from app.forests.plan import Plan
+from app.forests.algorithms import auto
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.schema import Schema
 
 DELTA = Fraction(1, 10**6)
 SCHEMA = Schema.from_json(

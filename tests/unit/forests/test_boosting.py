@@ -9,10 +9,10 @@ import numba
 import numpy as np
 import pytest
 
-from app.forests.boosting import exponential
-from app.forests.boosting.scales import LARGEST_SQUARED_LENGTH, SCALE_BITS, VARIANCE, Scales, clip_of
-from app.forests.boosting.scores import leaf_scores, start_scores
+from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, SCALE_BITS, VARIANCE, Scales, clip_of
+from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_scores
 from app.forests.kernels import boosting as kernels
+from app.forests.kernels import exponential
 from app.forests.kernels.loops import boosting as loops
 
 TWO, THREE, MANY = 2, 3, 26

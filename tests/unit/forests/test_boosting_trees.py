@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.forests import quantile_bins
-from app.forests.boosting.trees import joined, no_trees, random_trees
-from app.forests.encoding import Encoding
-from app.forests.randomness import SystemRandomness
-from app.forests.schema import Schema
+from app.forests.algorithms.nbrt.random_trees import joined, no_trees, random_trees
+from app.forests.bins import quantile_bins
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import SystemRandomness
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.laws import assert_law
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.encoding import Encoding
-from app.forests.mechanisms import boxes, shapes
-from app.forests.schema import Schema
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Schema
+from app.forests.trees import boxes, shapes
 
 SCHEMA = Schema.from_json(
     {

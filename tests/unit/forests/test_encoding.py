@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.encoding import MAX_BINS, Encoding
-from app.forests.rows import SanitisedColumns
-from app.forests.schema import Schema
+from app.forests.data.encoding import MAX_BINS, Encoding
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
 
 
 def schema(*features: dict) -> Schema:

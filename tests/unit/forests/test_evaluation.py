@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, evaluation, metrics, noisy_counts, profile
+from app.forests import catalogue, evaluation, metrics, profile
+from app.forests.bins import noisy_counts
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
 from app.forests.grow import grow
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.predict import probabilities
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 

@@ -5,18 +5,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import assignment
-from app.forests.encoding import Encoding
-from app.forests.forest import Forest
+from app.forests.contract.forest import Forest
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.in_memory import LocalHistograms
 from app.forests.kernels import routing
-from app.forests.mechanisms import greedy, shapes
-from app.forests.mechanisms.structure import random_structure
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import assignment, greedy, shapes
+from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.structure import random_structure
 
 SCHEMA = Schema.from_json(
     {

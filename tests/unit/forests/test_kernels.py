@@ -343,9 +343,9 @@ def test_no_message_tells_a_private_value() -> None:
 
 def test_the_compiler_is_not_loaded_before_the_first_call() -> None:
     code = (
-        "import sys, app.forests.randomness\n"
+        "import sys, app.forests.noise.randomness\n"
         "from app.forests.kernels import histograms, prediction, routing\n"
-        "app.forests.randomness.SystemRandomness()\n"
+        "app.forests.noise.randomness.SystemRandomness()\n"
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

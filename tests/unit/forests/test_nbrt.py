@@ -8,19 +8,20 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from app.core.errors import InvalidRequest
-from app.forests import codec, planning, predict, quantile_bins
-from app.forests.boosting.event import Parts
-from app.forests.boosting.family import calibrated, probabilities
-from app.forests.boosting.scales import VARIANCE
-from app.forests.codec import ArtifactInvalid
-from app.forests.forest import Forest
+from app.forests import artifacts, planning, predict
+from app.forests.algorithms.nbrt import price
+from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.read import calibrated, probabilities
+from app.forests.algorithms.nbrt.scales import VARIANCE
+from app.forests.artifacts import ArtifactInvalid
+from app.forests.bins import quantile_bins
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.mechanisms import nbrt
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, RoundedGaussian
 
@@ -134,7 +135,7 @@ def test_a_single_rule_is_found_and_comes_first() -> None:
     found = predict.probabilities(forest, schema, columns_of(schema, X), read_out=None)
     assert np.array_equal(found.argmax(axis=1), y)
     assert np.array_equal(
-        codec.loads(codec.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"], arrays["scores"]
+        artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"], arrays["scores"]
     )
 
 
@@ -202,7 +203,7 @@ def test_a_stored_plan_must_match_its_depth() -> None:
 
 def test_events_of_other_forms_are_refused() -> None:
     settled = planned(schema_of(2))
-    mechanism = nbrt.NoiseMatchedBoosting()
+    mechanism = price.NoiseMatchedBoosting()
     start, trees, tally = settled.event.parts
     wrong = [
         settled.event.__class__((start, trees)),
@@ -241,7 +242,7 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
     order = np.random.default_rng(0).permutation(len(X))
     test, train = order[:100], order[100:]
     forest = grown(planned(schema, "4", size=500), schema, X[train], table.target[train])
-    artifact = codec.loads(codec.dumps(forest, {"schema": schema.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
     columns = columns_of(schema, X[test])
     found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     plain = predict.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
@@ -355,7 +356,7 @@ def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
 
 
 def _broken(forest: Forest, **changes: np.ndarray) -> bytes:
-    return codec.dumps(Forest(forest.plan, {**forest.arrays, **changes}), {"schema": SMALL.to_json()})
+    return artifacts.dumps(Forest(forest.plan, {**forest.arrays, **changes}), {"schema": SMALL.to_json()})
 
 
 SMALL = schema_of(2, n_features=2, numeric=True)
@@ -364,7 +365,7 @@ SMALL = schema_of(2, n_features=2, numeric=True)
 def test_artifacts_that_cannot_be_ours_are_refused() -> None:
     forest = grown(planned(SMALL, n_estimators=3, max_depth=2), SMALL, np.zeros((5, 2)), np.zeros(5))
     arrays = forest.arrays
-    assert codec.loads(_broken(forest)).forest.depth == 2
+    assert artifacts.loads(_broken(forest)).forest.depth == 2
     high = arrays["scores"].copy()
     high[0, 0, 0] = 3 * 2**16 + 1
     lost = arrays["feature"].copy()
@@ -384,7 +385,7 @@ def test_artifacts_that_cannot_be_ours_are_refused() -> None:
         {"temperature": np.array([2**16] * 2, dtype=np.int64)},
     ):
         with pytest.raises(ArtifactInvalid):
-            codec.loads(_broken(forest, **changes))
+            artifacts.loads(_broken(forest, **changes))
 
 
 # --- hostile rows -------------------------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def test_artifacts_that_cannot_be_ours_are_refused() -> None:
 def test_hardly_any_rows_give_a_whole_model(n_classes: int, n_rows: int) -> None:
     schema = schema_of(n_classes, numeric=True)
     forest = grown(planned(schema, n_estimators=6), schema, np.full((n_rows, 5), 3.3), np.zeros(n_rows))
-    artifact = codec.loads(codec.dumps(forest, {"schema": schema.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
     found = predict.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
     assert found.shape == (3, n_classes)
     assert np.isfinite(found).all()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from safetensors import numpy as tensors
 
-from app.forests import catalogue, codec, planning, predict
+from app.forests import artifacts, catalogue, planning, predict
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 
 SCHEMA = Schema.from_json(
     {
@@ -68,9 +68,9 @@ def test_artifact_of_the_first_release_predicts_as_it_did(slug: str) -> None:
     columns = SanitisedColumns((np.linspace(0, 1, 50),), 50)
     rows = SanitisedRows(columns, np.arange(50, dtype=np.int32) % 2, np.zeros((50, 16), dtype=np.uint8))
     forest = grow(made, SCHEMA, rows, SystemRandomness(), on_tree_done=lambda: None)
-    metadata = {"format": codec.FORMAT, "schema": SCHEMA.to_json(), "plan": as_first_stored(made)}
+    metadata = {"format": artifacts.FORMAT, "schema": SCHEMA.to_json(), "plan": as_first_stored(made)}
     data = tensors.save(dict(forest.arrays), metadata={"grovekeeper": json.dumps(metadata)})
-    artifact = codec.loads(data)
+    artifact = artifacts.loads(data)
 
     assert np.array_equal(
         predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None),

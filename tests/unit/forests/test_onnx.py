@@ -14,19 +14,21 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from app.core.errors import InvalidRequest, NotSupported
-from app.forests import catalogue, codec, grid, pooling, predict
-from app.forests.codec import Artifact
-from app.forests.encoding import Encoding
-from app.forests.families.counts import CountFamily
-from app.forests.families.family import Reader
-from app.forests.forest import Forest
+from app.forests import artifacts, catalogue, predict
+from app.forests.artifacts import Artifact
+from app.forests.contract.family import Reader
+from app.forests.contract.forest import Forest
+from app.forests.data import grid
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
+from app.forests.data.schema import Feature, Schema
 from app.forests.grow import grow
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.onnx import model
 from app.forests.planning import plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.sanitiser import sanitise_codes, sanitise_numbers
-from app.forests.schema import Feature, Schema
+from app.forests.trees import pooling
+from app.forests.trees.count_read_out import CountFamily
 from tests.support.plans import request_for
 
 DIGEST = "ab" * 32
@@ -106,7 +108,7 @@ def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -
     unlabelled = None if settled.unlabelled is None else rows
     forest = grow(settled, own, rows, SystemRandomness(), on_tree_done=lambda: None, unlabelled=unlabelled)
     facts = {"schema": own.to_json(), "guarantee": {"text": "ε = 200"}, "receipt": "words"}
-    return codec.loads(codec.dumps(forest, facts))
+    return artifacts.loads(artifacts.dumps(forest, facts))
 
 
 def exported(artifact: Artifact, read_out: str | None = None) -> bytes:
@@ -232,7 +234,7 @@ def test_guarantee_receipt_and_schema_travel_with_the_model(slug: str) -> None:
 
 def test_same_artifact_gives_the_same_bytes() -> None:
     grown = artifact("rpf")
-    again = codec.loads(codec.dumps(grown.forest, grown.metadata))
+    again = artifacts.loads(artifacts.dumps(grown.forest, grown.metadata))
 
     assert exported(grown) == exported(again)
     assert exported(grown) != exported(artifact("mrf"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.forests import pairs
+from app.forests.data import pairs
 
 
 def test_a_code_stands_where_the_middle_of_its_bin_lies() -> None:

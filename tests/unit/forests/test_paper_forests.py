@@ -6,21 +6,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import codec, pooling, predict
-from app.forests.codec import ArtifactInvalid
-from app.forests.encoding import Encoding
-from app.forests.forest import Forest
+from app.forests import artifacts, predict
+from app.forests.algorithms.rdt.jagannathan import default_depth_by_features
+from app.forests.algorithms.srt.price import default_depth
+from app.forests.artifacts import ArtifactInvalid
+from app.forests.contract.forest import Forest
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.in_memory import LocalHistograms
 from app.forests.kernels import routing
-from app.forests.mechanisms import common
-from app.forests.mechanisms.rdt_jagannathan import default_depth_by_features
-from app.forests.mechanisms.srt import default_depth
-from app.forests.mechanisms.utilities import MISCOUNT, miscount, split_utility
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import common, pooling
+from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
 
 SCHEMA = Schema.from_json(
     {
@@ -98,7 +98,7 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 
 def test_label_forest_comes_back_as_it_went_and_votes() -> None:
     forest = grown("srt", max_depth=3)
-    artifact = codec.loads(codec.dumps(forest, METADATA))
+    artifact = artifacts.loads(artifacts.dumps(forest, METADATA))
     found = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
@@ -122,17 +122,17 @@ def test_artifact_with_a_label_that_is_no_class_is_refused(label: int) -> None:
     forest = grown("srt", max_depth=1)
     labels = forest.arrays["labels"].copy()
     labels[0, 0] = label
-    data = codec.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
+    data = artifacts.dumps(replace(forest, arrays={**forest.arrays, "labels": labels}), METADATA)
 
     with pytest.raises(ArtifactInvalid):
-        codec.loads(data)
+        artifacts.loads(data)
 
 
 def test_label_and_count_artifacts_are_not_taken_for_each_other() -> None:
     counts, labels = grown("mrf", max_depth=1), grown("mrf", max_depth=1, leaf="label")
     for forest, other in ((counts, labels), (labels, counts)):
         with pytest.raises(ArtifactInvalid):
-            codec.loads(codec.dumps(replace(forest, arrays=other.arrays), METADATA))
+            artifacts.loads(artifacts.dumps(replace(forest, arrays=other.arrays), METADATA))
 
 
 def test_summed_counts_weigh_trees_by_their_leaves() -> None:

@@ -10,11 +10,11 @@ import pytest
 from app.core import limits
 from app.core.errors import AccountantMismatch, AdjacencyMismatch, InvalidRequest, NotSupported
 from app.forests import catalogue, planning
-from app.forests.mechanisms import shapes
-from app.forests.mechanisms.parameters import Parameter
-from app.forests.plan import Plan
+from app.forests.contract.parameters import Parameter
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
-from app.forests.schema import Schema
+from app.forests.trees import shapes
 from app.privacy.accountants import pure
 from tests.support.plans import request_for
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.forests import pooling
+from app.forests.trees import pooling
 
 COUNTS = np.array([[[6, 2], [-3, -1]], [[0, 5], [4, 4]]], dtype=np.int64)
 """Two trees of two leaves; the second leaf of the first one lost everything to its noise."""

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import pooling, predict
-from app.forests.forest import Forest
+from app.forests import predict
+from app.forests.contract.forest import Forest
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.rows import SanitisedColumns
-from app.forests.schema import Schema
+from app.forests.trees import pooling
 
 SCHEMA = Schema.from_json(
     {

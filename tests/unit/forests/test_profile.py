@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import noisy_counts, profile, quantile_bins
-from app.forests.mechanisms.mechanism import PublicFacts
+from app.forests import profile
+from app.forests.bins import noisy_counts, quantile_bins
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import Profile, ProfileInvalid
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
 from app.privacy.adjacency import Adjacency
 
 NUMBERS = Schema.from_json(

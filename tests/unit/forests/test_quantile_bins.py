@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import grid, quantile_bins
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns
-from app.forests.schema import Schema
+from app.forests.bins import quantile_bins
+from app.forests.data import grid
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent

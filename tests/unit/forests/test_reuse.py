@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import codec, predict, profile
+from app.forests import artifacts, predict, profile
+from app.forests.algorithms.bms_rf.read import StackedFamily
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import AccountRequest, PlanRequest, plan, public_facts, read
-from app.forests.randomness import SystemRandomness
-from app.forests.reused import ReusedProfile
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
-from app.forests.stacking.family import StackedFamily
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 
@@ -73,14 +73,14 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
     made = planned(slug, accountant, delta, released)
     forest = grow(made, SCHEMA, rows_of(), SystemRandomness(), on_tree_done=lambda: None)
     assert np.array_equal(forest.arrays["cuts"], released.cut_array)
-    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert artifact.plan.profile == released
     asked = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
     shares = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
     assert shares[0, 0] > shares[1, 0]
 
 
-def answers_along(artifact: codec.Artifact) -> set[bytes]:
+def answers_along(artifact: artifacts.Artifact) -> set[bytes]:
     """Different answers to rows along the first number."""
     asked = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
     answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
@@ -93,7 +93,7 @@ def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: Re
     made = planned(slug, "pure", None, narrow)
     assert made.profile == narrow
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert len(answers_along(artifact)) <= 2, "one cut of the only number that has any"
 
 
@@ -104,7 +104,7 @@ def test_medians_of_a_second_dataset_are_among_the_bins_of_a_profile(released: R
     request = PlanRequest("sspe-1", parameters, Fraction(5), 2_000, profile=narrow, unlabelled=second)
     made, alone = plan(request, SCHEMA), plan(replace(request, profile=None), SCHEMA)
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None, unlabelled=rows_of(200))
-    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
 
     assert made.profile == artifact.plan.profile == narrow
     assert made.event == alone.event, "counts are the same"
@@ -121,7 +121,7 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
     narrow = replace(released, cuts=((40,), ()))
     made = planned("bms-rf", "pure", None, narrow, **parameters)
     forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    artifact = codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()}))
+    artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     first, second = (layer.encoding.edges for layer in StackedFamily().reader(forest, SCHEMA, "mv").layers)
 
     assert artifact.plan.profile == narrow
@@ -129,7 +129,7 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
     assert all(own is not None and len(own) > 1 for own in second), "votes have moved the rows"
     alone = planned("bms-rf", "pure", None, narrow, **parameters, n_layers=1)
     forest = grow(alone, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
-    assert len(answers_along(codec.loads(codec.dumps(forest, {"schema": SCHEMA.to_json()})))) <= 2
+    assert len(answers_along(artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()})))) <= 2
 
 
 def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None:
@@ -137,17 +137,17 @@ def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None
     forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     for cuts in (((5,),), ((5, 4), ()), ((60_000,), ())):
         foreign = replace(forest, plan=replace(made, profile=replace(released, cuts=cuts)))
-        with pytest.raises(codec.ArtifactInvalid):
-            codec.loads(codec.dumps(foreign, {"schema": SCHEMA.to_json()}))
+        with pytest.raises(artifacts.ArtifactInvalid):
+            artifacts.loads(artifacts.dumps(foreign, {"schema": SCHEMA.to_json()}))
 
 
 def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: ReusedProfile) -> None:
     made = planned("rpf", "pure", None, released)
     forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     other = replace(released, cuts=((7,), released.cuts[1]))
-    data = codec.dumps(replace(forest, plan=replace(made, profile=other)), {"schema": SCHEMA.to_json()})
-    with pytest.raises(codec.ArtifactInvalid):
-        codec.loads(data)
+    data = artifacts.dumps(replace(forest, plan=replace(made, profile=other)), {"schema": SCHEMA.to_json()})
+    with pytest.raises(artifacts.ArtifactInvalid):
+        artifacts.loads(data)
 
 
 def test_class_counts_of_a_profile_are_where_boosting_begins(released: ReusedProfile) -> None:

@@ -14,18 +14,20 @@ from hypothesis import strategies as st
 from safetensors import numpy as tensors
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, codec, planning, predict, quantile_bins
-from app.forests.codec import ArtifactInvalid
-from app.forests.families.reweighted import reached_leaves
-from app.forests.forest import Forest
+from app.forests import artifacts, catalogue, planning, predict
+from app.forests.algorithms.rpf import price
+from app.forests.algorithms.rpf.leaf_scores import UNREACHED
+from app.forests.algorithms.rpf.path_event import PathScales, Stage, events_of
+from app.forests.algorithms.rpf.read import reached_leaves
+from app.forests.artifacts import ArtifactInvalid
+from app.forests.bins import quantile_bins
+from app.forests.contract.forest import Forest
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.leaf_scores import UNREACHED
-from app.forests.mechanisms import boxes, rpf
-from app.forests.mechanisms.rpf_event import PathScales, Stage, events_of
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import boxes
 from app.privacy import receipts
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
@@ -48,7 +50,7 @@ def test_rules_stay_inside_their_limits(epsilon: Fraction, size: int) -> None:
     depth = settled.parameters["max_depth"]
 
     assert 1 <= settled.n_trees <= 16
-    assert depth == 0 if size * epsilon < rpf.HOPELESS else 1 <= int(depth) <= 8
+    assert depth == 0 if size * epsilon < price.HOPELESS else 1 <= int(depth) <= 8
     assert settled.parameters["structure_share"] == ("0.67" if settled.n_trees == 1 else "0.57")
 
 
@@ -157,10 +159,10 @@ def test_progress_is_told_once_per_tree() -> None:
 
 def test_artifact_comes_back_as_it_went_and_predicts_the_same() -> None:
     forest = grown(n_estimators=3, max_depth=4)
-    data = codec.dumps(forest, METADATA)
-    artifact = codec.loads(data)
+    data = artifacts.dumps(forest, METADATA)
+    artifact = artifacts.loads(data)
 
-    assert codec.dumps(artifact.forest, artifact.metadata) == data
+    assert artifacts.dumps(artifact.forest, artifact.metadata) == data
     assert set(artifact.forest.arrays) == {"feature", "threshold", "equals", "counts", "selections", "cuts"}
     for name, array in forest.arrays.items():
         assert np.array_equal(array, artifact.forest.arrays[name])
@@ -174,7 +176,7 @@ def test_artifact_comes_back_as_it_went_and_predicts_the_same() -> None:
 def test_number_of_bytes_does_not_depend_on_rows() -> None:
     settled = planned(n_estimators=2)
     sizes = {
-        len(codec.dumps(grow(settled, SCHEMA, rows(n), SystemRandomness(), on_tree_done=lambda: None), METADATA))
+        len(artifacts.dumps(grow(settled, SCHEMA, rows(n), SystemRandomness(), on_tree_done=lambda: None), METADATA))
         for n in (0, 1, 700)
     }
 
@@ -220,14 +222,14 @@ def test_artifact_that_cannot_have_been_released_is_refused(
 ) -> None:
     forest = grown_with_stop(at_once)
     arrays = {name: array.copy() for name, array in forest.arrays.items()}
-    data = codec.dumps(forest, METADATA)
+    data = artifacts.dumps(forest, METADATA)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-    assert codec.loads(tensors.save(arrays, metadata=header)).plan == forest.plan
+    assert artifacts.loads(tensors.save(arrays, metadata=header)).plan == forest.plan
 
     change(arrays)
 
     with pytest.raises(ArtifactInvalid):
-        codec.loads(tensors.save(arrays, metadata=header))
+        artifacts.loads(tensors.save(arrays, metadata=header))
 
 
 def test_rows_reach_exactly_the_leaves_that_tell_their_selections() -> None:

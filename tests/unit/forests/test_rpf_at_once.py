@@ -10,18 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
-from app.forests import codec, planning, predict
-from app.forests.encoding import Encoding
+from app.forests import artifacts, planning, predict
+from app.forests.algorithms.rpf import joint_splits
+from app.forests.algorithms.rpf.leaf_scores import UNREACHED
+from app.forests.algorithms.rpf.level_splits import LevelTrees
+from app.forests.algorithms.rpf.path_event import events_of, stages
+from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow
-from app.forests.leaf_scores import UNREACHED
-from app.forests.mechanisms import boxes, rpf_joint
-from app.forests.mechanisms.rpf_event import events_of, stages
-from app.forests.mechanisms.rpf_levels import LevelTrees
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid
-from app.forests.randomness import SystemRandomness
-from app.forests.reweighted import LocalReweightedRows
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
+from app.forests.trees import boxes
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.verifier import events as verifier
@@ -43,11 +44,11 @@ def test_selections_choose_all_levels_in_as_few_stages_as_go(depth: int, at_once
 def test_sets_of_splits_are_numbered_as_their_utilities_are(n_competing: int, n_splits: int) -> None:
     competing = 3 * np.arange(max(n_competing, n_splits), dtype=np.int64) + 1
     powers = 1 << np.arange(len(competing), dtype=np.int64)
-    sums = rpf_joint.sums_over_sets(powers, n_splits)
+    sums = joint_splits.sums_over_sets(powers, n_splits)
     expected = list(itertools.combinations(range(len(competing)), n_splits))
 
     assert sums.tolist() == [sum(1 << place for place in each) for each in expected]
-    found = [rpf_joint.set_at(number, competing, n_splits) for number in range(len(sums))]
+    found = [joint_splits.set_at(number, competing, n_splits) for number in range(len(sums))]
     assert found == [tuple(int(competing[place]) for place in each) for each in expected]
 
 
@@ -107,7 +108,7 @@ def test_trees_of_three_levels_at_once_are_read_again_as_they_were_written() -> 
     held = SanitisedRows(SanitisedColumns(columns, 200), columns[0] + columns[1], np.zeros((200, 16), np.uint8))
     forest = grow(settled, schema, held, SystemRandomness(), on_tree_done=lambda: None)
     metadata = {"schema": schema.to_json()}
-    read = codec.loads(codec.dumps(forest, metadata))
+    read = artifacts.loads(artifacts.dumps(forest, metadata))
 
     assert read.plan == settled
     assert set(np.unique(forest.arrays["selections"])) <= {1, 2, UNREACHED}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests import leaf_scores
-from app.forests.leaf_scores import UNREACHED
+from app.forests.algorithms.rpf import leaf_scores
+from app.forests.algorithms.rpf.leaf_scores import UNREACHED
 
 SCALES = (Fraction(1, 2), Fraction(1, 64))
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.sanitiser import (
+from app.forests.data.sanitiser import (
     count_out_of_bounds,
     has_known_label,
     sanitise_codes,
@@ -15,7 +15,7 @@ from app.forests.sanitiser import (
     sanitise_prediction_columns,
     sanitise_prediction_rows,
 )
-from app.forests.schema import Feature, Label, Schema
+from app.forests.data.schema import Feature, Label, Schema
 
 AGE = Feature("age", "integer", lower=0, upper=120)
 HEIGHT = Feature("height/m", "numeric", lower=-0.5, upper=2.5, missing=True)

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import assignment, codec, predict
-from app.forests.encoding import Encoding
-from app.forests.forest import Forest
+from app.forests import artifacts, predict
+from app.forests.algorithms.bms_rf import grow, layers, read, stacked_features, votes
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedColumns, SanitisedRows
+from app.forests.data.schema import Schema
 from app.forests.grow import grow as grow_forest
 from app.forests.kernels import routing
-from app.forests.mechanisms import greedy
-from app.forests.mechanisms.greedy import SplitRule
-from app.forests.plan import Plan
+from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.randomness import SystemRandomness
-from app.forests.rows import SanitisedColumns, SanitisedRows
-from app.forests.schema import Schema
-from app.forests.stacking import family, features, grow, layers, votes
+from app.forests.trees import assignment, greedy
+from app.forests.trees.greedy import SplitRule
 from app.privacy.events import Parallel, Sequential
 
 SCHEMA = Schema.from_json(
@@ -101,7 +101,7 @@ def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> Non
 
 
 def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> None:
-    stacked = features.stacked_schema(SCHEMA, 1_000)
+    stacked = stacked_features.stacked_schema(SCHEMA, 1_000)
 
     assert [feature.type for feature in stacked.features] == ["integer"] * 4 + ["categorical"]
     assert [(own.lower, own.upper) for own in stacked.features[:4]] == [
@@ -131,7 +131,7 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
     weights = np.zeros((3, 5), dtype=np.uint16)
     weights[:, 0] = [32_768, 16_384, 0]
     weights[:, 3] = 65_535
-    found = features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
+    found = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
 
     assert found.columns[0].tolist() == [16_384, 32_768 + 4_096, 65_536]
     assert np.isnan(found.columns[1][0])
@@ -146,8 +146,10 @@ def test_no_votes_carry_a_row_over_its_bounds() -> None:
     columns = rows().features
     said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
     weights = np.full((3, 5), 65_535, dtype=np.uint16)
-    found = features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
-    for feature, column in zip(features.stacked_schema(SCHEMA, 65_536).features[:4], found.columns, strict=False):
+    found = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
+    for feature, column in zip(
+        stacked_features.stacked_schema(SCHEMA, 65_536).features[:4], found.columns, strict=False
+    ):
         assert np.all((column >= feature.lower) & (column <= feature.upper))
 
 
@@ -182,7 +184,7 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(grow, "grow_trees", remembering)
     settled = planned(n_estimators=5, n_layers=3, max_depth=3, leaf=leaf, layer_assignment=where)
     forest = grown(settled)
-    reader = family.StackedFamily().reader(forest, SCHEMA, "ta")
+    reader = read.StackedFamily().reader(forest, SCHEMA, "ta")
     sizes = [own.features.n_rows for _, own in seen]
 
     assert [own.n_trees for own, _ in seen] == [2, 2, 1]
@@ -206,8 +208,8 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
 
 def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
     forest = grown(planned("5", n_estimators=3, max_depth=3))
-    data = codec.dumps(forest, {"schema": SCHEMA.to_json()})
-    loaded = codec.loads(data)
+    data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
+    loaded = artifacts.loads(data)
     columns = rows().features
 
     for read_out in ("log", "ta", "mv"):
@@ -216,8 +218,8 @@ def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
             predict.probabilities(forest, SCHEMA, columns, read_out=read_out),
         )
     wider = {**forest.arrays, "projection": np.zeros((2, 3, 5), dtype=np.uint16)}
-    with pytest.raises(codec.ArtifactInvalid):
-        codec.loads(codec.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
+    with pytest.raises(artifacts.ArtifactInvalid):
+        artifacts.loads(artifacts.dumps(Forest(forest.plan, wider), {"schema": SCHEMA.to_json()}))
 
 
 def test_dropout_keeps_a_share_and_at_least_one_split() -> None:

@@ -5,10 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from app.forests.boosting import rows as rows_module
-from app.forests.boosting.rows import LocalBoostedRows
-from app.forests.boosting.scales import Scales
-from app.forests.boosting.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
+from app.forests.algorithms.nbrt import boosted_rows as rows_module
+from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.algorithms.nbrt.temperature import EDGES, LARGEST, N_BINS, TEMPERATURE_BITS, fitted, tally
 
 ONE = 2**TEMPERATURE_BITS
 UNIT = 2**16

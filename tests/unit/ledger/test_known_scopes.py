@@ -2,41 +2,41 @@
 
 import pytest
 
-from app.ledger import known_scopes
+from app.ledger import scope_cache
 
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_scopes, "_by_names", {})
+    monkeypatch.setattr(scope_cache, "_by_names", {})
 
 
 def _fill(name: str, n_scopes: int) -> None:
-    kept = known_scopes._kept((name,))
+    kept = scope_cache._kept((name,))
     for number in range(n_scopes):
         kept.add(f"{name}-{number}", {name: (number,)})
 
 
 def test_equal_scopes_have_one_digest_whatever_their_order() -> None:
-    digest = known_scopes.digest_of({"a": (1, 2), "b": ("EU",)})
-    assert digest == known_scopes.digest_of({"b": ("EU",), "a": (1, 2)})
-    assert digest != known_scopes.digest_of({"a": (1,), "b": ("EU",)})
+    digest = scope_cache.digest_of({"a": (1, 2), "b": ("EU",)})
+    assert digest == scope_cache.digest_of({"b": ("EU",), "a": (1, 2)})
+    assert digest != scope_cache.digest_of({"a": (1,), "b": ("EU",)})
 
 
 def test_what_was_asked_for_least_recently_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_scopes, "MAX_WAYS", 2)
+    monkeypatch.setattr(scope_cache, "MAX_WAYS", 2)
     for name in "ab":
         _fill(name, 1)
-    assert "a-0" in known_scopes._kept(("a",))
+    assert "a-0" in scope_cache._kept(("a",))
     _fill("c", 1)
-    assert list(known_scopes._by_names) == [("a",), ("c",)]
+    assert list(scope_cache._by_names) == [("a",), ("c",)]
 
 
 def test_many_cells_drive_out_others_and_at_last_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_scopes, "MAX_SIZE", 10)
+    monkeypatch.setattr(scope_cache, "MAX_SIZE", 10)
     _fill("a", 3)
-    assert known_scopes._kept(("a",)).size == 6, "a scope and a cell each"
+    assert scope_cache._kept(("a",)).size == 6, "a scope and a cell each"
     _fill("b", 6)
-    known_scopes._kept(("c",))
-    assert list(known_scopes._by_names) == [("c",)]
+    scope_cache._kept(("c",))
+    assert list(scope_cache._by_names) == [("c",)]
     _fill("c", 6)
-    assert known_scopes._kept(("c",)).size == 0
+    assert scope_cache._kept(("c",)).size == 0

@@ -8,10 +8,10 @@ import pytest
 
 from app.datasets import private_rows
 from app.forests import catalogue, planning
-from app.forests.schema import Schema
+from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency
-from app.services import grow_forest as service
-from app.services.job_task import JobTask, OtherRows
+from app.services.jobs.task import JobTask, OtherRows
+from app.services.training import grow_forest as service
 
 OTHER = OtherRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)})
 
@@ -23,8 +23,8 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, other: OtherRows | No
     monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
-    monkeypatch.setattr(service.codec, "dumps", lambda _forest, _metadata: b"")
-    monkeypatch.setattr(service.job_output, "write", lambda _task, _artifact: None)
+    monkeypatch.setattr(service.artifacts, "dumps", lambda _forest, _metadata: b"")
+    monkeypatch.setattr(service.output, "write", lambda _task, _artifact: None)
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), schema={}, work={"plan": {}}, n_trees=1,
         row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, metadata={}, unlabelled=other,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.services.job_task import JobTask
+from app.services.jobs.task import JobTask
 
 TASK = JobTask(
     kind="train",

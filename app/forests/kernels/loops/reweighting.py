@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.boosting import exponential
+from app.forests.kernels import exponential
 from app.forests.kernels.compiler import compiled_for, read, written
 
 _BLOCK_ROWS = 2**14

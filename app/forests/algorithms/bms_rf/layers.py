@@ -1,0 +1,76 @@
+"""The layers of a stacked forest: how many trees each has, and the plan and schema that it is grown by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from app.forests.algorithms.bms_rf import stacked_features
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.parameters import Value
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
+from app.forests.trees.common import is_sharded
+from app.privacy.events import Event, Parallel, Part, Sequential, UnknownPrivacyEvent
+
+LAYERS = "layers"
+"""What is disjoint where every row is in one layer."""
+
+
+def sizes(parameters: Mapping[str, Value]) -> tuple[int, ...]:
+    """Trees of each layer, first layer first: as even as possible, the first layers having one more."""
+    whole, rest = divmod(int(parameters["n_estimators"]), int(parameters["n_layers"]))
+    return tuple(whole + (layer < rest) for layer in range(int(parameters["n_layers"])))
+
+
+def schemas(schema: Schema, parameters: Mapping[str, Value]) -> tuple[Schema, ...]:
+    """The public schema of each layer's rows: as declared, then with the votes added."""
+    later = stacked_features.stacked_schema(schema, stacked_features.largest_shift(parameters))
+    return (schema, *[later] * (int(parameters["n_layers"]) - 1))
+
+
+def profiles(profile: ReusedProfile | None, parameters: Mapping[str, Value]) -> tuple[ReusedProfile | None, ...]:
+    """What each layer reuses. Bins are cut where the rows of the first one lie; votes move those of the others."""
+    return (profile, *[None] * (int(parameters["n_layers"]) - 1))
+
+
+def joined(events: tuple[Event, ...], *, disjoint: bool) -> Event:
+    """Layers one after another on the same rows, or each on rows of its own."""
+    parts = tuple(Part(1, event) for event in events)
+    return Parallel(LAYERS, parts) if disjoint else Sequential(parts)
+
+
+def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
+    """The events of the layers: the inverse of :func:`joined`.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a stacked forest of these parameters.
+    """
+    told = sizes(parameters)
+    if isinstance(event, Sequential | Parallel) and len(event.parts) == len(told):
+        found = tuple(part.event for part in event.parts)
+        disjoint = isinstance(event, Parallel)
+        of_layers = joined(found, disjoint=disjoint) == event and is_disjoint(parameters) is disjoint
+        if of_layers and all(_is_layer(own, size, parameters) for own, size in zip(found, told, strict=True)):
+            return found
+    raise UnknownPrivacyEvent("not the event of a stacked forest of these parameters")
+
+
+def is_disjoint(parameters: Mapping[str, Value]) -> bool:
+    """Whether each row is in one layer only."""
+    return is_sharded({"assignment": parameters["layer_assignment"]})
+
+
+def plans(plan: Plan) -> tuple[Plan, ...]:
+    """What each layer is grown by: a forest of its own, with its share of the trees and of the event."""
+    own = plan.parameters
+    told = zip(sizes(own), events(plan.event, own), profiles(plan.profile, own), strict=True)
+    return tuple(
+        replace(plan, parameters={**own, "n_estimators": size}, n_trees=size, event=event, profile=profile)
+        for size, event, profile in told
+    )
+
+
+def _is_layer(event: Event, n_trees: int, parameters: Mapping[str, Value]) -> bool:
+    kind = Parallel if is_sharded(parameters) else Sequential
+    return isinstance(event, kind) and [part.times for part in event.parts] == [n_trees]

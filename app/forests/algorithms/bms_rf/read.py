@@ -1,0 +1,105 @@
+"""Stacked forests as an artifact, and what they say of a row: the family of ``bms-rf``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.algorithms.bms_rf import layers, stacked_features, votes
+from app.forests.contract import family
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Schema
+from app.forests.trees import pooling
+from app.forests.trees.label_read_out import ChosenLeafFamily
+from app.forests.trees.leaf_sums import LeafSums, PooledSums
+
+PROJECTION = "projection"
+_TREES = ChosenLeafFamily()
+
+
+class StackedFamily:
+    """Trees of all layers behind one another, and the public projections between the layers."""
+
+    def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
+        """Those of all trees together; ``projection``: uint16 ``(n_layers − 1, n_classes, n_features)``."""
+        shape = (int(plan.parameters["n_layers"]) - 1, schema.n_classes, len(schema.features))
+        return {**_TREES.layouts(plan, schema), PROJECTION: family.Layout(np.uint16, shape)}
+
+    def is_valid(self, forest: Forest, schema: Schema) -> bool:
+        """As the trees' kind of leaf says; any weights can have been drawn."""
+        return _TREES.is_valid(forest, schema)
+
+    def reader(self, forest: Forest, schema: Schema, read_out: str) -> StackedSums:
+        """The trees of all layers, pooled alike."""
+        parameters, pooled = forest.plan.parameters, list[PooledSums]()
+        told = zip(layers.plans(forest.plan), layers.schemas(schema, parameters), strict=True)
+        for own, own_schema in told:
+            first = sum(len(layer.sums.values) for layer in pooled)
+            mine = layer_arrays(forest.arrays, slice(first, first + own.n_trees))
+            pooled.append(_TREES.reader(Forest(own, mine), own_schema, read_out))
+        return StackedSums(
+            schema,
+            tuple(_weighed(layer, forest.plan.n_trees) for layer in pooled),
+            forest.arrays[PROJECTION],
+            stacked_features.largest_shift(parameters),
+            pooled[0].read_out,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StackedSums:
+    """The reader of stacked forests.
+
+    Attributes:
+        schema: as declared.
+        layers: first layer first. What a leaf is worth by the read-out is followed by its votes, ``n_classes`` of each.
+        projection: released; weights between the layers.
+        shift: in ticks.
+        read_out: how sums become probabilities; see ``app.forests.trees.pooling``.
+    """
+
+    schema: Schema
+    layers: tuple[LeafSums, ...]
+    projection: NDArray[np.uint16]
+    shift: int
+    read_out: str
+
+    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+        """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
+        n_classes, seen = self.schema.n_classes, columns
+        sums = np.zeros((columns.n_rows, n_classes))
+        for index, layer in enumerate(self.layers):
+            found = layer.of(seen)
+            sums += found[:, :n_classes]
+            if index < len(self.projection):
+                own, weights = found[:, n_classes:].astype(np.int64), self.projection[index]
+                seen = stacked_features.add_votes(self.schema, columns, own, weights=weights, shift=self.shift)
+        return pooling.to_probabilities(sums, self.read_out)
+
+
+def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
+    """A layer whose trees weigh one of ``n_trees`` each; every leaf's values, then its votes."""
+    sums = layer.sums
+    values = sums.values * len(sums.values)
+    if layer.read_out == pooling.VOTE:
+        values = np.rint(values)  # whole votes, whose sums over layers are exact: a tie is a tie
+    else:
+        values /= n_trees
+    own_votes = votes.of_leaves(sums.arrays, values.shape[2])
+    return LeafSums(sums.encoding, sums.arrays, np.concatenate([values, own_votes], axis=2))
+
+
+def layer_arrays(arrays: Mapping[str, NDArray[Any]], trees: slice) -> dict[str, NDArray[Any]]:
+    """The released arrays of some trees."""
+    return {name: array[trees] for name, array in arrays.items() if name != PROJECTION}
+
+
+def joined(layers: Sequence[Forest]) -> dict[str, NDArray[Any]]:
+    """The released arrays of all layers, behind one another."""
+    return {name: np.concatenate([own.arrays[name] for own in layers]) for name in layers[0].arrays}

@@ -1,0 +1,112 @@
+"""PRIVATE rows under boosting: a protocol, and rows that this process holds in memory."""
+
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.algorithms.nbrt import temperature
+from app.forests.algorithms.nbrt.random_trees import Trees
+from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.kernels import boosting as kernels
+from app.forests.kernels import histograms
+
+_BLOCK: Final = 2**18
+"""Scores whose margins are formed at once: all of them together would take more memory than growth does."""
+
+
+class BoostedRows(Protocol):
+    """All PRIVATE rows of a job with their scores so far.
+
+    Every number is an exact private sum; a mechanism releases noisy sums only. Sums of integers over parts of the rows
+    add up, so rows may live on one machine or on many.
+    """
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """Rows per class: int64 ``(n_classes,)``."""
+
+    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
+
+    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+        """Rows per leaf of a single tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
+
+    def sums(self, trees: Trees) -> NDArray[np.int64]:
+        """Gradient sums and scaled counts of every leaf: int64 ``(n_trees, n_leaves, n_scores + 1)``.
+
+        All trees of the call see the same gradients.
+        """
+
+    def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
+        """Adds the released scores, int32 ``(n_trees, n_leaves, n_scores)``, of the trees that were summed last."""
+
+    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows by the margin of their scores: int64, see ``app.forests.algorithms.nbrt.temperature``.
+
+        Args:
+            shift: what reading adds to all scores, int64 ``(n_scores,)``; released.
+        """
+
+
+class LocalBoostedRows:
+    """Rows in this process's memory."""
+
+    def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int) -> None:
+        """Keeps references to the PRIVATE arrays.
+
+        Args:
+            X: uint8 ``(n_rows, n_features)`` codes, one row after another.
+            y: int32 ``(n_rows,)`` classes.
+            n_classes: public number of classes.
+        """
+        self._X, self._y, self._n_classes = X, y, n_classes
+
+    def class_counts(self) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
+
+    def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        counts = histograms.class_histogram(
+            np.ascontiguousarray(self._X[:, features].T),
+            self._y,
+            np.zeros(len(self._y), dtype=np.int32),
+            n_nodes=1,
+            n_bins=n_codes[features],
+            n_classes=self._n_classes,
+        )
+        of_root: NDArray[np.int64] = counts[0]
+        return of_root
+
+    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
+        return histograms.leaf_histogram(
+            self._reached[0].astype(np.int32), self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
+        )
+
+    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+        """See :class:`BoostedRows`."""
+        self._scales = scales
+        self._scores = np.tile(scores, (len(self._y), 1))
+
+    def sums(self, trees: Trees) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        gradients = kernels.gradients(self._scores, self._y, self._scales)
+        self._reached = kernels.leaves(self._X, feature=trees.feature, right=trees.right, depth=trees.depth)
+        return kernels.sum_gradients(self._reached, gradients, count=self._scales.count, n_leaves=trees.n_leaves)
+
+    def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
+        """See :class:`BoostedRows`."""
+        self._scores = kernels.add_scores(self._scores, self._reached, leaf_scores)
+
+    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See :class:`BoostedRows`."""
+        n_rows = _BLOCK // len(shift)
+        blocks = [slice(first, first + n_rows) for first in range(0, max(len(self._y), 1), n_rows)]
+        found = [temperature.tally(self._scores[block] + shift, self._y[block]) for block in blocks]
+        in_all: NDArray[np.int64] = np.sum(found, axis=0)
+        return in_all

@@ -1,0 +1,110 @@
+"""What boosted random trees release, as a privacy event, and how growth reads its scales back from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from app.core.errors import InvalidRequest
+from app.forests.algorithms.nbrt import first_split
+from app.forests.algorithms.nbrt.scales import VARIANCE
+from app.forests.bins import quantile_bins
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+
+SMALLEST_PRICED: Final = 2**8
+"""A squared sensitivity, in units of 2^-48 variances, that leaves a row one unit of count."""
+
+LARGEST_START: Final = 2**62
+"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
+
+
+def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
+    """Integers with noise of deviation 2^24, of which one row changes a vector of this squared length.
+
+    Raises:
+        InvalidRequest: the share of the budget is too small to be drawn with at all.
+    """
+    if squared_sensitivity < SMALLEST_PRICED:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    return RoundedGaussian(
+        Adjacency.ADD_REMOVE_ONE,
+        l2_sensitivity_squared=Fraction(squared_sensitivity),
+        sigma_squared=Fraction(VARIANCE),
+        coordinates=coordinates,
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A priced event, taken apart.
+
+    Attributes:
+        bins: the event of private bins, or ``None``.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 where a profile's are reused.
+        tree: that of one tree; 0 where there are no splits, so that no tree is released.
+        tally: that of the table of margins; 0 where none is released.
+        split: inverse scale of the selection of a first split; 0 where none is selected.
+    """
+
+    bins: Event | None
+    start: int
+    tree: int
+    tally: int = 0
+    split: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, event: Event) -> Parts:
+        """Reads the event of a plan.
+
+        Raises:
+            UnknownPrivacyEvent: not the event of boosted random trees.
+        """
+        rest = list(event.parts) if isinstance(event, Sequential) else []
+        match rest:
+            case [Part(1, RoundedGaussian() as start)]:
+                return cls(None, _squared_sensitivity(start), 0)
+            case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
+                return cls(None, 0, _squared_sensitivity(tree), _tally(after))
+        bins = rest.pop(0).event if rest and isinstance(rest[0].event, Sequential) else None
+        if bins is not None:
+            quantile_bins.inverse_scale(bins)
+        split = rest.pop(0).event if rest and isinstance(rest[0].event, ExponentialMechanism) else None
+        match rest:
+            case [Part(1, RoundedGaussian() as start), Part(_, RoundedGaussian() as tree), *after]:
+                squares = _squared_sensitivity(start), _squared_sensitivity(tree), _tally(after)
+                return cls(bins, *squares, _inverse_scale(split))
+        raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
+    """Trees whose bins and class counts were released before; told from a start alone by its form."""
+    return Sequential((Part(n_trees, tree),))
+
+
+def _tally(rest: Sequence[Part]) -> int:
+    """What follows the trees: a table of margins, or nothing."""
+    match rest:
+        case []:
+            return 0
+        case [Part(1, RoundedGaussian() as tally)]:
+            return _squared_sensitivity(tally)
+    raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+
+def _inverse_scale(split: Event | None) -> Fraction:
+    """That of the selection of a first split, if there is one."""
+    if not isinstance(split, ExponentialMechanism):
+        return Fraction(0)
+    if split.range_sensitivity != first_split.RANGE_SENSITIVITY:
+        raise UnknownPrivacyEvent("not the selection of a first split")
+    return split.inverse_scale
+
+
+def _squared_sensitivity(noise: RoundedGaussian) -> int:
+    square = noise.l2_sensitivity_squared
+    if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
+        raise UnknownPrivacyEvent("not noise of boosted random trees")
+    return int(square)

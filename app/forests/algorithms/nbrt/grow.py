@@ -1,0 +1,135 @@
+"""Growth of boosted random trees: release, score, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.algorithms.nbrt import first_split, temperature
+from app.forests.algorithms.nbrt.event_parts import Parts
+from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_trees
+from app.forests.algorithms.nbrt.scales import SCALE_BITS, Scales
+from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_at_reading, start_scores
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+
+if TYPE_CHECKING:
+    from app.forests.algorithms.nbrt.boosted_rows import BoostedRows
+    from app.forests.noise.randomness import Randomness
+
+BATCH: Final = 4
+"""Trees on the same gradients: a quarter of the passes over the rows, and no loss of accuracy."""
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """What growth released.
+
+    Attributes:
+        start: scores before the first tree, int64 ``(n_scores,)``.
+        trees: structures.
+        scores: of leaves, int32 ``(n_trees, n_leaves, n_scores)``.
+        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` where no margins were released.
+    """
+
+    start: NDArray[np.int64]
+    trees: Trees
+    scores: NDArray[np.int32]
+    temperature: NDArray[np.int64] | None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By their names in an artifact."""
+        arrays: dict[str, NDArray[Any]] = {
+            "start": self.start,
+            "feature": self.trees.feature,
+            "right": self.trees.right,
+            "scores": self.scores,
+        }
+        return arrays if self.temperature is None else {**arrays, "temperature": self.temperature}
+
+
+def boost(
+    plan: Plan,
+    encoding: Encoding,
+    rows: BoostedRows,
+    randomness: Randomness,
+    *,
+    on_tree_done: Callable[[], None],
+) -> Boosted:
+    """Releases start, trees and margins of a plan. One call is one release, at the loss of those parts of the event.
+
+    Args:
+        plan: what was priced; every noise scale is taken from its event.
+        encoding: public or released bins.
+        rows: PRIVATE, wherever they are.
+        randomness: source of every draw.
+        on_tree_done: told after each tree.
+    """
+    parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
+    if parts.tree == 0:
+        start = start_scores(_class_counts(plan, parts, rows, randomness))
+        for _ in range(plan.n_trees):
+            on_tree_done()
+        return Boosted(start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32), None)
+    batches, scores = list[Trees](), list[NDArray[np.int32]]()
+    if parts.split:
+        start, first, of_first = _first_split(parts, encoding, rows, randomness, depth=depth)
+        batches.append(first)
+        scores.append(of_first)
+    else:
+        start = start_scores(_class_counts(plan, parts, rows, randomness))
+    n_random = plan.n_trees - len(batches)
+    scales = Scales.of(parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes)
+    rows.start(start, scales)
+    for own in scores:
+        rows.add_scores(own)
+        on_tree_done()
+    for begun in range(0, n_random, BATCH):
+        trees = random_trees(encoding, n_trees=min(BATCH, n_random - begun), depth=depth, randomness=randomness)
+        sums = rows.sums(trees)
+        released = leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS), scales)
+        rows.add_scores(released)
+        batches.append(trees)
+        scores.append(released)
+        for _ in released:
+            on_tree_done()
+    own_temperature = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
+    return Boosted(start, joined(batches), np.concatenate(scores), own_temperature)
+
+
+def _first_split(
+    parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
+) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
+    """The start and the first tree with its scores: a selection, and class counts on both of its sides."""
+    utilities = first_split.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
+    choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
+    tree = first_split.tree(encoding, choice, depth=depth)
+    count = isqrt(parts.start)
+    exact = count * rows.leaf_counts(tree)[first_split.sides(tree.n_leaves)]
+    released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    start, scores = first_split.scores(released, count, n_leaves=tree.n_leaves)
+    return start, tree, scores
+
+
+def _temperature(
+    parts: Parts, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
+) -> NDArray[np.int64]:
+    """What noisy margins say of how sure the forest may be."""
+    count = isqrt(parts.tally)
+    exact = count * rows.tally(shift)
+    released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
+    return np.array([temperature.fitted(released, count)], dtype=np.int64)
+
+
+def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
+    """Noisy class counts in units of 2^-24 deviations of their noise: of a profile, or released here."""
+    if plan.profile is not None:
+        return np.array(plan.profile.prior, dtype=np.int64)
+    exact = isqrt(parts.start) * rows.class_counts()
+    return exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

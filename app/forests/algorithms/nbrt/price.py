@@ -1,0 +1,268 @@
+"""Noise-matched boosting of random trees: many small steps, each on a fraction of the budget. For (ε, δ).
+
+The trees are drawn without a look at the rows; what they release is, per leaf, a sum of clipped gradients and a count.
+The proof stands in docs/proofs/nbrt.md, that of its bins in docs/proofs/bins.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.core import amounts
+from app.core.errors import InvalidRequest
+from app.forests.algorithms.nbrt import first_split, temperature
+from app.forests.algorithms.nbrt.event_parts import LARGEST_START, Parts, noise, trees_alone
+from app.forests.algorithms.nbrt.grow import boost
+from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP, BoostedFamily
+from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, VARIANCE
+from app.forests.bins import priced_bins, quantile_bins
+from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.algorithm import Parameters, PublicFacts, draw_scale
+from app.forests.contract.family import Family
+from app.forests.contract.forest import Forest
+from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.plan import Plan
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.trees import common, shapes
+from app.privacy.accountants import gdp, zcdp
+from app.privacy.adjacency import Adjacency
+from app.privacy.calibration import Budget, fitted
+from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.noise.randomness import Randomness
+
+START_SHARE = Fraction(3, 100)
+"""Share of μ² (after the bins) that the class counts get."""
+
+SPLIT_SHARE = Fraction(3, 200)
+"""Share of μ² (after the bins) that the selection of a first split gets."""
+
+SIDES_SHARE = Fraction(7, 200)
+"""Share of μ² (after the bins) that the class counts of its two sides get, in place of those of all rows."""
+
+WORTH_A_SPLIT = 1000
+"""Rows × μ from which on forests of two classes begin with a selected split."""
+
+TALLY_SHARE = Fraction(1, 50)
+"""Share of μ² (after the bins) that the table of margins gets, which says how sure the forest may be."""
+
+FROM_SPLIT, FROM_CLASSES = "split", "classes"
+
+_MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
+
+_N_ESTIMATORS = Parameter(
+    "n_estimators",
+    "integer",
+    "Number of trees. The noise of all trees together does not depend on it: as many as one can afford to run.",
+    default=400,
+    minimum=common.N_ESTIMATORS.minimum,
+    maximum=common.N_ESTIMATORS.maximum,
+)
+_BINS_SHARE = Parameter(
+    "bins_share",
+    "number",
+    "Share of the budget for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
+    default="0.068",
+    minimum=Fraction(1, 100),
+    maximum=Fraction(1, 2),
+)
+_CALIBRATION = Parameter(
+    "calibration",
+    "choice",
+    "How the default read-out makes probabilities of scores: by a temperature that a last private release measures, "
+    "for two percent of the budget; by the softmax alone; or, for two classes, by undoing what clipped gradients do "
+    "at rest.",
+    default=MEASURED,
+    choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
+    built=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
+    added=True,
+    formerly=FOR_CLIP,
+)
+_NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
+_START = Parameter(
+    "start",
+    "choice",
+    "What the forest begins with: class counts, or a split that is selected privately and the class counts on its two "
+    "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile.",
+    choices=(FROM_SPLIT, FROM_CLASSES),
+    built=(FROM_SPLIT, FROM_CLASSES),
+    added=True,
+    formerly=FROM_CLASSES,
+)
+
+
+_ABOUT = About(
+    claimed=None,
+    wrong=None,
+    here=(
+        "Four hundred small steps along noisy gradients on trees that are drawn without the rows, with exactly "
+        "rounded normal noise and a step size that matches it."
+    ),
+    proof="docs/proofs/nbrt.md",
+    results="docs/results/nbrt.md",
+    accuracy=at_epsilon_one("85.7 96.7 99.6 96.4 95.6", accountant="gdp"),
+)
+
+
+@dataclass(frozen=True)
+class NoiseMatchedBoosting:
+    """Random trees, boosted with gradients that are clipped far below their worst case.
+
+    Privacy:
+        Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
+        amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
+        a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
+        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or those of the sides
+        of a first split, and to the table of margins it adds one integer in one cell. Its contribution is a bit-exact
+        function of the row and of what was released before (lemma L6), so trees compose adaptively (Theorem L (b) and
+        (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and so
+        is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
+        post-processing (lemma L7). *Not covered:* running time.
+
+    Source:
+        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
+        privacy: Dong, Roth and Su 2022.
+    """
+
+    slug: str = "nbrt"
+    title: str = "Noise-matched boosting of random trees"
+    source: str = "Grovekeeper; docs/proofs/nbrt.md"
+    about: About = _ABOUT
+    accountants: tuple[str, ...] = (gdp.NAME, zcdp.NAME)
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
+    family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
+    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in depth and start from the public size and the budget."""
+        settled = dict(asked)
+        strength = facts.size * math.sqrt(mu_squared(facts.budget))
+        encoding = quantile_bins.widest_encoding(facts.schema)
+        warnings = shapes.settle_depth(settled, default_depth(strength), encoding, tables=False)
+        is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
+        if facts.profile is not None or int(settled["max_depth"]) == 0 or int(settled["n_estimators"]) == 1:
+            warnings = (*warnings, _NO_FIRST_SPLIT) if settled.get("start") == FROM_SPLIT else warnings
+            settled["start"] = FROM_CLASSES
+        settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
+        return settled, warnings
+
+    def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
+        """Private bins, if any; class counts; then T trees, one after another; then the table of margins, if asked for.
+
+        Trees without splits would add the same to every row: at depth 0 the class counts get everything. Otherwise a
+        profile that is reused gives bins and class counts, and what they would cost goes to the trees.
+        """
+        n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+        left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
+        if depth == 0:
+            return Sequential((Part(1, _counts(left, coordinates=n_classes)),))
+        before = tuple[Part, ...]()
+        if facts.profile is None and quantile_bins.private_features(facts.schema):
+            chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
+            before = (Part(1, chosen),)
+            left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
+        for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
+        after = (Part(1, _counts(for_tally, coordinates=2 * temperature.N_BINS)),) if for_tally else ()
+        if facts.profile is not None:
+            alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
+            return Sequential((Part(1, alone), *after))
+        start = _start(parameters, facts, left)
+        squares = facts.budget.loss(Sequential(start)) / _loss_of_unit(facts.budget)
+        n_random = n_trees - (parameters["start"] == FROM_SPLIT)
+        tree = _tree(left - squares - for_tally, n_random, depth, facts.schema)
+        return Sequential((*before, *start, Part(n_random, tree), *after))
+
+    def check(self, event: Event, parameters: Parameters) -> None:
+        """Whether growth can take its scales out of the event."""
+        parts = Parts.of(event)
+        has_splits = int(parameters["max_depth"]) > 0
+        has_tally = has_splits and parameters["calibration"] == MEASURED
+        is_whole = (parts.tree > 0) == has_splits and (parts.tally > 0) == has_tally
+        is_whole = is_whole and (parts.split > 0) == (parameters["start"] == FROM_SPLIT)
+        if not is_whole or parts.tree > LARGEST_SQUARED_LENGTH:
+            raise UnknownPrivacyEvent("not the event of boosted random trees")
+
+    def grow_forest(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Releases bins and class counts, then trees, four at a time, then margins. One call is one release."""
+        from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
+        from app.forests.contract.forest import Forest
+
+        parts = Parts.of(plan.event)
+        cuts = priced_bins.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
+        encoding = quantile_bins.encoding(schema, cuts)
+        codes = np.ascontiguousarray(encoding.encode(rows.features).T)
+        boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
+        return Forest(
+            plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
+        )
+
+
+def mu_squared(budget: Budget) -> Fraction:
+    """The squared ratio of L2 sensitivity to deviation that normal noise may have in all: μ² of a ``gdp`` account.
+
+    Raises:
+        NoBoundHere: the account's unit does not take normal noise.
+    """
+    return budget.limit / _loss_of_unit(budget)
+
+
+def _loss_of_unit(budget: Budget) -> Fraction:
+    return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
+
+
+def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
+    """Class counts; or the selection of a split, and class counts on its sides. From what the bins left of μ²."""
+    n_classes = facts.schema.n_classes
+    if parameters["start"] == FROM_CLASSES:
+        return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
+    share = SPLIT_SHARE * left * _loss_of_unit(facts.budget) / facts.budget.limit
+    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
+    if own.amount == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    n_candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
+
+    def selection(epsilon: Fraction) -> Event:
+        return ExponentialMechanism(
+            Adjacency.ADD_REMOVE_ONE,
+            range_sensitivity=Fraction(first_split.RANGE_SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, first_split.RANGE_SENSITIVITY),
+            max_candidates=n_candidates,
+        )
+
+    sides = _counts(SIDES_SHARE * left, coordinates=first_split.N_SIDES * n_classes)
+    return (Part(1, fitted(own, selection, start=Fraction(1, 10))), Part(1, sides))
+
+
+def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
+    """A table of rows, each in one cell at most, that changes by one integer: a whole root of what is priced."""
+    return noise(isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates)
+
+
+def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:
+    """One tree of a forest whose trees share a squared ratio of sensitivity to deviation."""
+    n_scores = 1 if schema.n_classes == 2 else schema.n_classes
+    per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
+    return noise(per_tree, coordinates=(n_scores + 1) << depth)
+
+
+def default_depth(strength: float) -> int:
+    """Depth by a public rule: every level doubles the leaves that share the rows times μ."""
+    return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)

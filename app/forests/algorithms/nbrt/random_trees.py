@@ -1,0 +1,148 @@
+"""Random trees that no row has a say in: uniform features, uniform thresholds, categories in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.data.encoding import Encoding
+from app.forests.kernels.boosting import MASK_WORDS
+
+if TYPE_CHECKING:
+    from app.forests.noise.randomness import Randomness
+
+FEWEST_FEATURES = 3
+"""A tree draws half of the features, rounded up, and at least these (or all, where there are fewer)."""
+
+_BITS = 64
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Complete trees of one depth in heap layout, public.
+
+    Attributes:
+        feature: int32 ``(n_trees, 2^depth − 1)``.
+        right: uint64 ``(n_trees, 2^depth − 1, 4)``: bit c of a node's 256 sends code c to the right.
+    """
+
+    feature: NDArray[np.int32]
+    right: NDArray[np.uint64]
+
+    @property
+    def depth(self) -> int:
+        """Splits on every path."""
+        return int(self.feature.shape[1] + 1).bit_length() - 1
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of every tree."""
+        return int(self.feature.shape[1]) + 1
+
+
+def no_trees(n_trees: int, *, depth: int = 0) -> Trees:
+    """Trees that send every row left; at depth 0 those of a single leaf."""
+    n_nodes = 2**depth - 1
+    return Trees(
+        np.zeros((n_trees, n_nodes), dtype=np.int32), np.zeros((n_trees, n_nodes, MASK_WORDS), dtype=np.uint64)
+    )
+
+
+def joined(batches: Sequence[Trees]) -> Trees:
+    """All trees of some batches, in order."""
+    return Trees(
+        np.concatenate([trees.feature for trees in batches]), np.concatenate([trees.right for trees in batches])
+    )
+
+
+def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Randomness) -> Trees:
+    """Draws complete random trees. Touches no row; the draws are public.
+
+    A tree draws ⌈d/2⌉ features. At each node it takes one of them uniformly, among those that can still split in the
+    node's box, and a uniform threshold inside the box. The categories of an unordered feature are in an order of their
+    own in every tree, uniform among all; OTHER goes with one of them, so that no cut is spent on it. A box that
+    nothing splits sends every row left.
+
+    Args:
+        encoding: public bins.
+        n_trees: at least 1.
+        depth: at least 0.
+        randomness: source of the public structure.
+    """
+    trees = no_trees(n_trees, depth=depth)
+    for tree in range(n_trees):
+        _draw_tree(encoding, trees.feature[tree], trees.right[tree], randomness)
+    return trees
+
+
+def _draw_tree(
+    encoding: Encoding, feature: NDArray[np.int32], right: NDArray[np.uint64], randomness: Randomness
+) -> None:
+    """Fills one tree, depth first. A box is what its path has narrowed: {feature: (lowest rank, highest rank)}."""
+    n_places = [_n_places(encoding, f) for f in range(len(encoding.n_codes))]
+    drawn = [f for f in _some_features(len(n_places), randomness) if n_places[f] > 1]
+    ranks: dict[int, list[int]] = {}
+    pending: list[tuple[int, list[int], dict[int, tuple[int, int]]]] = [(0, drawn, {})] if len(feature) else []
+    while pending:
+        node, alive, box = pending.pop()
+        if not alive:
+            continue
+        chosen = alive[randomness.uniform(len(alive))]
+        low, high = box.get(chosen, (0, n_places[chosen] - 1))
+        threshold = low + randomness.uniform(high - low)
+        if chosen not in ranks:
+            ranks[chosen] = _ranks(encoding, chosen, randomness)
+        feature[node] = chosen
+        right[node] = _mask(ranks[chosen], threshold)
+        if 2 * node + 2 < len(feature):
+            for child, own in ((2 * node + 2, (threshold + 1, high)), (2 * node + 1, (low, threshold))):
+                left_over = alive if own[0] < own[1] else [f for f in alive if f != chosen]
+                pending.append((child, left_over, {**box, chosen: own}))
+
+
+def _some_features(n_features: int, randomness: Randomness) -> list[int]:
+    """⌈d/2⌉ features, uniformly without replacement (Fisher and Yates)."""
+    order = list(range(n_features))
+    wanted = min(max((n_features + 1) // 2, FEWEST_FEATURES), n_features)
+    for place in range(wanted):
+        other = place + randomness.uniform(n_features - place)
+        order[place], order[other] = order[other], order[place]
+    return sorted(order[:wanted])
+
+
+def _n_places(encoding: Encoding, feature: int) -> int:
+    """Places that thresholds stand between: one per code, but none for OTHER, which the owner does not expect."""
+    return int(encoding.n_codes[feature]) - _has_codes(encoding, feature)
+
+
+def _has_codes(encoding: Encoding, feature: int) -> bool:
+    """Whether its categories have a code each; many ordered ones are grouped in bins, as numbers are."""
+    return encoding.edges[feature] is None
+
+
+def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int]:
+    """The place of every code: in its own order, or, where categories are unordered, in a random one.
+
+    OTHER stands with the highest category, or with one that is drawn.
+    """
+    declared, n_places = encoding.schema.features[feature], _n_places(encoding, feature)
+    places = list(range(n_places))
+    if not _has_codes(encoding, feature):
+        return places
+    n_categories, with_other = len(declared.categories), len(declared.categories) - 1
+    if not declared.ordered:
+        for place in range(n_places - 1):
+            other = place + randomness.uniform(n_places - place)
+            places[place], places[other] = places[other], places[place]
+        with_other = randomness.uniform(n_categories)
+    return [*places[:n_categories], places[with_other], *places[n_categories:]]
+
+
+def _mask(ranks: list[int], threshold: int) -> list[int]:
+    """The codes whose rank is above the threshold, as bits."""
+    bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
+    return [bits >> _BITS * word & (2**_BITS - 1) for word in range(MASK_WORDS)]

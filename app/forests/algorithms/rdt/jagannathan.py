@@ -1,0 +1,71 @@
+"""Random decision trees with noisy counts as Jagannathan, Pillaipakkamnatt and Wright use them.
+
+Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier" (2009;
+Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md, with other default numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from app.forests.algorithms.rdt.price import RandomDecisionTrees
+from app.forests.bins import tree_bins
+from app.forests.contract.about import About, at_epsilon_one
+from app.forests.contract.algorithm import PublicFacts
+from app.forests.contract.parameters import Value
+from app.forests.trees import shapes
+
+DEFAULT_TREES = 10
+
+
+_ABOUT = About(
+    claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
+    wrong=(
+        "Nothing, for a row that is added or removed, as long as leaves that no row reached get noise like the others."
+    ),
+    here="The paper's release with integer noise; the depth follows the number of features.",
+    proof="docs/proofs/rdt.md",
+    results="docs/results/papers.md",
+    accuracy=at_epsilon_one("76.6 79.2 97.2 84.2 85.1"),
+)
+
+
+@dataclass(frozen=True)
+class JagannathanTrees(RandomDecisionTrees):
+    """Random decision trees, ten of them, whose depth is half the number of features unless the table is small.
+
+    Every leaf is released, reached by a row or not: leaving out empty ones would tell where no row is.
+
+    Privacy:
+        As :class:`RandomDecisionTrees`, whose growth it is: ε-DP under add/remove, 2ε under replace-one; L1 sensitivity
+        1 of a tree's (leaf, class) histogram. *Not covered:* running time.
+
+    Source:
+        Jagannathan, Pillaipakkamnatt and Wright, Transactions on Data Privacy 5 (2012), 273-295; Theorem 1 of
+        docs/proofs/rdt.md.
+    """
+
+    slug: str = "rdt-jagannathan"
+    title: str = "Random decision trees, depth by features"
+    read_outs: tuple[str, ...] = ("ta", "sum", "mv")
+    source: str = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
+
+    @property
+    def about(self) -> About:
+        """See ``Mechanism.about``."""
+        return _ABOUT
+
+    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+        """Fills in ten trees, and the depth from the number of features and the public size."""
+        settled = dict(asked)
+        settled.setdefault("n_estimators", DEFAULT_TREES)
+        encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+        warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
+        return settled, warnings
+
+
+def default_depth_by_features(facts: PublicFacts) -> int:
+    """min(⌈d/2⌉, ⌊log2 n⌋ − 1) for d features and the public size n; at least 1."""
+    by_features = math.ceil(len(facts.schema.features) / 2)
+    return max(min(by_features, facts.size.bit_length() - 2), 1)

@@ -1,0 +1,111 @@
+"""One tree of the reweighted forest with one split per level: its growth on PRIVATE weighted rows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.algorithms.rpf import joint_splits, node_splits
+from app.forests.algorithms.rpf.leaf_scores import UNREACHED
+from app.forests.algorithms.rpf.node_splits import ReweightedTree
+from app.forests.algorithms.rpf.path_event import PathScales, stages
+from app.forests.algorithms.rpf.reweighted_rows import ReweightedRows
+from app.forests.data.encoding import Encoding
+from app.forests.kernels import fourth_roots
+from app.forests.trees import boxes
+
+if TYPE_CHECKING:
+    from app.forests.noise.randomness import Randomness
+
+
+class LevelTrees:
+    """Grows trees with one split for all nodes of a level, chosen level by level or several levels at once.
+
+    The utility of a split is its sum over the nodes of the level. A row is in one of them, so the sum moves as one
+    node's does, while what a good split gains on all rows stands against the noise of a single selection. From level 1
+    on "stop" competes; it ends the whole tree. No split is taken twice; leaves that no row can reach are released too.
+    """
+
+    def __init__(self, scales: PathScales, encoding: Encoding, *, depth: int, at_once: int, joint_columns: int) -> None:
+        """What is public or released before the first tree.
+
+        Args:
+            scales: as priced, one per selection.
+            encoding: public or released bins.
+            depth: of every tree.
+            at_once: 1, or the number of levels whose splits one selection chooses.
+            joint_columns: columns, the first ones, on which they are chosen at once.
+        """
+        self._scales, self._encoding, self._depth = scales, encoding, depth
+        self._stages, self._joint_columns = stages(depth, at_once), joint_columns
+
+    def grow(self, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
+        """Selects the splits on the PRIVATE rows, root first; then releases every leaf. One call is one release.
+
+        Args:
+            rows: at the root; left at the leaves.
+            randomness: source of every draw.
+        """
+        candidates = self._encoding.candidates
+        alive = np.ones(len(candidates), dtype=np.bool_)
+        chosen: list[int] = []
+        n_selections, goes_on = 0, True
+        for n_splits, scale in zip(self._stages, self._scales.levels, strict=True):
+            if not goes_on or not alive.any():
+                break
+            picked = self._select(n_splits, scale, alive, level=len(chosen), rows=rows, randomness=randomness)
+            n_selections += 1
+            goes_on = len(picked) == n_splits
+            for choice in picked:
+                alive[choice] = False
+                self._descend(rows, len(chosen), choice)
+                chosen.append(choice)
+        for level in range(len(chosen), self._depth):
+            self._descend(rows, level, None)
+        selections = np.full(1 << self._depth, UNREACHED, dtype=np.uint8)
+        selections[:: 1 << (self._depth - len(chosen))] = n_selections
+        counts = node_splits.noisy_weights(self._scales, selections, rows, randomness)
+        padded = [*chosen, *[None] * (self._depth - len(chosen))]
+        per_node = [choice for level, choice in enumerate(padded) for _ in range(1 << level)]
+        return ReweightedTree(*boxes.splits(candidates, per_node), counts, selections)
+
+    def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
+        feature, threshold, equals = boxes.splits(self._encoding.candidates, [choice] * (1 << level))
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+
+    def _select(
+        self,
+        n_splits: int,
+        scale: Fraction,
+        alive: NDArray[np.bool_],
+        *,
+        level: int,
+        rows: ReweightedRows,
+        randomness: Randomness,
+    ) -> tuple[int, ...]:
+        """The released choice of one selection: candidates for as many levels, or none to stop.
+
+        Where fewer splits are left on the columns that several at once are chosen on, one is chosen alone.
+        """
+        competing = np.flatnonzero(alive)
+        n_on_columns = joint_splits.n_candidates(self._encoding, self._joint_columns)
+        on_columns = competing[competing < n_on_columns]
+        handicaps = node_splits.handicaps(self._encoding, scale)
+        if 1 < n_splits <= len(on_columns):
+            competing = on_columns
+            gains = joint_splits.set_utilities(
+                rows, self._encoding, self._joint_columns, competing, n_splits=n_splits, n_nodes=1 << level
+            )
+        else:
+            n_splits = 1
+            splitting, _ = node_splits.split_utilities(rows, self._encoding, np.arange(1 << level, dtype=np.int32))
+            gains = splitting.sum(axis=0)[competing]
+        utilities = gains - joint_splits.sums_over_sets(handicaps[competing], n_splits)
+        if level >= node_splits.FIRST_LEVEL_WITH_STOP:
+            stopping = fourth_roots.norms(rows.leaf_histogram())
+            utilities = np.append(utilities, stopping.sum())
+        choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
+        return joint_splits.set_at(choice, competing, n_splits) if choice < len(gains) else ()

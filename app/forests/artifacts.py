@@ -1,0 +1,118 @@
+"""A forest as bytes: safetensors with one canonical JSON text in its header. No pickle, nothing executable.
+
+The same forest and metadata always give the same bytes (the header holds a single metadata entry, RFC 8785), and the
+number of bytes is a function of public numbers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import rfc8785
+import safetensors
+from safetensors import numpy as tensors
+
+from app.core.errors import GrovekeeperError
+from app.forests import catalogue, planning
+from app.forests.bins import quantile_bins
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.schema import Schema
+
+FORMAT = "grovekeeper-forest/1"
+_HEADER_ENTRY = "grovekeeper"
+_UNREADABLE = (
+    safetensors.SafetensorError,
+    GrovekeeperError,
+    ArithmeticError,
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading foreign bytes can raise before they are known to be ours."""
+
+
+class ArtifactInvalid(GrovekeeperError):
+    """The bytes are not an artifact that this code can use safely."""
+
+    def __str__(self) -> str:
+        return "the bytes are not a valid model artifact"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A forest with all that prediction and a model card need.
+
+    Attributes:
+        forest: checked: its arrays have the plan's shapes, name features of the schema only and can have been released.
+        schema: public.
+        plan: the forest's plan.
+        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and what else the caller stored.
+    """
+
+    forest: Forest
+    schema: Schema
+    plan: Plan
+    metadata: Mapping[str, object]
+
+
+def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
+    """The bytes of an artifact.
+
+    Args:
+        forest: released.
+        metadata: public facts, JSON-able, with ``schema``; ``format`` and ``plan`` are added.
+    """
+    assert "schema" in metadata
+    text = rfc8785.dumps(cast(Any, {**metadata, "format": FORMAT, "plan": forest.plan.to_json()})).decode()
+    arrays = {name: np.ascontiguousarray(array) for name, array in forest.arrays.items()}
+    return tensors.save(arrays, metadata={_HEADER_ENTRY: text})
+
+
+def loads(data: bytes) -> Artifact:
+    """Reads and checks an artifact, so that prediction can index nothing out of bounds.
+
+    Raises:
+        ArtifactInvalid: truncated or foreign bytes, unknown tensors, wrong shapes or types, a feature that the schema
+            does not have, or metadata that this code cannot have written.
+    """
+    try:
+        arrays = tensors.load(data)
+        metadata = _metadata(data)
+        plan = planning.read(metadata["plan"])
+        schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
+        if schema.to_json() != metadata["schema"]:
+            raise ArtifactInvalid
+    except _UNREADABLE as error:
+        raise ArtifactInvalid from error
+    forest = Forest(plan, arrays)
+    _check(forest, schema)
+    return Artifact(forest, schema, plan, metadata)
+
+
+def _metadata(data: bytes) -> dict[str, object]:
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    metadata = json.loads(header["__metadata__"][_HEADER_ENTRY])
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise ArtifactInvalid
+    return metadata
+
+
+def _check(forest: Forest, schema: Schema) -> None:
+    family = catalogue.family(forest.plan.algorithm)
+    layouts = family.layouts(forest.plan, schema)
+    if set(forest.arrays) != set(layouts):
+        raise ArtifactInvalid
+    if not all(layout.fits(forest.arrays[name]) for name, layout in layouts.items()):
+        raise ArtifactInvalid
+    profile = forest.plan.profile
+    if profile is not None:
+        cuts = profile.cut_array
+        if not quantile_bins.is_valid(schema, cuts) or not np.array_equal(forest.arrays.get("cuts", cuts), cuts):
+            raise ArtifactInvalid
+    if not family.is_valid(forest, schema):
+        raise ArtifactInvalid

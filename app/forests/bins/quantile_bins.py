@@ -1,0 +1,250 @@
+"""Private quantile bins: sixteen bins per number, cut where the rows are, by recursive noisy medians on a public grid.
+
+Small declarations need none: a number with at most 32 cells on its public grid has them as bins, an integer with at
+most 128 has 32 equal groups of them, categories are their own bins. The other numbers are cut privately, four levels
+deep: each interval of cells is cut at a noisy median, chosen among the grid's inner edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.errors import InvalidRequest
+from app.forests.data import grid
+from app.forests.data.encoding import Encoding
+from app.forests.data.schema import Feature, Schema
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import (
+    Event,
+    ExponentialMechanism,
+    Parallel,
+    Part,
+    PermuteAndFlip,
+    Sequential,
+    UnknownPrivacyEvent,
+    quantised,
+)
+
+if TYPE_CHECKING:
+    from app.forests.noise.randomness import Randomness
+
+Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
+"""Which mechanism picks a median. Permute-and-flip is better at the same ε; where ρ or μ² is counted, the exponential
+mechanism is better at the same price, because its loss is bounded-range."""
+
+LEVELS = 4
+"""Medians on the way to a bin: 2⁴ bins."""
+
+MAX_CUTS = 2**LEVELS - 1
+NO_CUT = 0
+"""Fills the list of cuts of a feature where an interval could not be cut; a cut is at least 1."""
+
+RANGE_SENSITIVITY = 2
+"""Of the rank utility −|left − right|: a row moves it by one up or down, not the same way for all candidates."""
+
+_FREE_CELLS = 32
+_GROUPED_CELLS = 128
+
+
+def private_features(schema: Schema) -> tuple[int, ...]:
+    """The features whose bins are chosen privately, by number; a function of the declaration."""
+    return tuple(index for index, feature in enumerate(schema.features) if _free_cuts(feature) is None)
+
+
+def event(
+    schema: Schema,
+    epsilon: Fraction,
+    *,
+    selection: type[Selection] = PermuteAndFlip,
+    n_levels: int | None = None,
+) -> Event:
+    """What :func:`release` will do for at most ``epsilon`` under add/remove.
+
+    Features and levels follow one another; the intervals of a level hold disjoint rows.
+
+    Args:
+        schema: public; :func:`private_features` is not empty.
+        epsilon: above zero.
+        selection: the mechanism that picks medians.
+        n_levels: for 2^n_levels bins, at most :data:`LEVELS`; by default all of them.
+
+    Raises:
+        InvalidRequest: ``epsilon`` is too small to be drawn with.
+    """
+    chosen = private_features(schema)
+    depth = LEVELS if n_levels is None else n_levels
+    scale = quantised(epsilon / (len(chosen) * depth * RANGE_SENSITIVITY))
+    if scale == 0:
+        raise InvalidRequest.at("/epsilon", "too-small")
+    median = selection(
+        Adjacency.ADD_REMOVE_ONE,
+        range_sensitivity=Fraction(RANGE_SENSITIVITY),
+        inverse_scale=scale,
+        max_candidates=max(grid.n_cells(schema.features[index]) for index in chosen) - 1,
+    )
+    levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(depth))
+    return Sequential((Part(len(chosen), Sequential(levels)),))
+
+
+def release(
+    schema: Schema,
+    event: Event,
+    *,
+    cell_counts: Callable[[int], NDArray[np.int64]],
+    randomness: Randomness,
+) -> NDArray[np.uint16]:
+    """Cuts every feature that needs it. One call is one release.
+
+    Args:
+        schema: public.
+        event: what was priced; the noise scale is taken from it.
+        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
+            summed over all parts of the rows.
+        randomness: source of every draw.
+
+    Returns:
+        uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public grid, ascending, then
+        :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
+
+    Privacy:
+        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also what
+        the other accountants say of the event. An interval's candidates are its inner
+        edges, a function of the public grid and of cuts released before. Their utility −|left − right| changes by one
+        either way when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2
+        is ε₀-DP: by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range
+        (lemma L1). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
+        of every feature compose one after another. Dropping rows without a value is record-wise (lemma L6). *Not
+        covered:* running time.
+
+    Source:
+        Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
+        of docs/proofs/bins.md.
+    """
+    median = selection_of(event)
+    draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
+    private, depth = private_features(schema), n_levels(event)
+    cuts = no_cuts(schema)
+    for row, index in enumerate(private):
+        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
+        cuts[row, : len(found)] = found
+    return cuts
+
+
+def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int) -> list[int]:
+    below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
+    intervals, cuts = [(0, len(counts))], list[int]()
+    for _ in range(depth):
+        halves = []
+        for start, stop in intervals:
+            if stop - start < 2:
+                continue
+            inner = below[start + 1 : stop]
+            utilities = -np.abs((inner - below[start]) - (below[stop] - inner))
+            cut = start + 1 + select(utilities)
+            cuts.append(cut)
+            halves += [(start, cut), (cut, stop)]
+        intervals = halves
+    return sorted(cuts)
+
+
+def selection_of(event: Event) -> Selection:
+    """One median's selection, as priced.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of private quantile bins.
+    """
+    match event:
+        case Sequential((Part(event=Sequential((Part(event=Parallel(_, (Part(event=own),))), *_))),)):
+            if isinstance(own, PermuteAndFlip | ExponentialMechanism):
+                return own
+    raise UnknownPrivacyEvent("not the event of private quantile bins")
+
+
+def n_levels(event: Event) -> int:
+    """Medians on the way to a bin, as priced.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of private quantile bins.
+    """
+    match event:
+        case Sequential((Part(event=Sequential(levels)),)) if 1 <= len(levels) <= LEVELS:
+            return len(levels)
+    raise UnknownPrivacyEvent("not the event of private quantile bins")
+
+
+def inverse_scale(event: Event) -> Fraction:
+    """Inverse scale of the selections, as priced.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of private quantile bins.
+    """
+    return selection_of(event).inverse_scale
+
+
+def no_cuts(schema: Schema) -> NDArray[np.uint16]:
+    """What stands in place of released cuts where none were paid for: one bin per private feature."""
+    return np.full((len(private_features(schema)), MAX_CUTS), NO_CUT, dtype=np.uint16)
+
+
+def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
+    """Whether ``cuts`` can have been released: the right shape, ascending positions on the grid, then no cuts."""
+    private = private_features(schema)
+    if cuts.shape != (len(private), MAX_CUTS):
+        return False
+    for index, row in zip(private, cuts.tolist(), strict=True):
+        found = [cut for cut in row if cut != NO_CUT]
+        if row[: len(found)] != found or found != sorted(set(found)):
+            return False
+        if found and found[-1] >= grid.n_cells(schema.features[index]):
+            return False
+    return True
+
+
+def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
+    """The bins of every feature: post-processing of released cuts and of the declaration."""
+    edges: list[NDArray[np.float64] | None] = [_free_edges(feature) for feature in schema.features]
+    for index, row in zip(private_features(schema), cuts, strict=True):
+        edges[index] = _edges_at(schema.features[index], [int(cut) for cut in row if cut != NO_CUT])
+    return Encoding.with_edges(schema, tuple(edges))
+
+
+def widest_encoding(schema: Schema) -> Encoding:
+    """An encoding with as many bins as there can be: what a plan reckons with before anything is released."""
+    private = private_features(schema)
+    cuts = no_cuts(schema)
+    for row, index in enumerate(private):
+        cells = grid.n_cells(schema.features[index])
+        cuts[row] = [step * cells // (MAX_CUTS + 1) for step in range(1, MAX_CUTS + 1)]
+    return encoding(schema, cuts)
+
+
+def _free_edges(feature: Feature) -> NDArray[np.float64] | None:
+    return _edges_at(feature, _free_cuts(feature) or ()) if _is_number(feature) else None
+
+
+def _is_number(feature: Feature) -> bool:
+    """Whether bins are cut from grid cells; otherwise every category is a bin, in its order if it has one."""
+    return not feature.is_categorical or (feature.ordered and len(feature.categories) > _FREE_CELLS)
+
+
+def _free_cuts(feature: Feature) -> Sequence[int] | None:
+    """Cuts that the declaration gives away, or ``None`` where they are private."""
+    if not _is_number(feature):
+        return ()
+    cells = grid.n_cells(feature)
+    if cells <= _FREE_CELLS:
+        return range(1, cells)
+    if grid.as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
+        return [group * cells // _FREE_CELLS for group in range(1, _FREE_CELLS)]
+    return None
+
+
+def _edges_at(feature: Feature, cuts: Sequence[int]) -> NDArray[np.float64]:
+    """A cut at c is the grid's edge c − 1."""
+    return grid.edges(feature)[np.array(cuts, dtype=np.int64) - 1]

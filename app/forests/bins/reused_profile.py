@@ -1,0 +1,54 @@
+"""What a training plan takes from a profile that was released and paid for before: public numbers, at no cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.bins import quantile_bins
+
+
+@dataclass(frozen=True)
+class ReusedProfile:
+    """Released numbers of one profile, as a plan and its artifact carry them.
+
+    Using them is post-processing (lemma L7, docs/proofs/lemmas.md): they may be of other rows than those that the plan
+    reads.
+
+    Attributes:
+        id: of the profile.
+        cuts: per feature with private bins, positions on the public grid, ascending.
+        prior: class counts in units of 2^-24 standard deviations of their noise.
+    """
+
+    id: str
+    cuts: tuple[tuple[int, ...], ...]
+    prior: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Counts as text: they may have more than 53 bits."""
+        return {"id": self.id, "cuts": [list(own) for own in self.cuts], "prior": [str(count) for count in self.prior]}
+
+    @classmethod
+    def from_json(cls, value: object) -> ReusedProfile:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            ValueError: not of that form.
+        """
+        match value:
+            case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if not rest:
+                cuts = tuple(tuple(int(cut) for cut in row) for row in rows)
+                if all(len(row) <= quantile_bins.MAX_CUTS and all(0 < cut < 2**16 for cut in row) for row in cuts):
+                    return cls(own, cuts, tuple(int(count) for count in prior))
+        raise ValueError("not a reused profile")
+
+    @property
+    def cut_array(self) -> NDArray[np.uint16]:
+        """The cuts in the form in which bins are released: ``(n_private_features, MAX_CUTS)``."""
+        array = np.full((len(self.cuts), quantile_bins.MAX_CUTS), quantile_bins.NO_CUT, dtype=np.uint16)
+        for row, own in zip(array, self.cuts, strict=True):
+            row[: len(own)] = own
+        return array

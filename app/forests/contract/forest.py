@@ -1,0 +1,33 @@
+"""A trained forest: what was planned, and the arrays that were released. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from app.forests.contract.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Complete binary trees of one public depth, and what their leaves released.
+
+    Every array is public structure, a released selection or a released noisy number: no exact count, no impurity, no
+    node size, no timing. Names, types, shapes and meaning are those of the algorithm's family; see
+    ``app.forests.families``.
+
+    Attributes:
+        plan: what was planned and priced; holds the parameters and the noise scales.
+        arrays: by name; never modified.
+    """
+
+    plan: Plan
+    arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def depth(self) -> int:
+        """Splits on the way to a leaf, at most."""
+        return int(self.plan.parameters["max_depth"])

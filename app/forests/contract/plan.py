@@ -1,0 +1,92 @@
+"""What a job will do, settled and priced before any row is read. How it is settled: ``app.forests.planning``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.contract.parameters import Value
+from app.privacy.accountants import pure
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event
+
+
+@dataclass(frozen=True)
+class UnlabelledPlan:
+    """What a second, unlabelled dataset pays for, on an account of its own; attributes as those of :class:`Plan`."""
+
+    event: Event
+    epsilon: Fraction
+    accountant: str
+    delta: Fraction | None
+    adjacency: Adjacency
+    max_rows: int
+
+    def to_json(self) -> dict[str, object]:
+        """Exact, every field."""
+        return {
+            "event": self.event.to_json(),
+            "epsilon": str(self.epsilon),
+            "accountant": self.accountant,
+            "delta": None if self.delta is None else str(self.delta),
+            "adjacency": self.adjacency.value,
+            "max_rows": self.max_rows,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of a job that is public before it runs. Growth and prediction take every number from here.
+
+    Attributes:
+        algorithm: slug; never ``auto``, but what that chose.
+        parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
+        epsilon: the requested price, for a whole privacy unit; on a ``pure`` account ``max_rows`` times the event's own
+            loss is at most this.
+        n_trees: trees to grow; the unit of progress.
+        event: what is released with which noise; scales are multiples of 2^-32, rounded down.
+        warnings: sentences for the analyst.
+        accountant: in whose unit the event was priced.
+        delta: of the request; the event costs at most what (ε, δ) is in that unit.
+        adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
+        max_rows: rows of one privacy unit; the event is stated for one of them.
+        profile: released before, and used in place of draws of its own; ``None``: nothing is reused.
+        unlabelled: of algorithms that learn from two datasets, what the other one pays for.
+    """
+
+    algorithm: str
+    parameters: Mapping[str, Value]
+    epsilon: Fraction
+    n_trees: int
+    event: Event
+    warnings: tuple[str, ...]
+    accountant: str = pure.NAME
+    delta: Fraction | None = None
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    max_rows: int = 1
+    profile: ReusedProfile | None = None
+    unlabelled: UnlabelledPlan | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
+        adjacency if it is not add/remove, the rows of a unit if there are several, a profile if one is reused."""
+        account: dict[str, object] = {}
+        if self.delta is not None:
+            account |= {"accountant": self.accountant, "delta": str(self.delta)}
+        if self.adjacency is not Adjacency.ADD_REMOVE_ONE:
+            account |= {"adjacency": self.adjacency.value}
+        if self.max_rows != 1:
+            account |= {"max_rows": self.max_rows}
+        if self.profile is not None:
+            account |= {"profile": self.profile.to_json()}
+        if self.unlabelled is not None:
+            account |= {"unlabelled": self.unlabelled.to_json()}
+        return {
+            "algorithm": self.algorithm,
+            "parameters": dict(self.parameters),
+            "epsilon": str(self.epsilon),
+            "n_trees": self.n_trees,
+            "event": self.event.to_json(),
+            "warnings": list(self.warnings),
+            **account,
+        }

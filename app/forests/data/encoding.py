@@ -1,0 +1,216 @@
+"""Public bins: how a sanitised value becomes a small integer, and which splits the bins allow.
+
+Everything here is a function of the schema and of one public number, so a bin tells nothing about other rows: the
+map is record-wise (lemma L6, docs/proofs/lemmas.md).
+"""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import floor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.data import grid
+from app.forests.data import pairs as pairing
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Feature, Schema
+
+MAX_BINS = 255
+"""Bins of a number without MISSING, which takes one code more: codes fit one byte."""
+
+GEOMETRIC_SHARE = Fraction(1, 4)
+"""Share of the edges that halve their distance to zero (or to the nearer bound), for skewed columns."""
+
+FIRST_HALVING = 4
+"""The first of them stands at 2^-4 of the range; equal steps serve the rest."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every split that the public schema allows, as parallel arrays; candidate r is one entry of each.
+
+    A row goes right iff ``code != threshold`` where ``equals``, else iff ``code > threshold``.
+
+    Attributes:
+        feature: int32 ``(n_candidates,)``, in ascending order.
+        threshold: uint8 ``(n_candidates,)``.
+        equals: bool ``(n_candidates,)``: one value against the rest.
+    """
+
+    feature: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    equals: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The public bins of a schema.
+
+    Attributes:
+        schema: whose columns are encoded.
+        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories
+            that have a code each. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
+        n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256. Columns are the
+            features, then those of the pairs.
+        pairs: pairs of features whose sums and differences are columns too; see ``app.forests.data.pairs``.
+    """
+
+    schema: Schema
+    edges: tuple[NDArray[np.float64] | None, ...]
+    n_codes: NDArray[np.int32]
+    pairs: tuple[pairing.Pair, ...] = ()
+
+    @classmethod
+    def of(cls, schema: Schema, n_bins: int) -> "Encoding":
+        """The bins of ``schema`` with at most ``n_bins`` bins per number; MISSING takes one more.
+
+        Args:
+            schema: public columns.
+            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: they have a code each, whatever ``n_bins`` is.
+        """
+        assert 2 <= n_bins <= MAX_BINS
+        return cls.with_edges(schema, tuple(_edges(feature, n_bins) for feature in schema.features))
+
+    @classmethod
+    def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> "Encoding":
+        """The bins between given edges: public, or released before.
+
+        Args:
+            schema: public columns.
+            edges: as the attribute; at most :data:`MAX_BINS` − 1 per feature.
+        """
+        n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
+        return cls(schema, edges, np.array(n_codes, dtype=np.int32))
+
+    def paired(self, own: tuple[pairing.Pair, ...]) -> "Encoding":
+        """The same bins, with the columns of some pairs of features behind those of the features."""
+        return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, own))), pairs=own)
+
+    @property
+    def n_own_codes(self) -> NDArray[np.int32]:
+        """Codes per feature, without pairs."""
+        return self.n_codes[: len(self.edges)]
+
+    def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+        """Codes of rows in every column, those of pairs included; otherwise as :meth:`encode`."""
+        own = self.encode(columns)
+        return pairing.columns(own, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else own
+
+    def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+        """Codes of PRIVATE or caller's rows, record by record and without failing.
+
+        Returns:
+            uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
+        """
+        codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
+        for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
+            # NaN sorts above every edge; categories above the last code (MISSING beside 255 others) share it.
+            codes[row] = np.clip(values if own is None else self._binned(row, values, own), 0, n_codes - 1)
+        return codes
+
+    def _binned(
+        self, index: int, column: NDArray[np.float64] | NDArray[np.int32], edges: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        feature = self.schema.features[index]
+        values = grid.numbers(feature, column)
+        found = np.searchsorted(edges, values, side="left").astype(np.int64)
+        return np.where(np.isnan(values), int(self.n_codes[index]) - 1, found) if feature.missing else found
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """All public splits: thresholds for numbers and ordered categories, one category against the rest otherwise.
+
+        OTHER is never split off by itself: the owner declared the categories that are expected to occur.
+        """
+        feature: list[int] = []
+        threshold: list[int] = []
+        equals: list[bool] = []
+        for index, declared in enumerate(self.schema.features):
+            is_binned = self.edges[index] is not None
+            values, one_against_rest = _cuts(declared, int(self.n_codes[index]), is_binned=is_binned)
+            feature += [index] * len(values)
+            threshold += values
+            equals += [one_against_rest] * len(values)
+        for index in range(len(self.edges), len(self.n_codes)):
+            n_cuts = int(self.n_codes[index]) - 1
+            feature += [index] * n_cuts
+            threshold += range(n_cuts)
+            equals += [False] * n_cuts
+        return Candidates(
+            np.array(feature, dtype=np.int32), np.array(threshold, dtype=np.uint8), np.array(equals, dtype=np.bool_)
+        )
+
+
+def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
+    if edges is None:
+        return min(len(feature.categories) + 1 + feature.missing, 256)
+    return len(edges) + 1 + feature.missing
+
+
+def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int], bool]:
+    """Thresholds (or values, if one-against-rest) that leave no side empty."""
+    if is_binned:
+        return list(range(n_codes - 1)), False
+    declared = len(feature.categories)
+    missing = [feature.missing_code] if feature.missing and feature.missing_code < n_codes else []
+    if feature.ordered:
+        # OTHER stands with the highest category; the cut above it splits off MISSING.
+        return [*range(declared - 1), *(code - 1 for code in missing)], False
+    values = [*range(declared), *missing]
+    # Two values: either of them against the rest is the same split. One value: none.
+    return (values if len(values) > 2 else values[: len(values) - 1]), True
+
+
+def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
+    if feature.is_categorical:
+        return None
+    return _number_edges(feature.lower, feature.upper, n_bins, whole=feature.type == "integer")
+
+
+@lru_cache(maxsize=4096)
+def _number_edges(lower: float, upper: float, n_bins: int, *, whole: bool) -> NDArray[np.float64]:
+    """Ascending edges in [lower, upper), the same on every machine.
+
+    Edges are fractions of integers until the end: true division of integers rounds to nearest, whatever their size.
+    """
+    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
+    scale = max(low_scale, high_scale)  # both are powers of two
+    low, high = low * (scale // low_scale), high * (scale // high_scale)
+    if whole and high - low < n_bins:
+        exact = {(2 * step + 1, 2) for step in range(low, high)}
+    else:
+        exact = _positions(low, high, scale, n_edges=n_bins - 1)
+        if whole:
+            exact = {(2 * (numerator // denominator) + 1, 2) for numerator, denominator in exact}
+    rounded = {numerator / denominator for numerator, denominator in exact}
+    edges = np.array(sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64)
+    edges.setflags(write=False)
+    return edges
+
+
+def _positions(low: int, high: int, scale: int, *, n_edges: int) -> set[tuple[int, int]]:
+    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero).
+
+    Bounds are ``low / scale`` and ``high / scale``; so are the results, as numerator and denominator.
+    """
+    if low == high:
+        return set()
+    n_halving = floor(n_edges * GEOMETRIC_SHARE)
+    n_steps = n_edges - n_halving + 1
+    steps = {(low * n_steps + (high - low) * step, scale * n_steps) for step in range(1, n_steps)}
+    return steps | {_halving(low, high, scale, step=step) for step in range(n_halving)}
+
+
+def _halving(low: int, high: int, scale: int, *, step: int) -> tuple[int, int]:
+    power: int = 2 ** (step + FIRST_HALVING)
+    if low >= 0:
+        return low * power + (high - low), scale * power
+    if high <= 0:
+        return high * power - (high - low), scale * power
+    power = 2 ** (step // 2 + FIRST_HALVING)
+    return (low if step % 2 else high), scale * power

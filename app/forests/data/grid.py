@@ -1,0 +1,119 @@
+"""The public fine grid: where a private choice of bins may cut a number, decided before any row is read.
+
+A numeric feature with public bounds [lower, upper] of width R has the union of 255 equally spaced inner edges and of a
+geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where the range is not negative, from ``upper`` where it
+is not positive, else upward and downward from 0 (with the bounds in place of R), and an edge at 0. The geometric part
+resolves skewed columns, such as amounts of money, whose values crowd at one end. An integer feature with R ≤ 255 has
+one cell per value; a wider one has its edges moved to halves. That makes at most 335 cells. MISSING is no cell.
+
+Every edge is a function of the declaration alone, computed in integers, so it is the same on every machine and tells
+nothing about rows. Ordered categories count as the integers 0, 1, 2, ….
+"""
+
+from functools import lru_cache
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.data.schema import Feature
+
+MAX_CELLS = 335
+"""256 equal steps, 39 geometric edges on either side of 0, and 0 itself."""
+
+_EQUAL_STEPS = 256
+_WIDEST_LISTED_RANGE = 255
+_GEOMETRIC_STEPS = range(2, 41)
+_SHARE_BITS = 64
+"""Geometric shares of the width are rounded down to multiples of 2⁻⁶⁴."""
+
+
+def as_number(feature: Feature) -> Feature:
+    """The number that a number or an ordered category stands for on the grid."""
+    if not feature.is_categorical:
+        return feature
+    assert feature.ordered
+    top = float(len(feature.categories) - 1)
+    return Feature(feature.name, "integer", lower=0.0, upper=top, missing=feature.missing)
+
+
+def numbers(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
+    """A sanitised column as numbers: OTHER stands with the highest category, MISSING is NaN. Record-wise (lemma L6).
+
+    Args:
+        feature: public.
+        column: PRIVATE or a caller's own; float64 numbers, or int32 codes of ordered categories.
+    """
+    if not feature.is_categorical:
+        return column.astype(np.float64, copy=False)
+    codes = np.minimum(column, len(feature.categories) - 1).astype(np.float64)
+    codes[column == feature.missing_code] = np.nan
+    return codes
+
+
+def edges(feature: Feature) -> NDArray[np.float64]:
+    """The inner edges of a feature's grid, ascending; cell c holds the values above edge c − 1 and up to edge c.
+
+    Args:
+        feature: public; a number or an ordered category.
+
+    Returns:
+        Read-only float64, at most :data:`MAX_CELLS` − 1 of them; none where the bounds are equal.
+    """
+    number = as_number(feature)
+    return _edges(number.lower, number.upper, whole=number.type == "integer")
+
+
+@lru_cache(maxsize=4_096)
+def _edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
+    """Edges are integers over a common power of two until the end: true division of integers rounds to nearest."""
+    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
+    scale = max(low_scale, high_scale)  # both are powers of two
+    low, high = low * (scale // low_scale), high * (scale // high_scale)
+    if whole and high - low <= _WIDEST_LISTED_RANGE:
+        exact, unit = {2 * step + 1 for step in range(low, high)}, 2
+    else:
+        exact, unit = _positions(low << _SHARE_BITS, high << _SHARE_BITS), scale << _SHARE_BITS
+        if whole:
+            exact, unit = {2 * (position // unit) + 1 for position in exact}, 2
+    found = {position / unit for position in exact}
+    edges = np.array(sorted(edge for edge in found if lower <= edge < upper), dtype=np.float64)
+    edges.flags.writeable = False
+    return edges
+
+
+def n_cells(feature: Feature) -> int:
+    """Number of cells of a feature, MISSING not counted."""
+    return len(edges(feature)) + 1
+
+
+def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.int64]:
+    """Exact number of rows in every cell of one column; empty values are left out, one by one (lemma L6).
+
+    Args:
+        feature: public.
+        column: PRIVATE, sanitised, ``(n_rows,)``.
+
+    Returns:
+        PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts of all.
+    """
+    values = numbers(feature, column)
+    present = values[~np.isnan(values)]
+    cells = np.searchsorted(edges(feature), present, side="left")
+    return np.bincount(cells, minlength=n_cells(feature)).astype(np.int64)
+
+
+def _positions(low: int, high: int) -> set[int]:
+    """Positions between two multiples of 2⁶⁴, in their unit, rounded down."""
+    width = high - low
+    equal = {low + width * step // _EQUAL_STEPS for step in range(1, _EQUAL_STEPS)}
+    if low >= 0:
+        return equal | {low + (width >> _SHARE_BITS) * share for share in _shares()}
+    if high <= 0:
+        return equal | {high - (width >> _SHARE_BITS) * share for share in _shares()}
+    return equal | {0} | {(side >> _SHARE_BITS) * share for side in (low, high) for share in _shares()}
+
+
+def _shares() -> list[int]:
+    """2^(−k/2) for every geometric step k, in units of 2⁻⁶⁴."""
+    return [isqrt(2 ** (2 * _SHARE_BITS - k)) for k in _GEOMETRIC_STEPS]

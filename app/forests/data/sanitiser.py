@@ -1,0 +1,207 @@
+"""The record-wise sanitiser: what every row passes through before a mechanism or a model sees it.
+
+It is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the image of a
+row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to neighbouring
+datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
+
+==============================  ===========================================
+cell                            image
+==============================  ===========================================
+number out of bounds, ±∞        the nearer bound
+number between two integers     the nearest integer, ties to even (``integer`` features)
+empty number                    MISSING (NaN); the lower bound if the feature declares no ``missing``
+undeclared category             OTHER
+empty category                  MISSING; OTHER if the feature declares no ``missing``
+undeclared or empty label       the row is dropped
+==============================  ===========================================
+
+Uploads and prediction bodies are stricter: they refuse what the owner or the caller can mend. Stored rows are not.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import limits
+from app.core.errors import FieldProblem, InvalidRequest
+from app.forests.data.rows import SanitisedColumns
+from app.forests.data.schema import Feature, Label, Schema
+
+_JSON_NUMBERS: frozenset[type] = frozenset({int, float, type(None)})
+_JSON_STRINGS: frozenset[type] = frozenset({str, type(None)})
+
+
+def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Clamps numbers to the declared bounds; total and record-wise.
+
+    Args:
+        feature: public; ``numeric`` or ``integer``.
+        values: PRIVATE or a caller's own, float64 ``(n_rows,)``; NaN is an empty cell, infinities are legal.
+
+    Returns:
+        A new float64 array inside the bounds. NaN is left only where the feature declares ``missing``. A negative zero
+        becomes a positive one, so that equal values have equal bits.
+    """
+    result = np.clip(values, feature.lower, feature.upper)
+    if feature.type == "integer":
+        np.rint(result, out=result)
+    if not feature.missing:
+        np.copyto(result, feature.lower, where=np.isnan(result))
+    result += 0.0
+    return result
+
+
+def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Maps every code that the feature does not have to OTHER; total and record-wise.
+
+    Args:
+        feature: public; ``categorical``.
+        codes: PRIVATE or a caller's own, int32 ``(n_rows,)``.
+
+    Returns:
+        A new int32 array of declared codes, ``other_code`` and, where the feature declares ``missing``,
+        ``missing_code``.
+    """
+    largest = feature.missing_code if feature.missing else feature.other_code
+    return np.where((codes >= 0) & (codes <= largest), codes, np.int32(feature.other_code))
+
+
+def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which rows have a declared class; the others are dropped one by one, by a test on that row alone.
+
+    Args:
+        label: public.
+        codes: PRIVATE, int32 ``(n_rows,)``; −1 is an undeclared or empty label.
+    """
+    return (codes >= 0) & (codes < len(label.classes))
+
+
+def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
+    """The number of cells that clamping moves: an exact PRIVATE count, for the owner's upload report alone."""
+    return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
+
+
+def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]]) -> SanitisedColumns:
+    """Encodes the ``rows`` form of a prediction body.
+
+    Args:
+        schema: public, from inside the artifact.
+        rows: one mapping per row, from feature name to a JSON scalar (``str``, ``int``, ``float``, ``bool``,
+            ``None``); an absent name is an empty cell.
+
+    Raises:
+        InvalidRequest: ``unknown-column`` at ``/rows`` (the name is not repeated: it is the caller's own value), or
+            ``missing``, ``not-a-number``, ``not-a-string`` at ``/rows/<i>/<feature>``. Never a value.
+    """
+    names = {feature.name for feature in schema.features}
+    if not all(row.keys() <= names for row in rows):
+        raise InvalidRequest.at("/rows", "unknown-column")
+    problems: list[FieldProblem] = []
+    columns = []
+    for feature in schema.features:
+        name = feature.name
+        cells = [row.get(name) for row in rows]
+        columns.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_row_pointer, name)))
+    return _sanitised(columns, len(rows), problems=problems)
+
+
+def sanitise_prediction_columns(schema: Schema, columns: Mapping[str, Sequence[object]]) -> SanitisedColumns:
+    """Encodes the ``columns`` form of a prediction body.
+
+    Args:
+        schema: public, from inside the artifact.
+        columns: from feature name to its cells, JSON scalars; all of one length. An absent column has only empty cells.
+
+    Raises:
+        InvalidRequest: ``unknown-column`` or ``unequal-lengths`` at ``/columns``; ``missing`` at
+            ``/columns/<feature>`` for an absent column; ``missing``, ``not-a-number``, ``not-a-string`` at
+            ``/columns/<feature>/<i>``. Never a value.
+    """
+    if not columns.keys() <= {feature.name for feature in schema.features}:
+        raise InvalidRequest.at("/columns", "unknown-column")
+    lengths = {len(cells) for cells in columns.values()}
+    if len(lengths) > 1:
+        raise InvalidRequest.at("/columns", "unequal-lengths")
+    n_rows = lengths.pop() if lengths else 0
+    problems: list[FieldProblem] = []
+    encoded = []
+    for feature in schema.features:
+        name = feature.name
+        if name not in columns and not feature.missing:
+            problems.append(FieldProblem(f"/columns/{_pointer_token(name)}", "missing"))
+            continue
+        cells = columns.get(name, [None] * n_rows)
+        encoded.append(_sanitise_cells(feature, cells, problems=problems, at=partial(_column_pointer, name)))
+    return _sanitised(encoded, n_rows, problems=problems)
+
+
+def _sanitised(
+    columns: list[NDArray[np.float64] | NDArray[np.int32]], n_rows: int, *, problems: list[FieldProblem]
+) -> SanitisedColumns:
+    if problems:
+        raise InvalidRequest(problems[: limits.MAX_REPORTED_PROBLEMS])
+    return SanitisedColumns(tuple(columns), n_rows)
+
+
+def _sanitise_cells(
+    feature: Feature, cells: Sequence[object], *, problems: list[FieldProblem], at: Callable[[int], str]
+) -> NDArray[np.float64] | NDArray[np.int32]:
+    """One column. Adds what the caller has to mend to ``problems``; the array counts only if nothing was added."""
+    # Exact types, not isinstance: a bool is an int to Python, and neither a number nor a category to us.
+    legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
+    if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
+        found = _cell_problems(feature, cells, legal=legal, at=at)
+        problems.extend(islice(found, limits.MAX_REPORTED_PROBLEMS))
+        return np.empty(0, dtype=np.int32)
+    if feature.is_categorical:
+        lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}
+        lookup[None] = feature.missing_code
+        other = feature.other_code
+        return np.array([lookup.get(cell, other) for cell in cells], dtype=np.int32)
+    return sanitise_numbers(feature, _floats(cast(Sequence[int | float | None], cells)))
+
+
+def _cell_problems(
+    feature: Feature, cells: Sequence[object], *, legal: frozenset[type], at: Callable[[int], str]
+) -> Iterator[FieldProblem]:
+    wrong_type = "not-a-string" if feature.is_categorical else "not-a-number"
+    for index, cell in enumerate(cells):
+        if type(cell) not in legal:
+            yield FieldProblem(at(index), wrong_type)
+        elif cell is None and not feature.missing:
+            yield FieldProblem(at(index), "missing")
+
+
+def _floats(cells: Sequence[int | float | None]) -> NDArray[np.float64]:
+    """``None`` becomes NaN; an integer beyond the range of a float becomes an infinity, which clamping then ends."""
+    try:
+        return np.array(cells, dtype=np.float64)
+    except OverflowError:
+        return np.array([_float(cell) for cell in cells], dtype=np.float64)
+
+
+def _float(cell: int | float | None) -> float:
+    if cell is None:
+        return math.nan
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+
+
+def _row_pointer(name: str, index: int) -> str:
+    return f"/rows/{index}/{_pointer_token(name)}"
+
+
+def _column_pointer(name: str, index: int) -> str:
+    return f"/columns/{_pointer_token(name)}/{index}"
+
+
+def _pointer_token(name: str) -> str:
+    """A column name inside a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,1 +1,0 @@
-"""One mechanism per file: what it costs (before any row is read) and how it grows one tree."""

@@ -1,0 +1,131 @@
+"""Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from app.core import amounts, limits
+from app.forests.contract.parameters import Parameter, Value
+from app.forests.data.encoding import MAX_BINS
+from app.privacy.accountants import pure
+from app.privacy.events import Event, Parallel, Sequential, UnknownPrivacyEvent
+
+if TYPE_CHECKING:
+    from app.forests.contract.algorithm import PublicFacts
+
+SEQUENTIAL, SHARDED = "sequential", "sharded"
+
+N_ESTIMATORS = Parameter(
+    "n_estimators",
+    "integer",
+    "Number of trees. By default a rule of the public size, ε and the number of classes.",
+    minimum=Fraction(1),
+    maximum=Fraction(limits.MAX_TREES),
+)
+MAX_DEPTH = Parameter(
+    "max_depth",
+    "integer",
+    "Splits on every path; the only stopping rule. By default a rule of the public size, ε and the number of classes.",
+    minimum=Fraction(0),
+    maximum=Fraction(limits.MAX_DEPTH),
+)
+N_BINS = Parameter(
+    "n_bins",
+    "integer",
+    "Public bins per number between its declared bounds; an integer with fewer values has a bin per value.",
+    default=32,
+    minimum=Fraction(2),
+    maximum=Fraction(MAX_BINS),
+)
+ASSIGNMENT = Parameter(
+    "assignment",
+    "choice",
+    "Every tree sees all rows at its share of ε, or each row is in one tree (by a keyed hash of its id) at all of ε.",
+    default=SEQUENTIAL,
+    choices=(SEQUENTIAL, SHARDED),
+    built=(SEQUENTIAL, SHARDED),
+)
+
+SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
+
+STRUCTURE_SHARE_WITH_DELTA = "0.85"
+"""By default, on accounts with a δ: as good as the usual share or better on every table (docs/results/papers.md)."""
+
+_COUNTS = "counts"
+
+NONE, HASH = "none", "hash"
+
+SEPARATION = Parameter(
+    "se",
+    "choice",
+    "Split each tree's rows into a structure part and an estimation part by keyed hash, or not.",
+    default=NONE,
+    choices=(NONE, HASH),
+    built=(NONE, HASH),
+)
+
+
+def is_sharded(parameters: Mapping[str, Value]) -> bool:
+    """Whether each row is in one tree only."""
+    return parameters["assignment"] == SHARDED
+
+
+def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
+    """What one tree may cost: all of ε on its own rows, or its share on everybody's."""
+    return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+
+
+def settle_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usual: str) -> None:
+    """Sets ``structure_share`` where it was not asked for: more where ρ or μ² is counted and leaves release counts.
+
+    Selections cost less there than they do in ε, and counts carry normal noise that is smaller than what their ε would
+    buy elsewhere, so that less of it is enough for them.
+
+    Args:
+        settled: gains the parameter.
+        facts: public.
+        usual: on accounts that count ε, and for labels.
+    """
+    cheap = facts.budget.accountant != pure.NAME and settled.get("leaf", _COUNTS) == _COUNTS
+    settled.setdefault("structure_share", STRUCTURE_SHARE_WITH_DELTA if cheap else usual)
+
+
+def structure_share(parameters: Mapping[str, Value]) -> Fraction:
+    """Share of a tree's loss that its selections get: none of it where there is nothing to select."""
+    return amounts.parse(parameters["structure_share"]) if int(parameters["max_depth"]) > 0 else Fraction(0)
+
+
+def tree_event(event: Event) -> Event:
+    """The event of one of the like parts that a forest (or a level) consists of.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a forest or a level.
+    """
+    if isinstance(event, Sequential | Parallel) and len(event.parts) == 1:
+        return event.parts[0].event
+    raise UnknownPrivacyEvent("not an event of like parts")
+
+
+def leaves_of(event: Event) -> Event:
+    """What the leaves of one tree release, as priced in a forest's event.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a forest.
+    """
+    tree = tree_event(event)
+    return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
+
+
+def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
+    """A path's structure budget over its levels: deeper nodes hold fewer rows and get a little more."""
+    weights = [10 + level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)
+
+
+def geometric_losses(total: Fraction, depth: int, ratio: Fraction) -> tuple[Fraction, ...]:
+    """A path's structure budget over its levels, each level getting ``ratio`` times what the one above it gets."""
+    weights = [ratio**level for level in range(depth)]
+    return tuple(total * weight / sum(weights) for weight in weights)

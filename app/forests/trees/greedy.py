@@ -1,0 +1,189 @@
+"""Splits chosen for what they separate: selections over public candidates with a utility of the class counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.bins import tree_bins
+from app.forests.contract.algorithm import PublicFacts, ReleasedTree
+from app.forests.contract.parameters import Value
+from app.forests.data.encoding import Candidates, Encoding
+from app.forests.trees import leaves, selections, shapes, structure, utilities
+from app.forests.trees.histograms import TreeHistograms
+from app.forests.trees.selections import Selection
+from app.forests.trees.tree_price import TreePrice
+from app.privacy.events import Event
+
+if TYPE_CHECKING:
+    from app.forests.noise.randomness import Randomness
+
+
+@dataclass(frozen=True)
+class SplitRule:
+    """How a node chooses among the splits of its public box.
+
+    Attributes:
+        utility: name of what a good split lowers.
+        exploration: public probability of taking a random split instead, whose law does not involve rows. A mixture
+            with it costs nothing (lemma L0).
+        kept_features: public probability that a node looks at a feature at all; see :func:`surviving`.
+        kept_splits: public probability that it looks at a split of such a feature.
+    """
+
+    utility: str
+    exploration: Fraction = Fraction(0)
+    kept_features: Fraction = Fraction(1)
+    kept_splits: Fraction = Fraction(1)
+
+
+def grow_tree(
+    event: Event, rule: SplitRule, *, encoding: Encoding, rows: TreeHistograms, randomness: Randomness
+) -> ReleasedTree:
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
+
+    Args:
+        event: what was priced; every noise scale is taken from it.
+        rule: public.
+        encoding: public bins and candidates.
+        rows: PRIVATE rows of this tree, each of them once.
+        randomness: source of all draws.
+    """
+    price = TreePrice.of(event)
+
+    def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+        own = price.levels[level]
+        return choose_level(own, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+
+    splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
+    return leaves.release(splits, price.leaves, rows, randomness)
+
+
+def choose_level(
+    own: tuple[Selection, ...],
+    rule: SplitRule,
+    encoding: Encoding,
+    rows: TreeHistograms,
+    *,
+    level_boxes: list[NDArray[np.bool_]],
+    randomness: Randomness,
+) -> list[int | None]:
+    """The released split of every node of a level.
+
+    Args:
+        own: the selections of a node, as priced: one among all splits, or one of a feature and one of its split.
+        rule: public.
+        encoding: public.
+        rows: PRIVATE, in the nodes of the level.
+        level_boxes: public; the candidates of every node.
+        randomness: source of the draws.
+    """
+    utility = split_utilities(rows, encoding, n_nodes=len(level_boxes), utility=rule.utility)
+    picked: list[int | None] = []
+    for box, scores in zip(level_boxes, utility, strict=True):
+        if rule.exploration > 0 and box.any() and randomness.bernoulli(rule.exploration):
+            picked.append(structure.random_split(encoding.candidates, box, randomness))
+        else:
+            alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
+            picked.append(_select(own, encoding.candidates, alive, scores, randomness))
+    return picked
+
+
+def surviving(
+    candidates: Candidates, alive: NDArray[np.int64], rule: SplitRule, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Bernoulli dropout: the splits of a node that its selection may choose among.
+
+    Each feature stays by a coin of its own, then each split of a feature that stayed. Where no feature stays, one is
+    drawn uniformly; where no split of a feature stays, one is. The coins are public and no row has a say in them, so
+    the splits that are left are public candidates, of which there is one if there was any.
+
+    Args:
+        candidates: public.
+        alive: ascending indices of the splits of the node's public box.
+        rule: public.
+        randomness: source of the coins; none is tossed where everything stays.
+    """
+    if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
+        return alive
+    groups = structure.by_feature(candidates, alive)
+    kept = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
+    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept])
+
+
+def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
+    """Who stays of so many, each with probability ``share``; a uniform one where nobody would."""
+    kept = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
+    return kept or [randomness.uniform(n_members)]
+
+
+def _select(
+    own: tuple[Selection, ...],
+    candidates: Candidates,
+    alive: NDArray[np.int64],
+    scores: NDArray[np.int64],
+    randomness: Randomness,
+) -> int | None:
+    if len(alive) == 0:
+        return None
+    if len(own) == 1:
+        return int(alive[selections.draw(own[0], scores[alive], randomness)])
+    of_feature, of_split = own
+    groups = structure.by_feature(candidates, alive)
+    best = np.array([scores[group].max() for group in groups], dtype=np.int64)
+    mine = groups[selections.draw(of_feature, best, randomness)]
+    return int(mine[selections.draw(of_split, scores[mine], randomness)])
+
+
+def split_utilities(
+    rows: TreeHistograms, encoding: Encoding, *, n_nodes: int, utility: str = utilities.GINI
+) -> NDArray[np.int64]:
+    """Utility of every public candidate in every node of the current level.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, n_candidates)``; larger is better.
+    """
+    candidates = encoding.candidates
+    scores = np.empty((n_nodes, len(candidates)), dtype=np.int64)
+    for block in shapes.feature_blocks(encoding, n_nodes):
+        histogram = rows.class_histogram(block)
+        end = 0
+        for feature in range(block.start, block.stop):
+            begin, end = end, end + int(encoding.n_codes[feature])
+            mine = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+            codes = candidates.threshold[mine]
+            if len(codes) == 0:
+                continue
+            counts = histogram[:, begin:end]
+            total = counts.sum(axis=1, keepdims=True)
+            side = counts if candidates.equals[mine][0] else counts.cumsum(axis=1)
+            scores[:, mine] = utilities.split_utility(side[:, codes], total - side[:, codes], utility)
+    return scores
+
+
+def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """Fills in the number and depth of trees by public rules; see ``Mechanism.settle``."""
+    settled = dict(asked)
+    encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
+    settled.setdefault("n_estimators", default_n_trees(facts))
+    depth = default_depth(facts, int(settled["n_estimators"]))
+    warnings = shapes.settle_depth(settled, depth, encoding, tables=True)
+    return settled, warnings
+
+
+def default_n_trees(facts: PublicFacts) -> int:
+    """Number of trees by a public rule of the size, ε and the number of classes."""
+    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
+    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
+    return min(max(round(trees), 1), 16)
+
+
+def default_depth(facts: PublicFacts, n_trees: int) -> int:
+    """Depth by a public rule of the size, ε, the number of classes and of trees."""
+    strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
+    return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)

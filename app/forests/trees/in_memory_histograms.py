@@ -1,0 +1,129 @@
+"""Histograms of PRIVATE rows that this process holds in memory."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels import histograms as kernels
+from app.forests.kernels import routing
+from app.forests.trees.histograms import Histograms, TreeHistograms
+
+
+class LocalHistograms:
+    """Rows in this process's memory."""
+
+    def __init__(
+        self,
+        X: NDArray[np.uint8],
+        y: NDArray[np.int32],
+        *,
+        n_codes: NDArray[np.int32],
+        n_classes: int,
+        shard: NDArray[np.int64] | None,
+        structure_rows: Callable[[int, NDArray[np.int64]], NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """Keeps references to the PRIVATE arrays.
+
+        Args:
+            X: uint8 ``(n_features, n_rows)`` codes.
+            y: int32 ``(n_rows,)`` classes.
+            n_codes: int32 ``(n_features,)``.
+            n_classes: public number of classes.
+            shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
+            structure_rows: from a tree and the positions of its rows to bool, one per position: the rows that its
+                splits may be chosen by; the others are those of its leaves. ``None``: every row of a tree is both.
+        """
+        self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
+        self._structure_rows = structure_rows
+
+    def of_tree(self, tree: int) -> TreeHistograms:
+        """The rows of ``tree``: all, or those whose keyed hash chose it; in one part or in two."""
+        mine = None if self._shard is None else np.flatnonzero(self._shard == tree)
+        if self._structure_rows is None:
+            return self._part(mine)
+        mine = np.arange(len(self._y)) if mine is None else mine
+        structure = self._structure_rows(tree, mine)
+        return TwoParts(self._part(mine[structure]), self._part(mine[~structure]))
+
+    def _part(self, mine: NDArray[np.int64] | None) -> TreeHistograms:
+        X, y = self._X, self._y
+        if mine is not None:
+            X, y = np.ascontiguousarray(X[:, mine]), y[mine]
+        return _LocalTree(X, y, self._n_codes, self._n_classes)
+
+
+class LabelsApart:
+    """Rows whose splits are chosen without labels: over all rows, or over rows of other people."""
+
+    def __init__(
+        self,
+        X: NDArray[np.uint8],
+        leaves: Histograms,
+        *,
+        n_codes: NDArray[np.int32],
+        shard: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Keeps references.
+
+        Args:
+            X: uint8 ``(n_features, n_rows)`` codes of the rows that splits are chosen by. They come without labels.
+            leaves: PRIVATE; the rows of the leaves, with labels.
+            n_codes: int32 ``(n_features,)``.
+            shard: int64 ``(n_rows,)`` tree of each row of ``X``, or ``None`` when every tree sees every row.
+        """
+        unlabelled = np.zeros(X.shape[1], dtype=np.int32)
+        self._structure = LocalHistograms(X, unlabelled, n_codes=n_codes, n_classes=1, shard=shard)
+        self._leaves = leaves
+
+    def of_tree(self, tree: int) -> TreeHistograms:
+        """The rows of ``tree`` for its splits, and those for its leaves."""
+        return TwoParts(self._structure.of_tree(tree), self._leaves.of_tree(tree))
+
+
+class TwoParts:
+    """The PRIVATE rows of one tree in two roles: some for choosing splits, some for the leaves."""
+
+    def __init__(self, structure: TreeHistograms, estimation: TreeHistograms) -> None:
+        """Joins two parts that stand at the same level."""
+        self._structure, self._estimation = structure, estimation
+
+    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        """See ``TreeHistograms``; of the structure part alone."""
+        return self._structure.class_histogram(features)
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See ``TreeHistograms``; both parts go down by the same released splits."""
+        self._structure.descend(feature=feature, threshold=threshold, equals=equals)
+        self._estimation.descend(feature=feature, threshold=threshold, equals=equals)
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        """See ``TreeHistograms``; of the estimation part alone."""
+        return self._estimation.leaf_histogram()
+
+
+class _LocalTree:
+    def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], n_codes: NDArray[np.int32], n_classes: int) -> None:
+        self._X, self._y, self._n_codes, self._n_classes = X, y, n_codes, n_classes
+        self._node = np.zeros(len(y), dtype=np.int32)
+        self._n_nodes = 1
+
+    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
+        return kernels.class_histogram(
+            self._X[features],
+            self._y,
+            self._node,
+            n_nodes=self._n_nodes,
+            n_bins=self._n_codes[features],
+            n_classes=self._n_classes,
+        )
+
+    def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
+        """See ``TreeHistograms``."""
+        self._node = routing.descend(self._X, self._node, feature=feature, threshold=threshold, equals=equals)
+        self._n_nodes *= 2
+
+    def leaf_histogram(self) -> NDArray[np.int64]:
+        """See ``TreeHistograms``."""
+        return kernels.leaf_histogram(self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes)

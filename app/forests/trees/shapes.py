@@ -1,0 +1,88 @@
+"""Public shapes: how large a forest and its working memory may become, decided before any row is read."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import limits
+from app.core.errors import InvalidRequest
+from app.forests.contract.parameters import Value
+from app.forests.data.encoding import Encoding
+
+MAX_TABLE_CELLS = 2**24
+"""Nodes × candidates of one level, and nodes × codes × classes of one feature: bounds memory by public numbers."""
+
+BLOCK_CELLS = 2**22
+"""Histogram cells (nodes × codes × classes) that are tabulated at once."""
+
+
+def deepest(encoding: Encoding) -> int:
+    """Splits after which every box holds one value of every feature: deeper trees would only add empty leaves."""
+    candidates = encoding.candidates
+    cuts = np.bincount(candidates.feature, minlength=len(encoding.n_codes))
+    one_against_rest = np.bincount(candidates.feature, weights=candidates.equals, minlength=len(encoding.n_codes)) > 1
+    return int((cuts - one_against_rest).sum())
+
+
+def leaf_cells(n_trees: int, depth: int, n_classes: int) -> int:
+    """Released counts of a forest."""
+    return n_trees * n_classes << depth
+
+
+def table_cells(depth: int, encoding: Encoding) -> int:
+    """Cells of the largest table that a data-dependent choice of splits holds at once."""
+    widest = int(encoding.n_codes.max(initial=1)) * encoding.schema.n_classes
+    return max(len(encoding.candidates), widest) << max(depth - 1, 0)
+
+
+def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tables: bool) -> tuple[str, ...]:
+    """Sets ``max_depth``: what was asked, or the rule's choice cut down to the public limits.
+
+    Args:
+        settled: the other parameters, with ``n_estimators``; gains ``max_depth``.
+        rule: depth that the mechanism's rule prefers.
+        encoding: public bins.
+        tables: the mechanism tabulates every candidate of a level.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        InvalidRequest: an explicit depth (or number of trees) is over a public limit.
+    """
+    n_trees, n_classes = int(settled["n_estimators"]), encoding.schema.n_classes
+    asked = "max_depth" in settled
+    wanted = int(settled.get("max_depth", rule))
+    depth = min(wanted, deepest(encoding))
+    while not asked and depth > 0 and not _fits(n_trees, depth, encoding, tables=tables):
+        depth -= 1
+    if not _fits(n_trees, depth, encoding, tables=tables):
+        at = "max_depth" if leaf_cells(n_trees, 0, n_classes) <= limits.MAX_TREE_LEAF_CELLS else "n_estimators"
+        raise InvalidRequest.at(f"/parameters/{at}", "too-large")
+    settled["max_depth"] = depth
+    if depth == 0 and len(encoding.candidates) == 0:
+        return ("The public schema allows no split: every row lies in one leaf.",)
+    if asked and depth < wanted:
+        return (f"max_depth was lowered to {depth}: deeper, the public schema allows no further split.",)
+    return ()
+
+
+def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool:
+    if leaf_cells(n_trees, depth, encoding.schema.n_classes) > limits.MAX_TREE_LEAF_CELLS:
+        return False
+    return not tables or depth == 0 or table_cells(depth, encoding) <= MAX_TABLE_CELLS
+
+
+def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
+    """Consecutive features whose histogram stays below :data:`BLOCK_CELLS`, at least one at a time."""
+    return blocks(encoding.n_codes, cells=n_nodes * encoding.schema.n_classes)
+
+
+def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
+    """Consecutive features whose tables of ``cells`` per code stay below :data:`BLOCK_CELLS`, at least one each."""
+    found, start, held = [], 0, 0
+    for feature, own in enumerate(n_codes.astype(np.int64) * cells):
+        if held and held + own > BLOCK_CELLS:
+            found.append(slice(start, feature))
+            start, held = feature, 0
+        held += int(own)
+    return [*found, slice(start, len(n_codes))]

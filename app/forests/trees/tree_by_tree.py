@@ -1,0 +1,77 @@
+"""Growth of forests whose trees do not know of each other: to each tree its rows, one release after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import amounts
+from app.forests.bins import tree_bins
+from app.forests.contract.forest import Forest
+from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.trees import assignment
+from app.forests.trees.collect import forest_of
+from app.forests.trees.common import HASH, SHARDED
+from app.forests.trees.in_memory_histograms import LocalHistograms
+
+if TYPE_CHECKING:
+    from app.forests.contract.algorithm import TreeMechanism
+    from app.forests.noise.randomness import Randomness
+
+
+def grow_trees(
+    mechanism: TreeMechanism,
+    plan: Plan,
+    *,
+    schema: Schema,
+    rows: SanitisedRows,
+    randomness: Randomness,
+    on_tree_done: Callable[[], None],
+) -> Forest:
+    """Releases the trees of a plan. One call is one release, at the loss of ``plan.event``.
+
+    Args:
+        mechanism: grows a tree.
+        plan: what was priced.
+        schema: public.
+        rows: PRIVATE.
+        randomness: source of every draw.
+        on_tree_done: told after each tree.
+    """
+    encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
+    histograms = _histograms(encoding, plan, schema, rows, randomness)
+    trees = (
+        mechanism.grow_tree(
+            plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness
+        )
+        for index in range(plan.n_trees)
+    )
+    return forest_of(plan, schema, mechanism.family, trees, on_tree_done=on_tree_done)
+
+
+def _histograms(
+    encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
+) -> LocalHistograms:
+    """All rows for every tree, or to each tree its own; in one part or, by another hash, in two."""
+    sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
+    key = assignment.fresh_key(randomness) if sharded or apart else b""
+    shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees) if sharded else None
+
+    def structure_rows(tree: int, mine: NDArray[np.int64]) -> NDArray[np.bool_]:
+        share = amounts.parse(plan.parameters["structure_rows"])
+        return assignment.structure_rows(key, rows.row_ids[mine], tree=tree, share=share)
+
+    return LocalHistograms(
+        encoding.encode(rows.features),
+        rows.y,
+        n_codes=encoding.n_codes,
+        n_classes=schema.n_classes,
+        shard=shard,
+        structure_rows=structure_rows if apart else None,
+    )

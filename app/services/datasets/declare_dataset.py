@@ -1,0 +1,129 @@
+"""``POST /datasets``: a declaration becomes a dataset with an account, in one transaction."""
+
+import secrets
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.idempotency import Answer, IdempotentRequest, once
+from app.access.roles import Principal, Role
+from app.core import amounts, ids
+from app.core.errors import FieldProblem, InvalidRequest, NotSupported
+from app.datasets import catalog
+from app.datasets.tables import DatasetRow
+from app.forests.data.schema import Schema, column_name_problem
+from app.ledger import service as ledger
+from app.privacy.composition import Partitions
+from app.services import populations
+from app.services.answers import answer
+from app.services.datasets.declare_partitions import read_partitions
+from app.services.datasets.public_sizes import two_significant_digits
+from app.services.datasets.show_datasets import dataset_out
+from app.services.installation import Installation
+from app.services.ledger.budgets import cap_of
+from app.wire.datasets import BudgetIn, DatasetIn
+
+DATASET_KEY_BYTES = 32
+
+
+def register_dataset(
+    installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
+) -> Answer:
+    """Declares a dataset: catalog row, account with its first entry, and the owner's grant.
+
+    Raises:
+        InvalidRequest: a rule of the declaration is broken.
+        NotSupported: a legal declaration whose rule is not built yet.
+        RoleMissing: the key may not declare datasets.
+        NameTaken: a living dataset has the name.
+        NotFound: the population is somebody else's.
+        PopulationMismatch: the dataset cannot be added up with the members of the population.
+    """
+    schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
+    budget = _checked(declaration)
+    unit_column = declaration.privacy_unit.column
+    partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
+    principal.require(Role.OWNER)
+    with installation.database.write() as session:
+        at = installation.database.now(session)
+
+        def work() -> Answer:
+            row = _row(declaration, schema, partitions, declared_by=principal.key_id, at=at)
+            dataset = catalog.declare(session, row)
+            _open_account(session, dataset, budget, actor=principal.key_id)
+            if declaration.population is not None:
+                named = declaration.population
+                row.population = populations.join(session, principal, row.id, population=named, at=at)
+            grants.put(session, dataset_id=row.id, key_id=principal.key_id, role=Role.OWNER)
+            return answer(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
+
+        return once(session, request, at=at, work=work)
+
+
+def _checked(declaration: DatasetIn) -> BudgetIn:
+    if declaration.visibility == "public":
+        raise NotSupported("visibility public")
+    if declaration.budget is None:
+        raise InvalidRequest.at("/budget", "required")
+    problems = _unit_problems(declaration)
+    try:
+        cap_of(declaration.budget)
+    except InvalidRequest as found:
+        problems.extend(found.errors)
+    if problems:
+        raise InvalidRequest(problems)
+    return declaration.budget
+
+
+def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
+    """A unit column is a column of its own: what names a person is neither learned from nor predicted."""
+    unit, schema = declaration.privacy_unit, declaration.schema_
+    if unit.column is None:
+        return [FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")] if unit.max_rows != 1 else []
+    problem = column_name_problem(unit.column)
+    if unit.column in (schema.label.name, *(feature.name for feature in schema.features)):
+        problem = "not-distinct"
+    return [FieldProblem("/privacy_unit/column", problem)] if problem else []
+
+
+def _row(
+    declaration: DatasetIn, schema: Schema, partitions: Partitions, *, declared_by: str, at: datetime
+) -> DatasetRow:
+    size = declaration.public_size
+    return DatasetRow(
+        id=ids.new(ids.DATASET),
+        name=declaration.name,
+        living_name=declaration.name,
+        schema=schema.to_json(),
+        privacy_unit=declaration.privacy_unit.model_dump(),
+        protects=declaration.protects,
+        partitions=partitions.to_json(),
+        public_size=None if size is None else two_significant_digits(size),
+        visibility=declaration.visibility,
+        population=declaration.population,
+        hash_key=secrets.token_bytes(DATASET_KEY_BYTES),
+        declared_by=declared_by,
+        created_at=at,
+        deleted_at=None,
+    )
+
+
+def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, actor: str) -> None:
+    unit: dict[str, Any] = dataset.row.privacy_unit
+    ledger.open_account(
+        session,
+        ledger.NewAccount(
+            id=dataset.id,
+            name=dataset.name,
+            accountant=budget.accountant,
+            adjacency=dataset.adjacency.value,
+            cap=cap_of(budget),
+            delta=None if budget.delta is None else amounts.to_text(budget.delta),
+            privacy_unit=unit,
+            partitions=dataset.partitions,
+            delta_set_aside=None if budget.delta_set_aside is None else amounts.to_text(budget.delta_set_aside),
+        ),
+        actor=actor,
+    )

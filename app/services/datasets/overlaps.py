@@ -1,0 +1,73 @@
+"""``GET /datasets/{id}/overlaps``: what an owner's own datasets have in common, for that owner alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.core import clock
+from app.core.errors import RoleMissing, Unavailable
+from app.datasets import catalog, fingerprints, row_files
+from app.datasets.fingerprints import Overlap
+from app.datasets.tables import EpochRow
+from app.services.authorization import permitted
+from app.services.installation import Installation
+from app.wire.datasets import EpochOverlap, OverlapOut, SharedRows
+
+
+def show_overlaps(installation: Installation, principal: Principal, reference: str) -> OverlapOut:
+    """Compares the uploads of a dataset with each other and with those of other datasets of the same owner.
+
+    Compared is only what the same key was granted the role of owner on: not what an admin may see, not what others
+    own. So whoever uploads a guess learns nothing of rows that they do not hold already. Nothing follows from what is
+    found: what it means is for the owner to declare.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key is not granted to be its owner.
+        Unavailable: one of the datasets is erased just now.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        owned = grants.granted_as(session, principal, Role.OWNER)
+        if dataset.id not in owned:
+            raise RoleMissing([Role.OWNER.value])
+        epochs = catalog.epochs(session, dataset.id)
+        facts = {each: catalog.find(session, each) for each in owned}
+        files = {each: _files(installation, session, each) for each in owned if not facts[each].is_deleted}
+    try:
+        found = fingerprints.compare(files.get(dataset.id, {}), files)
+    except FileNotFoundError:  # one of them was erased in the middle
+        raise Unavailable("a dataset is being erased") from None
+    return OverlapOut(
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        population=dataset.row.population,
+        epochs=[_epoch(epoch, found.get(epoch.id), facts) for epoch in epochs],
+    )
+
+
+def _files(installation: Installation, session: Session, dataset_id: str) -> dict[str, Path]:
+    """Fingerprints by epoch; uploads from before there were any have none."""
+    home = installation.home
+    files = {
+        epoch.id: row_files.prints_file(home, dataset_id, epoch.id) for epoch in catalog.epochs(session, dataset_id)
+    }
+    return {epoch: file for epoch, file in files.items() if file.is_file()}
+
+
+def _epoch(epoch: EpochRow, overlap: Overlap | None, facts: Mapping[str, catalog.Dataset]) -> EpochOverlap:
+    shared = {} if overlap is None else overlap.shared
+    return EpochOverlap(
+        epoch=epoch.id,
+        uploaded_at=clock.to_text(epoch.uploaded_at),
+        rows=None if overlap is None else overlap.rows,
+        distinct=None if overlap is None else overlap.distinct,
+        shared=[
+            SharedRows(dataset=other, dataset_name=facts[other].name, population=facts[other].row.population, rows=rows)
+            for other, rows in shared.items()
+            if rows
+        ],
+    )

@@ -1,0 +1,84 @@
+"""``GET /datasets``: public facts and the budget left."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_DATASET, Principal
+from app.core import clock
+from app.datasets import catalog
+from app.datasets.tables import EpochRow
+from app.ledger import service as ledger
+from app.services.authorization import permitted
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.datasets import AccountOut, DatasetList, DatasetOut
+
+
+def show_dataset(installation: Installation, principal: Principal, reference: str) -> DatasetOut:
+    """One dataset, by id or name.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, SEE_DATASET)
+        return dataset_out(session, dataset)
+
+
+def list_datasets(installation: Installation, principal: Principal, page: PageRequest) -> DatasetList:
+    """The datasets on which the key has any grant, tombstones included."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_DATASET)
+        shown, following = page_of(
+            page,
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda dataset: dataset.id,
+        )
+        return DatasetList(datasets=_all_out(session, shown), next=following)
+
+
+def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
+    """The public facts of a dataset, with the balance of its tightest joint cell."""
+    return _all_out(session, [dataset])[0]
+
+
+def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
+    ids = [dataset.id for dataset in datasets]
+    balances, epochs = ledger.balances(session, ids), catalog.epochs_of_each(session, ids)
+    return [_out(dataset, balances[dataset.id], epochs[dataset.id]) for dataset in datasets]
+
+
+def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[EpochRow]) -> DatasetOut:
+    row = dataset.row
+    return DatasetOut.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "account": account_out(balance),
+            "schema": row.schema,
+            "adjacency": dataset.adjacency.value,
+            "privacy_unit": row.privacy_unit,
+            "protects": row.protects,
+            "partitions": row.partitions,
+            "public_size": row.public_size,
+            "visibility": row.visibility,
+            "population": row.population,
+            "epochs": [{"epoch": epoch.id, "uploaded_at": clock.to_text(epoch.uploaded_at)} for epoch in epochs],
+            "created_at": clock.to_text(row.created_at),
+            "deleted_at": None if row.deleted_at is None else clock.to_text(row.deleted_at),
+        }
+    )
+
+
+def account_out(balance: ledger.Balance) -> AccountOut:
+    """A balance in exact decimals."""
+    return AccountOut(
+        accountant=balance.accountant,
+        unit=balance.unit,
+        cap=balance.text(balance.cap),
+        charged=balance.text(balance.charged),
+        reserved=balance.text(balance.reserved),
+        remaining=balance.text(balance.remaining),
+    )

@@ -1,0 +1,160 @@
+"""``POST /datasets/{id}/rows``: a batch of private rows becomes an epoch."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.roles import MANAGE_DATASET, Principal
+from app.core import ids, limits
+from app.core.errors import DatasetDeleted, TooLarge, Unavailable
+from app.datasets import admission, catalog, fingerprints, ingest, row_files
+from app.datasets.admission import AdmissionBook
+from app.datasets.fingerprints import Fingerprints
+from app.services.answers import answer
+from app.services.authorization import permitted
+from app.services.installation import Installation
+from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
+
+
+@dataclass(frozen=True)
+class SpooledBody:
+    """A body that was received completely: a file in the spool folder."""
+
+    path: Path
+    is_gzip: bool
+
+
+def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
+    """Checks, before a byte of the body is taken, that the principal owns a living dataset.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: only the owner uploads.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        return dataset.id
+
+
+def upload_rows(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    body: SpooledBody,
+    *,
+    request: IdempotentRequest | None,
+) -> Answer:
+    """Sanitises and stores a batch, then makes it an epoch.
+
+    The file of rows is complete and durable before the epoch commits; if the commit fails the file goes. Nothing in
+    the answer's status depends on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
+    wait for one another: their order decides which rows are admitted.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: only the owner uploads.
+        DatasetDeleted: only the tombstone is left.
+        RowsInvalid: the declaration cannot read the batch; nothing was stored.
+        TooLarge: over a public limit; nothing was stored.
+        Unavailable: another upload to the dataset takes too long, or too many wait already; nothing was stored.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        earlier = None if request is None else stored(session, request)
+        if earlier is not None:
+            return earlier
+        dataset.living()
+    try:
+        if dataset.unit_column is None:
+            return _Upload(installation, dataset, book=None).run(body, request)
+        with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
+            return _Upload(installation, dataset, book).run(body, request)
+    except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
+        raise DatasetDeleted from None
+
+
+class _Upload:
+    """One batch on its way to an epoch."""
+
+    def __init__(self, installation: Installation, dataset: catalog.Dataset, book: AdmissionBook | None) -> None:
+        self._installation = installation
+        self._dataset = dataset
+        self._book = book
+        self._epoch_id = ids.new(ids.EPOCH)
+        self._before: list[str] = []
+        self._kept = False
+
+    def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
+        """Stores the rows, then commits the epoch; without the epoch nothing is left."""
+        if self._book is not None:
+            self._begin(self._book)
+        report = self._ingest(body)
+        try:
+            with self._installation.database.write() as session:
+                at = self._installation.database.now(session)
+                given = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
+                if self._book is not None and self._kept:
+                    self._book.commit()
+        except BaseException:
+            self._discard_unless_committed()
+            raise
+        if not self._kept:
+            row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
+        return given
+
+    def _begin(self, book: AdmissionBook) -> None:
+        """Under the dataset's lock: the upload before this one may have left the book and not yet have committed."""
+        with self._installation.database.write() as session:
+            catalog.locked(session, self._dataset.id).living()
+            self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
+        book.begin(self._epoch_id, committed=self._before)
+
+    def _ingest(self, body: SpooledBody) -> ingest.IngestReport:
+        dataset = self._dataset
+        rules = ingest.RowRules(dataset.schema, dataset.partitions, dataset.row.hash_key, dataset.unit_column)
+        home = self._installation.home
+        destination = row_files.epoch_file(home, dataset.id, self._epoch_id)
+        prints = Fingerprints(
+            row_files.prints_file(home, dataset.id, self._epoch_id), fingerprints.installation_key(home)
+        )
+        with body.path.open("rb") as source:
+            return ingest.ingest_csv(
+                source, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip
+            )
+
+    def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
+        dataset_id = self._dataset.id
+        catalog.locked(session, dataset_id).living()
+        epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
+        if self._book is not None and epochs != self._before:  # the folder is on a file system without locks
+            raise Unavailable("another upload to this dataset ended meanwhile")
+        if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
+            raise TooLarge("the number of uploads to a dataset that is cut by them", limits.MAX_UPLOAD_CELLS)
+        n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
+        if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
+            raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
+        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
+        self._kept = True
+        return answer(201, _report_out(self._epoch_id, report))
+
+    def _discard_unless_committed(self) -> None:
+        """Erases the file of an epoch whose commit failed. A broken connection may hide a commit that held: it asks."""
+        database, dataset_id = self._installation.database, self._dataset.id
+        with suppress(Unavailable), database.read() as session:  # if it cannot ask, the sweeper will
+            if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
+                row_files.erase_epoch(self._installation.home, dataset_id, self._epoch_id)
+
+
+def _report_out(epoch_id: str, report: ingest.IngestReport) -> UploadOut:
+    return UploadOut(
+        epoch=epoch_id,
+        columns=[
+            ColumnReport(name=column.name, clamped=column.clamped, missing=column.missing, unknown=column.unknown)
+            for column in report.columns
+        ],
+        dropped=None if report.dropped is None else DroppedRows(**vars(report.dropped)),
+    )

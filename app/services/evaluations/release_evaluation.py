@@ -1,0 +1,27 @@
+"""Evaluating released models on private rows. It runs in the child, after the charge was committed."""
+
+import json
+
+from app.datasets import private_rows
+from app.forests import artifacts, evaluation
+from app.forests.data.schema import Schema
+from app.forests.evaluation import EvaluationPlan
+from app.forests.noise.randomness import SystemRandomness
+from app.privacy.composition import Partitions
+from app.services.jobs import output
+from app.services.jobs.task import JobTask
+
+
+def release_evaluation(task: JobTask) -> None:
+    """Reads the rows in scope, releases what was priced, and leaves it in the task's folder.
+
+    One call is one release, paid for by the job's charge. The models stand in the task's folder already.
+    """
+    schema = Schema.from_json(task.schema)
+    evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
+    rows = private_rows.read(
+        task.row_files, schema=schema, partitions=Partitions.from_json(task.partitions), scope=task.scope
+    )
+    models = [(artifact.forest, artifact.schema) for artifact in evaluated]
+    released = evaluation.release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
+    output.write(task, json.dumps(released.to_json()).encode("utf-8"))

@@ -1,0 +1,73 @@
+"""Jobs that evaluate models: what an evaluation carries, and how it is kept."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import ids
+from app.datasets.catalog import Dataset
+from app.forests.evaluation import Evaluation, EvaluationInvalid
+from app.jobs.tables import JobRow
+from app.privacy import events
+from app.privacy.accountants import pure
+from app.registry import evaluations
+from app.registry.tables import EvaluationRow
+from app.services.installation import Installation
+from app.services.jobs import output_facts
+from app.services.jobs.kind import OutputInvalid
+from app.services.jobs.task import JobTask
+
+
+@dataclass(frozen=True)
+class ReleasedEvaluation:
+    """An evaluation that nobody knows of yet. It is rows, so nothing of it is left if its job is lost."""
+
+    job_id: str
+    body: dict[str, Any]
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See ``job_kind.Output``."""
+        released = EvaluationRow(**output_facts.identity(row, prefix=ids.EVALUATION), body=self.body)
+        evaluations.add(session, released, self.body["models"])
+        row.evaluation_id = released.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See ``job_kind.Output``."""
+        return evaluations.of_job(session, self.job_id) is not None
+
+    def discard(self, installation: Installation) -> None:
+        """See ``job_kind.Output``: there is nothing to remove."""
+
+
+class EvaluationKind:
+    """Counts a model's answers, or chooses the best of several; makes an evaluation."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See ``job_kind.JobKind``: the models' artifacts."""
+        return [model["digest"] for model in row.task["work"]["models"]]
+
+    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+        """What is shown with the released numbers."""
+        work = row.task["work"]
+        event = events.from_json(work["plan"]["event"])
+        models_price = pure.price(Fraction(work["models_epsilon"]))
+        return {
+            **output_facts.of(session, row, dataset, event=event, subject="evaluation", besides=models_price),
+            "models": [model["id"] for model in work["models"]],
+            "classes": work["classes"],
+            "warnings": work["warnings"],
+            "scope": row.task["scope"],
+            "epochs": row.task["epochs"],
+        }
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedEvaluation:
+        """See ``job_kind.JobKind``."""
+        try:
+            released = Evaluation.from_json(json.loads(data))
+        except (EvaluationInvalid, ValueError):
+            raise OutputInvalid from None
+        return ReleasedEvaluation(task.job_id, {**task.metadata, "evaluation": released.to_json()})

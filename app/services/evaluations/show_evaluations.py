@@ -1,0 +1,118 @@
+"""``/evaluations``: what was released about models. Everything shown is post-processing of released counts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_MODEL, TRAIN, Principal
+from app.core import clock
+from app.forests import metrics
+from app.forests.bins import noisy_counts
+from app.forests.evaluation import AUROC, CONFUSION, Evaluation
+from app.registry import evaluations, models
+from app.registry.tables import EvaluationRow
+from app.services import guarantees
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.evaluations import AccuracyOut, AurocOut, ConfusionOut, EvaluationList, EvaluationOut, IntervalOut
+from app.wire.training import PriceOut
+
+
+def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
+    """One evaluation.
+
+    Raises:
+        NotFound: no such evaluation, or none that this key may know of.
+        RoleMissing: the key has another role on the dataset whose rows were read.
+    """
+    with installation.database.read() as session:
+        row = evaluations.find(session, evaluation_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="evaluation")
+        return _all_out(session, [row])[0]
+
+
+def list_evaluations(
+    installation: Installation, principal: Principal, model_id: str, page: PageRequest
+) -> EvaluationList:
+    """The evaluations of one model on datasets where the key may train, newest first.
+
+    Raises:
+        NotFound: no such model, or none that this key may know of.
+        RoleMissing: the key has another role on the model's dataset.
+    """
+    with installation.database.read() as session:
+        model = models.find(session, model_id)
+        grants.require(session, principal, model.dataset_id, SEE_MODEL, kind="model")
+        visible = grants.datasets_with(session, principal, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: evaluations.page(
+                session, model_id=model_id, dataset_ids=visible, before=page.cursor, limit=limit
+            ),
+            lambda row: row.id,
+        )
+        return EvaluationList(evaluations=_all_out(session, shown), next=following)
+
+
+def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
+    outputs = [(row.dataset_id, row.body) for row in rows]
+    texts = guarantees.today_of_each(session, outputs, subject="evaluation")
+    return [_evaluation_out(row, told) for row, told in zip(rows, texts, strict=True)]
+
+
+def _evaluation_out(row: EvaluationRow, told: dict[str, Any]) -> EvaluationOut:
+    found, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+    return EvaluationOut(
+        id=row.id,
+        name=row.name,
+        models=facts["models"],
+        best=None if found.best is None else facts["models"][found.best],
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        job_id=row.job_id,
+        scope=facts["scope"],
+        epochs=facts["epochs"],
+        releases=list(found.plan.releases),
+        accuracy=_accuracy(found),
+        confusion=_confusion(found, facts["classes"]),
+        auroc=_auroc(found),
+        guarantee=told,
+        receipt=facts["receipt"],
+        event=found.plan.event.to_json(),
+        ledger=facts["ledger"],
+        price=PriceOut.model_validate(facts["price"]),
+        warnings=facts["warnings"],
+        created_at=clock.to_text(row.created_at),
+    )
+
+
+def _accuracy(found: Evaluation) -> AccuracyOut | None:
+    told = metrics.accuracy(found)
+    if told is None:
+        return None
+    return AccuracyOut(
+        estimate=told.estimate,
+        interval=IntervalOut(low=told.low, high=told.high),
+        population_interval=IntervalOut(low=told.population_low, high=told.population_high),
+    )
+
+
+def _confusion(found: Evaluation, classes: list[str]) -> ConfusionOut | None:
+    if CONFUSION not in found.tables:
+        return None
+    counts = found.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
+    return ConfusionOut(classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(found.plan.event_of(CONFUSION)))
+
+
+def _auroc(found: Evaluation) -> AurocOut | None:
+    told = metrics.auroc(found)
+    if told is None:
+        return None
+    return AurocOut(
+        estimate=told.estimate,
+        noise_sd=told.noise_sd,
+        histogram=found.in_rows(AUROC).reshape(2, -1).tolist(),
+        histogram_noise_sd=noisy_counts.noise_sd(found.plan.event_of(AUROC)),
+    )

@@ -1,0 +1,208 @@
+"""A claimed job of any kind, from its charge to its end: two transactions, and the reading of rows between them.
+
+Transaction 1 charges and commits; only then are rows read. Transaction 2 checks that the lease is still ours and
+commits what was made and ``succeeded`` together. A job lost in between stays charged and is settled as failed. What a
+kind of job makes, and how it is kept: ``app.services.jobs.kinds``.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy.orm import Session
+
+from app.core.errors import GrovekeeperError, LeaseLost, NotFound, Unavailable
+from app.datasets import catalog, row_files
+from app.jobs import queue
+from app.jobs.queue import Claim
+from app.jobs.tables import JobRow
+from app.ledger import service as ledger
+from app.services.installation import Installation
+from app.services.jobs import kinds
+from app.services.jobs.kind import Output, OutputInvalid
+from app.services.jobs.task import JobTask, OtherRows, input_path
+
+COMMIT_RETRY_S = (0.25, 0.5, 1.0)
+"""Waits between tries of the last commit."""
+
+WORKER = "worker"
+"""The actor of entries that no key caused."""
+
+
+@dataclass(eq=False)
+class JobFailed(GrovekeeperError):
+    """The child ended without an output. Why is nobody's business: it could depend on rows.
+
+    Attributes:
+        reason: ``failed``, or ``lost`` when the worker itself was told to stop.
+    """
+
+    reason: Literal["failed", "lost"] = "failed"
+
+
+def claim_next(installation: Installation) -> Claim | None:
+    """Takes the oldest queued job under a lease, or none."""
+    database = installation.database
+    with database.read() as session:
+        if not queue.has_queued(session):
+            return None
+    with database.write() as session:
+        return queue.claim(session, at=database.now(session), ttl_s=installation.settings.lease_ttl_s)
+
+
+def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], None]) -> None:
+    """Charges the job, lets ``run`` do it, and registers what it left.
+
+    Args:
+        run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
+
+    Raises:
+        LeaseLost: the job is no longer ours; nothing was written after that.
+        Unavailable: the database or the home is away; what was charged stays charged, what was not waits.
+    """
+    if not _lay_out_inputs(installation, claim):
+        return
+    task = charge_job(installation, claim)
+    try:
+        _run_and_settle(installation, claim, task=task, run=run)
+    except LeaseLost:
+        shutil.rmtree(task.folder, ignore_errors=True)
+        raise
+    # Not after any other exception: where the last commit is in doubt, the sweeper finds the output by this folder.
+    shutil.rmtree(task.folder, ignore_errors=True)
+
+
+def charge_job(installation: Installation, claim: Claim) -> JobTask:
+    """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
+
+    Raises:
+        LeaseLost: the job is no longer ours; nothing was charged.
+    """
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        if row.charged_at is not None:
+            raise LeaseLost  # a charged job is never run twice
+        ledger.charge_job(session, row.id, actor=WORKER)
+        row.charged_at = installation.database.now(session)
+        return _task(installation, session, row)
+
+
+def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
+    """Puts the artifacts that a job reads into its folder, so that nobody can remove them once it was charged.
+
+    Returns:
+        Whether they were all there. If not, the job has failed and its reservation was given back: no row was read.
+
+    Raises:
+        Unavailable: they cannot be laid there now.
+    """
+    with installation.database.read() as session:
+        row = queue.job(session, claim.job_id)
+    folder = installation.job_folder(claim.job_id)
+    try:
+        for digest in kinds.BY_NAME[row.kind].inputs(row):
+            path = input_path(folder, digest)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_bytes(installation.store.get(digest))
+            heartbeat(installation, claim, trees_done=0)  # many large models take longer than a lease
+    except NotFound:
+        with installation.database.write() as session:
+            row = queue.held(session, claim)
+            ledger.void_jobs(session, [row.id], actor=WORKER)
+            queue.finish(row, state="failed", reason="failed", at=installation.database.now(session))
+        shutil.rmtree(folder, ignore_errors=True)
+        return False
+    except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
+        raise Unavailable("the home cannot be written") from None
+    return True
+
+
+def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
+    """Extends the lease and notes progress.
+
+    Raises:
+        LeaseLost: the job was cancelled or taken; stop, and write nothing.
+    """
+    with installation.database.write() as session:
+        queue.heartbeat(
+            session,
+            claim,
+            at=installation.database.now(session),
+            ttl_s=installation.settings.lease_ttl_s,
+            trees_done=trees_done,
+        )
+
+
+def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
+    """What the child is told: public facts, and the files of exactly the epochs that were in scope at submission."""
+    dataset = catalog.find(session, row.dataset_id)
+    own = _rows(installation, dataset, row.task)
+    also = row.task.get("unlabelled")
+    return JobTask(
+        kind=row.kind,
+        job_id=row.id,
+        folder=installation.job_folder(row.id),
+        schema=own.schema,
+        work=row.task["work"],
+        n_trees=row.n_trees,
+        row_files=own.row_files,
+        partitions=own.partitions,
+        scope=own.scope,
+        metadata=kinds.BY_NAME[row.kind].public_facts(session, row, dataset),
+        unlabelled=None if also is None else _rows(installation, catalog.find(session, also["dataset"]), also),
+    )
+
+
+def _rows(installation: Installation, dataset: catalog.Dataset, part: Mapping[str, Any]) -> OtherRows:
+    return OtherRows(
+        schema=dataset.row.schema,
+        row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part["epochs"]),
+        partitions=dataset.row.partitions,
+        scope={name: tuple(cells) for name, cells in part["scope"].items()},
+    )
+
+
+def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, run: Callable[[JobTask], None]) -> None:
+    try:
+        task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run(task)
+        output = kinds.BY_NAME[task.kind].keep(installation, task, task.output_path.read_bytes())
+    except JobFailed as failure:
+        _fail(installation, claim, reason=failure.reason)
+    except (OutputInvalid, OSError):
+        _fail(installation, claim, reason="failed")
+    else:
+        _succeed(installation, claim, output)
+
+
+def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        queue.finish(row, state="failed", reason=reason, at=installation.database.now(session))
+
+
+def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
+    """Transaction 2, tried again where the database is away for a moment: the budget for this output is spent."""
+    for wait_s in (*COMMIT_RETRY_S, None):
+        try:
+            _register(installation, claim, output)
+            return
+        except Unavailable:
+            if wait_s is None:
+                raise
+            time.sleep(wait_s)
+        except LeaseLost:
+            with installation.database.read() as session:
+                if output.is_registered(session):
+                    return  # an earlier try did commit; only its answer was lost
+            output.discard(installation)
+            raise
+
+
+def _register(installation: Installation, claim: Claim, output: Output) -> None:
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        output.register(session, row)
+        queue.finish(row, state="succeeded", reason=None, at=installation.database.now(session))

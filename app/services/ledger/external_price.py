@@ -1,0 +1,192 @@
+"""A mechanism that runs outside this service, with everything public about it worked out: its price, scope, receipt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import amounts
+from app.core.errors import AccountantMismatch, InvalidRequest
+from app.datasets.catalog import Dataset
+from app.ledger import account_facts, external
+from app.ledger import service as ledger
+from app.privacy import accountants, declared, events, receipts
+from app.privacy.accountants.accountant import steps_up
+from app.privacy.adjacency import Adjacency
+from app.privacy.composition import Scope
+from app.privacy.declared import DeclaredLoss
+from app.privacy.events import Event, NoBoundHere, UnknownPrivacyEvent
+from app.services.spending.scopes import read_scope
+from app.wire.external_charges import DeclaredLossIn, ElsewhereIn, ElsewherePrice
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What a request states, typed; and the cells and the amount that it comes to on one account.
+
+    ``delta`` is in steps of 10⁻¹⁸, out of ``delta_room``, which is left of what is set aside in these cells.
+    """
+
+    dataset: Dataset
+    balance: ledger.Balance
+    scope: Scope
+    amount: int
+    delta: int
+    delta_room: int
+    stated: Event | DeclaredLoss
+    per: str
+
+    @property
+    def price(self) -> ElsewherePrice:
+        """In the account's unit, and in δ."""
+        return price_of(self.balance.accountant, self.amount, self.delta)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the account admits it now."""
+        return self.amount <= self.balance.room and self.delta <= self.delta_room
+
+    @property
+    def largest_within(self) -> Callable[[int], Fraction] | None:
+        """The largest ε that the same statement could declare within an amount; ``None`` if it declares none.
+
+        It reads nothing: a refusal asks for it when the transaction is over.
+        """
+        if not isinstance(self.stated, DeclaredLoss) or self.stated.epsilon is None:
+            return None
+        return partial(
+            declared.largest_epsilon,
+            self.stated,
+            accountant=self.balance.accountant,
+            adjacency=self.dataset.adjacency,
+            rows=_rows(self.dataset, per=self.per),
+        )
+
+    @property
+    def largest_that_fits(self) -> str:
+        """The largest ε that it could declare now; for a statement without one, that a job could carry."""
+        if self.delta > self.delta_room:
+            return "0"
+        if self.largest_within is None:
+            return self.balance.largest_that_fits
+        return amounts.to_text(self.largest_within(self.balance.room))
+
+    @property
+    def receipt(self) -> str:
+        """What is charged for, in words."""
+        return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
+
+
+def worked_out(session: Session, dataset: Dataset, wanted: ElsewhereIn) -> Elsewhere:
+    """Works out scope and price; what it reads of the ledger is the balance.
+
+    Raises:
+        InvalidRequest: the event, the declared loss or the scope breaks a rule.
+        AccountantMismatch: there is no bound in the account's unit.
+    """
+    if wanted.per == "unit" and dataset.unit_column is None:
+        raise InvalidRequest.at("/per", "no-unit-column")
+    stated = _event(wanted.event) if wanted.declared is None else _declared(wanted.declared)
+    scope = _coverable(dataset, read_scope(session, dataset, wanted.scope))
+    balance = ledger.balance(session, dataset.id, scope)
+    amount = _amount(dataset, balance.accountant, stated, per=wanted.per)
+    spent = external.delta_balance(session, dataset.id, scope)
+    return Elsewhere(
+        dataset=dataset,
+        balance=balance,
+        scope=scope,
+        amount=amount,
+        delta=_delta(dataset, stated, per=wanted.per),
+        delta_room=0 if spent is None else spent.remaining,
+        stated=stated,
+        per=wanted.per,
+    )
+
+
+def price_of(accountant: str, amount: int, delta: int) -> ElsewherePrice:
+    """An amount of an account, and of its δ, as answers show it."""
+    unit = accountants.by_name(accountant)
+    return ElsewherePrice(
+        accountant=accountant,
+        unit=unit.UNIT,
+        amount=account_facts.amount_text(accountant, amount),
+        delta=external.delta_text(delta) if delta else None,
+    )
+
+
+def receipt_of(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> str:
+    """What somebody attests, in words, under the account's adjacency."""
+    if isinstance(stated, DeclaredLoss):
+        return declared.in_words(stated, one=per)
+    rows = _rows(dataset, per=per)
+    told = receipts.in_words(stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows)
+    return told if per == "row" else f"{told}\nStated for one unit with all its rows, where it says one row."
+
+
+def _event(value: dict[str, Any] | None) -> Event:
+    try:
+        return events.foreign(value)
+    except UnknownPrivacyEvent:
+        raise InvalidRequest.at("/event", "unknown-event") from None
+
+
+def _declared(given: DeclaredLossIn) -> DeclaredLoss:
+    return DeclaredLoss(Adjacency(given.adjacency), given.epsilon, given.rho, given.mu, given.delta)
+
+
+def _coverable(dataset: Dataset, scope: Scope) -> Scope:
+    """The cells that a charge has to cover.
+
+    A unit may have rows in several cells of a column or of uploads. Two losses, each stated for all of its rows in one
+    of these cells, add up for the unit, and the largest cell does not show it. So only cells that are functions of the
+    unit are told apart: those of hashes of its id (docs/proofs/external.md). An epoch that is not named is not resolved
+    to the uploads of today: the service does not see what else the mechanism reads.
+    """
+    if dataset.unit_column is None:
+        return scope
+    of_the_unit = {partition.name for partition in dataset.partitions.declared if partition.kind == "hash"}
+    return {name: cells for name, cells in scope.items() if name in of_the_unit}
+
+
+def _accepting(dataset: Dataset, stated: Event | DeclaredLoss) -> tuple[str, ...]:
+    if isinstance(stated, DeclaredLoss):
+        return declared.accepting(stated, adjacency=dataset.adjacency)
+    return accountants.accepting(stated, adjacency=dataset.adjacency)
+
+
+def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
+    """Whole steps that cover the loss of one whole unit, rounded up once."""
+    unit = accountants.by_name(accountant)
+    loss = _loss(dataset, accountant, stated)
+    if loss == 0:
+        raise InvalidRequest.at("/event", "costs-nothing")
+    return steps_up(unit.group(_rows(dataset, per=per)) * loss, unit.PLACES)
+
+
+def _rows(dataset: Dataset, *, per: str) -> int:
+    """How many times a loss that is stated ``per`` row or unit may happen to one unit."""
+    return dataset.max_rows if per == "row" else 1
+
+
+def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:
+    """The δ of a whole unit in steps of 10⁻¹⁸, rounded up. That of several rows is no multiple of one row's."""
+    if not isinstance(stated, DeclaredLoss) or stated.delta is None:
+        return 0
+    if per == "row" and dataset.max_rows > 1:
+        raise InvalidRequest.at("/per", "delta-needs-unit")
+    return steps_up(stated.delta, external.DELTA_PLACES)
+
+
+def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fraction:
+    try:
+        if isinstance(stated, DeclaredLoss):
+            return declared.loss(stated, accountant=accountant, adjacency=dataset.adjacency)
+        return accountants.by_name(accountant).loss(stated, adjacency=dataset.adjacency)
+    except NoBoundHere:
+        raise AccountantMismatch(accountant, _accepting(dataset, stated)) from None
+    except UnknownPrivacyEvent:
+        at = "/declared/adjacency" if isinstance(stated, DeclaredLoss) else "/event"
+        raise InvalidRequest.at(at, "other-adjacency") from None

@@ -1,0 +1,24 @@
+"""Releasing a profile of private rows. It runs in the child, after the charge was committed."""
+
+import json
+
+from app.datasets import private_rows
+from app.forests import profile
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import SystemRandomness
+from app.forests.profile import ProfilePlan
+from app.privacy.composition import Partitions
+from app.services.jobs import output
+from app.services.jobs.task import JobTask
+
+
+def release_profile(task: JobTask) -> None:
+    """Reads the rows in scope, releases what was priced, and leaves it in the task's folder.
+
+    One call is one release, paid for by the job's charge.
+    """
+    schema = Schema.from_json(task.schema)
+    partitions = Partitions.from_json(task.partitions)
+    rows = private_rows.read(task.row_files, schema=schema, partitions=partitions, scope=task.scope)
+    released = profile.release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
+    output.write(task, json.dumps(released.to_json()).encode("utf-8"))

@@ -1,0 +1,69 @@
+"""Jobs that release a profile: what it carries, and how it is kept."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import ids
+from app.datasets.catalog import Dataset
+from app.forests.data.schema import Schema
+from app.forests.profile import Profile, ProfileInvalid
+from app.jobs.tables import JobRow
+from app.privacy import events
+from app.registry import profiles
+from app.registry.tables import ProfileRow
+from app.services.installation import Installation
+from app.services.jobs import output_facts
+from app.services.jobs.kind import OutputInvalid
+from app.services.jobs.task import JobTask
+
+
+@dataclass(frozen=True)
+class ReleasedProfile:
+    """A profile that nobody knows of yet. It is a row, so nothing of it is left if its job is lost."""
+
+    job_id: str
+    body: dict[str, Any]
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See ``job_kind.Output``."""
+        released = ProfileRow(**output_facts.identity(row, prefix=ids.PROFILE), body=self.body)
+        profiles.add(session, released)
+        row.profile_id = released.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See ``job_kind.Output``."""
+        return profiles.of_job(session, self.job_id) is not None
+
+    def discard(self, installation: Installation) -> None:
+        """See ``job_kind.Output``: there is nothing to remove."""
+
+
+class ProfileKind:
+    """Releases bins, class counts and a size; makes a profile."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See ``job_kind.JobKind``: none."""
+        return ()
+
+    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+        """What is shown with the released numbers."""
+        event = events.from_json(row.task["work"]["plan"]["event"])
+        return {
+            **output_facts.of(session, row, dataset, event=event, subject="profile"),
+            "scope": row.task["scope"],
+            "epochs": row.task["epochs"],
+        }
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedProfile:
+        """See ``job_kind.JobKind``."""
+        schema = Schema.from_json(task.schema)
+        try:
+            released = Profile.from_json(json.loads(data), schema)
+        except (ProfileInvalid, ValueError):
+            raise OutputInvalid from None
+        body = {**task.metadata, "schema": schema.to_json(), "profile": released.to_json()}
+        return ReleasedProfile(task.job_id, body)

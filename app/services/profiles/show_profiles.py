@@ -1,0 +1,84 @@
+"""``/profiles``: what was released of a dataset for later jobs. It outlives the dataset's rows."""
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import TRAIN, Principal
+from app.core import clock
+from app.forests.data.schema import Schema
+from app.forests.profile import Profile
+from app.registry import profiles
+from app.registry.tables import ProfileRow
+from app.services import guarantees
+from app.services.authorization import permitted
+from app.services.installation import Installation
+from app.services.pages import PageRequest, page_of
+from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
+from app.wire.training import PriceOut
+
+
+def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
+    """One profile: released numbers, guarantee, receipt.
+
+    Raises:
+        NotFound: no such profile, or none that this key may know of.
+        RoleMissing: the key has another role on its dataset.
+    """
+    with installation.database.read() as session:
+        row = profiles.find(session, profile_id)
+        grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
+        return _profile_out(session, row)
+
+
+def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
+    """The profiles of one dataset, newest first.
+
+    Raises:
+        NotFound: no such dataset, or none that this key may know of.
+        RoleMissing: the key may not train on it.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, TRAIN)
+        shown, following = page_of(
+            page,
+            lambda limit: profiles.page(session, dataset_id=dataset.id, before=page.cursor, limit=limit),
+            lambda row: row.id,
+        )
+        return ProfileList(profiles=[_summary(row) for row in shown], next=following)
+
+
+def released(row: ProfileRow) -> Profile:
+    """The released numbers of a stored profile."""
+    return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
+
+
+def _summary(row: ProfileRow) -> ProfileSummary:
+    return ProfileSummary(
+        id=row.id,
+        name=row.name,
+        dataset=row.dataset_id,
+        dataset_name=row.dataset_name,
+        scope=row.body["scope"],
+        epochs=row.body["epochs"],
+        price=PriceOut.model_validate(row.body["price"]),
+        created_at=clock.to_text(row.created_at),
+    )
+
+
+def _profile_out(session: Session, row: ProfileRow) -> ProfileOut:
+    profile, facts = released(row), row.body
+    counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
+    return ProfileOut(
+        **_summary(row).model_dump(),
+        job_id=row.job_id,
+        parameters=dict(profile.plan.parameters),
+        features=[FeatureBinsOut(name=name, edges=edges) for name, edges in profile.edges().items()],
+        class_counts=[
+            ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd) for label, count in counts
+        ],
+        size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
+        guarantee=guarantees.today(session, row.dataset_id, facts, subject="profile"),
+        receipt=facts["receipt"],
+        event=profile.plan.event.to_json(),
+        ledger=facts["ledger"],
+    )

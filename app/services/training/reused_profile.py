@@ -1,0 +1,85 @@
+"""A profile in a request: which numbers of it are used, and what they are worth there. It costs nothing."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import TRAIN, Principal
+from app.core.errors import InvalidRequest
+from app.datasets import catalog
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.profile import Profile
+from app.privacy.composition import Scope
+from app.registry import profiles
+from app.registry.tables import ProfileRow
+from app.services.profiles.show_profiles import released
+from app.services.spending.price import Asked
+from app.wire.training import ReusedProfileOut
+
+PRECISE = 10
+"""A noisy size is used beside a declared one where it is this many deviations of its noise."""
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """A released profile that a request names."""
+
+    row: ProfileRow
+    profile: Profile
+
+    @property
+    def numbers(self) -> ReusedProfile:
+        """What the plan carries."""
+        return self.profile.reused(self.row.id)
+
+    def size(self, within: Asked, *, n_epochs: int) -> int | None:
+        """Rows that the rules reckon with in the request's scope.
+
+        The profile's noisy size, in proportion to the public shares of the two scopes, where none was declared or the
+        noise is small beside it; else the declared one. The size of another dataset says nothing here.
+        """
+        noisy, declared = self.profile.size_in_rows, within.public_size
+        if self.row.dataset_id != within.dataset.id:
+            return declared
+        if declared is not None and noisy < PRECISE * self.profile.size_noise_sd:
+            return declared
+        inside, all_cells = within.dataset.partitions.share(within.scope, n_epochs=n_epochs)
+        own_inside, own_cells = within.dataset.partitions.share(self._scope, n_epochs=n_epochs)
+        return max(round(noisy * (inside * own_cells) / (all_cells * own_inside)), 1)
+
+    def shown(self, *, is_used: bool, size: int | None) -> ReusedProfileOut:
+        """What a quote says of it."""
+        return ReusedProfileOut(
+            id=self.row.id,
+            dataset=self.row.dataset_id,
+            dataset_name=self.row.dataset_name,
+            scope=self.row.body["scope"],
+            epochs=self.row.body["epochs"],
+            is_used=is_used,
+            size=size,
+        )
+
+    @property
+    def _scope(self) -> Scope:
+        return {name: tuple(cells) for name, cells in self.row.body["scope"].items()}
+
+
+def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
+    """The profile that a request names, if it names one.
+
+    It is public, so one of another dataset may be used; but its bins mean something only under the same declaration.
+
+    Raises:
+        NotFound: no such profile, or none that this key may know of.
+        RoleMissing: the key has another role on the profile's dataset.
+        InvalidRequest: it was made under other features or classes.
+    """
+    if profile_id is None:
+        return None
+    row = profiles.find(session, profile_id)
+    grants.require(session, principal, row.dataset_id, TRAIN, kind="profile")
+    profile = released(row)
+    if not profile.schema.reads_like(dataset.schema):
+        raise InvalidRequest.at("/profile", "other-declaration")
+    return Reuse(row, profile)

@@ -1,0 +1,133 @@
+"""Jobs that train: what a model carries, and how its artifact becomes a model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.core import ids
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.forests import artifacts
+from app.jobs.tables import JobRow
+from app.privacy import events
+from app.privacy.accountants import pure
+from app.privacy.events import Event
+from app.registry import models, profiles
+from app.registry.tables import ModelRow, ProfileRow
+from app.services.installation import Installation
+from app.services.jobs import output_facts
+from app.services.jobs.kind import OutputInvalid
+from app.services.jobs.task import JobTask
+from app.services.training.second_dataset import persons_in_both
+
+
+@dataclass(frozen=True)
+class StoredArtifact:
+    """An artifact in the store that no model refers to yet. Its bytes hold the job's id, so no other job shares it."""
+
+    digest: str
+    size_bytes: int
+
+    def register(self, session: Session, row: JobRow) -> None:
+        """See ``job_kind.Output``."""
+        model = ModelRow(
+            **output_facts.identity(row, prefix=ids.MODEL),
+            algorithm=row.algorithm,
+            digest=self.digest,
+            size_bytes=self.size_bytes,
+        )
+        models.add(session, model)
+        row.model_id = model.id
+
+    def is_registered(self, session: Session) -> bool:
+        """See ``job_kind.Output``."""
+        return models.is_referenced(session, self.digest)
+
+    def discard(self, installation: Installation) -> None:
+        """See ``job_kind.Output``."""
+        installation.store.remove(self.digest)
+
+
+def _on_unlabelled(
+    session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event, profile: ProfileRow | None
+) -> dict[str, Any]:
+    """The same of the second dataset, and what holds for a person who is in both."""
+    other = catalog.find(session, part["dataset"])
+    besides = _price_of_profile(profile, other)
+    if other.id == row.dataset_id:
+        besides += _other_cells(part["price"], {"dataset": other.id, "price": row.price}, other)
+    return {
+        **output_facts.on_account(session, other, price=part["price"], event=event, subject="model", besides=besides),
+        "ledger": {"dataset": other.id, "reservation_id": part["reservation_id"], "job_id": row.id},
+        "persons_in_both": persons_in_both(row.dataset_id, other.id),
+    }
+
+
+class TrainKind:
+    """Grows a forest; makes a model."""
+
+    def inputs(self, row: JobRow) -> Sequence[str]:
+        """See ``job_kind.JobKind``: none."""
+        return ()
+
+    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+        """What the model card will show, bound into the artifact's own bytes."""
+        plan = row.task["work"]["plan"]
+        event = events.from_json(plan["event"])
+        profile = _profile(session, row.task["work"], dataset)
+        also = row.task.get("unlabelled")
+        besides = _price_of_profile(profile, dataset) + _other_cells(row.price, also, dataset)
+        facts = {
+            **output_facts.of(session, row, dataset, event=event, subject="model", besides=besides),
+            "profile_id": None if profile is None else profile.id,
+        }
+        if also is not None:
+            event = events.from_json(plan["unlabelled"]["event"])
+            facts["unlabelled"] = _on_unlabelled(session, row, also, event=event, profile=profile)
+        return facts
+
+    def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
+        """See ``job_kind.JobKind``."""
+        try:
+            artifacts.loads(data)
+        except artifacts.ArtifactInvalid:
+            raise OutputInvalid from None
+        return StoredArtifact(installation.store.put(data), len(data))
+
+
+def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> ProfileRow | None:
+    """The profile that the model is a function of, if its request named one.
+
+    Of the same dataset also where the plan carries none of it: sizes that were not asked for may follow from the
+    profile's. The size of another dataset says nothing.
+    """
+    carried = work["plan"].get("profile", {}).get("id")
+    asked = work.get("profile") or carried  # jobs of older versions name it in the plan alone
+    if asked is None:
+        return None
+    row = profiles.find(session, asked)
+    return row if carried is not None or row.dataset_id == dataset.id else None
+
+
+def _other_cells(price: Mapping[str, Any], part: Mapping[str, Any] | None, dataset: Dataset) -> int:
+    """What another part of a job costs the same dataset more than ``price``, in nano-ε.
+
+    A row is in the cells of one part at most, so that the larger price holds for every row.
+    """
+    if part is None or part["dataset"] != dataset.id or price["accountant"] != pure.NAME:
+        return 0
+    return max(pure.price(Fraction(part["price"]["amount"])) - pure.price(Fraction(price["amount"])), 0)
+
+
+def _price_of_profile(row: ProfileRow | None, dataset: Dataset) -> int:
+    """What a profile cost this dataset, in nano-ε: a model that uses it is a function of both releases.
+
+    A profile of another dataset cost these rows nothing; where there is a δ losses do not just add up.
+    """
+    if row is None or row.dataset_id != dataset.id or row.body["price"]["accountant"] != pure.NAME:
+        return 0
+    price = row.body["price"]
+    return pure.price(Fraction(price["amount"]))
