@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from app.core import amounts
 from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
-from app.privacy.accountants.intervals import Interval
+from app.privacy.accountants.enclosures import enclosure, upper_end
 from app.privacy.adjacency import Adjacency
 
 Subject: TypeAlias = Literal["model", "profile", "evaluation", "ledger"]
@@ -183,7 +183,7 @@ def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
     largest = zcdp.largest_pure(amount)
     if largest > _E_TO_THIS_IS_BEYOND_EVERY_DELTA:
         return Fraction(1)
-    return min(total + _rounded_up(Interval.of(largest).exp().ceiling * delta.set_aside), Fraction(1))
+    return min(total + _rounded_up(upper_end(enclosure(largest).exp()) * delta.set_aside), Fraction(1))
 
 
 def _rounded_up(value: Fraction) -> Fraction:

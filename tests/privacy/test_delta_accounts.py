@@ -71,7 +71,7 @@ def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accounta
     """The same of pairs of output laws, for what one account was charged."""
     worst, limits = 0.0, {}
     if accountant == "gdp":
-        limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in EPSILONS}
+        limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper()) for epsilon in EPSILONS}
     for less, more in pairs:
         for one, other in ((less, more), (more, less)):
             if accountant == "zcdp":

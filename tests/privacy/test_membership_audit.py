@@ -163,7 +163,7 @@ def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> 
     loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and six deviations are 0.13.
     low, high = attacked(settled, lambda grown: float(grown.forest.arrays["start"][0]), n_runs=2_000)
-    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).high) for epsilon in (0, 1, 2, 4)}
+    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper()) for epsilon in (0, 1, 2, 4)}
 
     assert loss == pytest.approx(1.0, abs=1e-6)
     for epsilon, limit in limits.items():
@@ -172,7 +172,7 @@ def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> 
 
 
 def test_runs_of_boosting_with_a_third_of_the_noise_break_the_curve() -> None:
-    claimed = float(gdp.delta_of(Fraction(0), Fraction(1)).high)
+    claimed = float(gdp.delta_of(Fraction(0), Fraction(1)).upper())
     low, high = attacked(one_release(25.0), lambda grown: float(grown.forest.arrays["start"][0]))
 
     assert low - high > 1.2 * claimed

@@ -121,7 +121,7 @@ def worst_excess(plan: Plan, *, n_rows: int, silent_counts: bool = False) -> tup
     """The largest divergence over its limit, and the largest share of the limit at ε = 0."""
     released = Sequential(plan.event.parts[:2]) if Parts.of(plan.event).split else plan.event
     mu_squared = gdp.loss(released, adjacency=Adjacency.ADD_REMOVE_ONE)
-    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), mu_squared).high) for epsilon in EPSILONS}
+    limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), mu_squared).upper()) for epsilon in EPSILONS}
     excess, share = -math.inf, 0.0
     known = {}
     for datasets in pairs(n_rows):

@@ -2,19 +2,19 @@
 docs/proofs/accounting.md A3).
 
 A mechanism is μ-GDP if telling its laws on two neighbours apart is at least as hard as telling N(0, 1) from N(μ, 1)
-(Dong, Roth and Su 2022). That is the same as (ε, δ)-DP for every ε at
+(Dong, Roth and Su 2022). That is equivalent to (ε, δ)-DP for every ε at
 
     δ(ε, μ) = Φ(−a) − e^ε Φ(−b),      a = ε/μ − μ/2,      b = ε/μ + μ/2      (their Corollary 2.13),
 
-which falls in ε and rises in μ. Since e^ε φ(b) = φ(a), the second term is φ(a)·M(b) with Mills' ratio M: no large
-exponential has to be computed. Solutions are searched for carelessly and then held to the intervals' word.
+which falls in ε and rises in μ. An amount or an ε is the last step for which an enclosure of δ(ε, μ) certainly meets
+the owner's δ.
 """
 
-from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from app.privacy.accountants import normal, zcdp
+from flint import arb
+
 from app.privacy.accountants.accountant import (
     EPSILON_PLACES,
     Leaf,
@@ -22,10 +22,8 @@ from app.privacy.accountants.accountant import (
     composed,
     largest_epsilon,
     pure_loss,
-    steps_down,
-    steps_up,
 )
-from app.privacy.accountants.intervals import ONE, ZERO, Interval, root
+from app.privacy.accountants.enclosures import enclosure, largest_holding, normal_lower_tail, upper_end
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
 
@@ -34,14 +32,6 @@ UNIT = "mu_squared"
 SYMBOL = "μ²"
 PLACES = 12
 TAKES_DELTA = True
-
-_STEP = Fraction(1, 10**PLACES)
-_FOUR = Interval.of(4)
-_HALF = ONE / Interval.of(2)
-_DIGITS = 24
-_SMALL, _LARGE = Fraction(1, 10**12), Fraction(10**6)
-_MAX_CORRECTIONS = 16
-_MAX_NEWTON_STEPS = 100
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
@@ -74,45 +64,23 @@ def of_bounded_range(epsilon: Fraction) -> Fraction:
 def of_pure(epsilon: Fraction) -> Fraction:
     """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 + e^ε).
 
-    Below 10⁻¹² the tangent x ≤ ε·√(π/8) is used, above 10⁶ the tail bound x² ≤ 2ε; both hold for every ε.
+    Two forms of one formula, because tanh(ε/2) = 1 − 2/(1 + e^ε) loses digits near 1 and 2/(1 + e^ε) near 1.
     """
-    exact = Interval.of(epsilon)
-    tangent = exact / (_FOUR * normal.density(ZERO))
-    if epsilon < _SMALL:
-        return (_FOUR * tangent * tangent).ceiling
-    if epsilon > _LARGE:
-        return 8 * epsilon
-    fallen = (-exact).exp()
-    tail = fallen / (ONE + fallen)
-    x = Interval.of(_above(_quantile(tail, above=min(tangent.high, (exact + exact).sqrt().high))))
-    if normal.lower_tail(x).high > tail.low:
-        raise ArithmeticError("the quantile is not on the safe side")
-    return (_FOUR * x * x).ceiling
+    exact = enclosure(epsilon)
+    inverse = (exact / 2).tanh().erfinv() if epsilon < 1 else (2 / (1 + exact.exp())).erfcinv()
+    return upper_end(8 * inverse**2)
 
 
-def _quantile(tail: Interval, *, above: Decimal) -> Decimal:
-    """About the x ≥ 0 with Φ(−x) = ``tail``, by Newton's steps on ln Φ(−x), which is concave: they start above the
-    solution and never pass it."""
-    log_tail, x = tail.ln(), above
-    for _ in range(_MAX_NEWTON_STEPS):
-        point = Interval(x, x)
-        step = ((normal.lower_tail(point).ln() - log_tail) * normal.mills_ratio(point)).high
-        x = Interval.of(Fraction(x) + Fraction(step)).high
-        if abs(step) <= x.scaleb(-_DIGITS):
-            break
-    return x
-
-
-def _above(estimate: Decimal) -> Fraction:
-    """An estimate of :data:`_DIGITS` digits, moved up by more than its error."""
-    return Fraction(estimate) * (1 + Fraction(1, 10 ** (_DIGITS - 2)))
-
-
-def delta_of(epsilon: Fraction, mu_squared: Fraction) -> Interval:
+def delta_of(epsilon: Fraction, mu_squared: Fraction) -> arb:
     """δ(ε, μ), for ε ≥ 0 and μ > 0."""
-    mu, asked = Interval.of(mu_squared).sqrt(), Interval.of(epsilon)
-    near, far = asked / mu - mu * _HALF, asked / mu + mu * _HALF
-    return (normal.lower_tail(near) - normal.density(near) * normal.mills_ratio(far)).clamped()
+    mu, exact = enclosure(mu_squared).sqrt(), enclosure(epsilon)
+    near, far = exact / mu - mu / 2, exact / mu + mu / 2
+    return normal_lower_tail(near) - exact.exp() * normal_lower_tail(far)
+
+
+def _implies(epsilon: Fraction, delta: Fraction, mu_squared: Fraction) -> bool:
+    """Whether μ-GDP certainly implies (ε, δ)-DP."""
+    return mu_squared == 0 or bool(delta_of(epsilon, mu_squared) <= enclosure(delta))
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:
@@ -128,29 +96,7 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
     limit = checked_delta(delta)
-    if not delta_of(epsilon, _STEP).at_most(limit):
-        return 0
-    amount = steps_down(_mu_estimate(epsilon, limit) ** 2, PLACES) + 1
-    for _ in range(_MAX_CORRECTIONS):
-        if amount == 0 or delta_of(epsilon, Fraction(amount, 10**PLACES)).at_most(limit):
-            return amount
-        amount -= 1
-    raise ArithmeticError("the search for μ² did not end beside the solution")
-
-
-def _mu_estimate(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """About the μ with δ(ε, μ) = δ, where it is at least one step. What implies (ε, δ) as zCDP implies it as GDP, so
-    √(2ρ) is a lower bound."""
-    log_delta = Interval.of(delta).ln()
-
-    def too_much(mu: Decimal) -> Decimal:
-        return (delta_of(epsilon, Fraction(mu) ** 2).ln() - log_delta).high
-
-    low = Interval.of(max(2 * zcdp.rho_of(epsilon, delta).floor, _STEP)).sqrt().low
-    high = low
-    while too_much(high) < 0:
-        low, high = high, high + high / 4
-    return Fraction(root(too_much, low=low, high=high, digits=_DIGITS))
+    return largest_holding(lambda amount: _implies(epsilon, limit, Fraction(amount, 10**PLACES)))
 
 
 @lru_cache(maxsize=1024)
@@ -161,27 +107,8 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
     limit, mu_squared = checked_delta(delta), Fraction(amount, 10**PLACES)
-    if amount == 0 or delta_of(Fraction(0), mu_squared).at_most(limit):
-        return Fraction(0)
-    steps = max(steps_up(_epsilon_estimate(mu_squared, limit), EPSILON_PLACES) - 1, 0)
-    for _ in range(_MAX_CORRECTIONS):
-        epsilon = Fraction(steps, 10**EPSILON_PLACES)
-        if delta_of(epsilon, mu_squared).at_most(limit):
-            return epsilon
-        steps += 1
-    raise ArithmeticError("the search for ε did not end beside the solution")
-
-
-def _epsilon_estimate(mu_squared: Fraction, delta: Fraction) -> Fraction:
-    """About the ε with δ(ε, μ) = δ. μ-GDP is (μ²/2)-zCDP, which gives an upper bound."""
-    log_delta = Interval.of(delta).ln()
-
-    def too_little(epsilon: Decimal) -> Decimal:
-        return (delta_of(Fraction(epsilon), mu_squared).ln() - log_delta).high
-
-    above = zcdp.epsilon_of(steps_up(mu_squared / 2, zcdp.PLACES), delta)
-    high = Interval.of(above + Fraction(1, 10**EPSILON_PLACES)).high
-    return Fraction(root(too_little, low=Decimal(0), high=high, digits=_DIGITS))
+    too_small = largest_holding(lambda steps: not _implies(Fraction(steps, 10**EPSILON_PLACES), limit, mu_squared))
+    return Fraction(too_small + 1, 10**EPSILON_PLACES)
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:

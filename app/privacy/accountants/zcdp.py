@@ -5,17 +5,18 @@
 
     δ = inf over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1).
 
-Any single α > 1 gives a valid bound, so the search for the best one may be careless: only the value at the α that was
-found is computed with guaranteed rounding. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
+Every α > 1 gives a valid bound, so the search for the best α needs no certainty: only the bound at the α that the
+search ends with must be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
 
     ρ(α) = (c + (α − 1)ε) / (α(α − 1))          the largest is granted, rounded down
     ε(α) = αρ − c / (α − 1)                     the smallest is printed, rounded up
 """
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
+
+from flint import arb
 
 from app.privacy.accountants.accountant import (
     EPSILON_PLACES,
@@ -27,7 +28,7 @@ from app.privacy.accountants.accountant import (
     steps_down,
     steps_up,
 )
-from app.privacy.accountants.intervals import DIGITS, ONE, Interval
+from app.privacy.accountants.enclosures import enclosure, lower_end, upper_end
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, RoundedGaussian
 
@@ -37,12 +38,10 @@ SYMBOL = "ρ"
 PLACES = 12
 TAKES_DELTA = True
 
-_SEARCH = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN)
-_SHORT = Context(prec=30, rounding=ROUND_HALF_EVEN)
 _ORDERS = 110
-"""α − 1 is looked for between 10^−110 and 10^110; δ is at least 10^−99 in any request."""
+"""α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request."""
 _HALVINGS = 48
-"""The best α to twelve digits, and the bound at it, which is flat there, to more than twenty."""
+"""Give the best α to twelve digits, and the bound, which is flat there, to more than twenty."""
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
@@ -70,7 +69,7 @@ def _leaf(leaf: Leaf) -> Fraction:
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
     """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies. It is at most ε²/2 and at most ε."""
-    return min(_tanh_cost(epsilon).ceiling, epsilon**2 / 2, epsilon)
+    return min(upper_end(_tanh_cost(epsilon)), epsilon**2 / 2, epsilon)
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:
@@ -80,19 +79,19 @@ def price(epsilon: Fraction, delta: Fraction | None) -> int:
 
 @lru_cache(maxsize=1024)
 def largest_pure(amount: int) -> Fraction:
-    """An ε that no ε-DP mechanism has which costs at most this amount, up to a relative 10⁻⁶ the smallest such one."""
+    """An ε above that of every ε-DP mechanism that costs at most this amount, tight up to a relative 10⁻⁶."""
     rho = Fraction(amount, 10**PLACES)
+    limit = enclosure(rho)
     low, high = Fraction(0), rho + 2  # ε·tanh(ε/2) is at least ε − 1
     while high - low > high / 10**6:
-        middle = Fraction(Interval.of((low + high) / 2).high)
-        low, high = (middle, high) if _tanh_cost(middle).floor < rho else (low, middle)
+        middle = (low + high) / 2
+        low, high = (low, middle) if _tanh_cost(middle) >= limit else (middle, high)
     return high
 
 
-def _tanh_cost(epsilon: Fraction) -> Interval:
-    exact = Interval.of(epsilon)
-    fallen = (-exact).exp()
-    return exact * (ONE - fallen) / (ONE + fallen)
+def _tanh_cost(epsilon: Fraction) -> arb:
+    exact = enclosure(epsilon)
+    return exact * (exact / 2).tanh()
 
 
 @lru_cache(maxsize=1024)
@@ -102,20 +101,15 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     Raises:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
-    return steps_down(rho_of(epsilon, checked_delta(delta)).floor, PLACES)
+    asked, log_delta = enclosure(epsilon), enclosure(checked_delta(delta)).log()
 
-
-def rho_of(epsilon: Fraction, delta: Fraction) -> Interval:
-    """A ρ that implies (ε, δ), up to a relative 10⁻²⁰ the largest one. Its lower end is safe."""
-    asked, log_delta = Interval.of(epsilon), Interval.of(delta).ln()
-
-    def rho(alpha: "_Order") -> Interval:
+    def rho(alpha: "_Order") -> arb:
         return (alpha.constant(log_delta) + alpha.less_one * asked) / (alpha.value * alpha.less_one)
 
     def still_rising(alpha: "_Order") -> bool:
-        return ((alpha.value + alpha.less_one) * rho(alpha) - asked + alpha.log).high < 0
+        return bool((alpha.value + alpha.less_one) * rho(alpha) - asked + alpha.log < 0)
 
-    return rho(_best(still_rising))
+    return steps_down(lower_end(rho(_best(still_rising))), PLACES)
 
 
 @lru_cache(maxsize=1024)
@@ -125,16 +119,16 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
     Raises:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
-    log_delta, rho = Interval.of(checked_delta(delta)).ln(), Interval.of(Fraction(amount, 10**PLACES))
+    log_delta, rho = enclosure(checked_delta(delta)).log(), enclosure(Fraction(amount, 10**PLACES))
     if amount == 0:
         return Fraction(0)
 
     def still_falling(alpha: "_Order") -> bool:
-        return (alpha.less_one * rho + alpha.constant(log_delta) / alpha.less_one + alpha.log).high < 0
+        return bool(alpha.less_one * rho + alpha.constant(log_delta) / alpha.less_one + alpha.log < 0)
 
     alpha = _best(still_falling)
     epsilon = alpha.value * rho - alpha.constant(log_delta) / alpha.less_one
-    return Fraction(steps_up(epsilon.ceiling, EPSILON_PLACES), 10**EPSILON_PLACES)
+    return Fraction(steps_up(upper_end(epsilon), EPSILON_PLACES), 10**EPSILON_PLACES)
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
@@ -153,27 +147,24 @@ def replace_one(amount: int) -> int:
 
 
 class _Order:
-    """A Rényi order α, given by the decimal α − 1 > 0, with what both formulas need of it."""
+    """A Rényi order α, given by α − 1 > 0, with the terms that both formulas share."""
 
-    def __init__(self, less_one: Decimal) -> None:
-        self.less_one = Interval(less_one, less_one)
-        self.value = self.less_one + ONE
-        self._log_less_one = self.less_one.ln()
-        self.log = self._log_less_one - self.value.ln()
+    def __init__(self, less_one: arb) -> None:
+        self.less_one = less_one
+        self.value = less_one + 1
+        self._log_less_one = less_one.log()
+        self.log = self._log_less_one - self.value.log()
         """ln(1 − 1/α)"""
 
-    def constant(self, log_delta: Interval) -> Interval:
+    def constant(self, log_delta: arb) -> arb:
         """c(α) of the module's formulas."""
         return log_delta - self.value * self.log + self._log_less_one
 
 
 def _best(better_above: Callable[[_Order], bool]) -> _Order:
     """Halves the range of orders (in the logarithm) towards the one where ``better_above`` turns false."""
-    low, high = Decimal(1).scaleb(-_ORDERS), Decimal(1).scaleb(_ORDERS)
+    low, high = arb(10) ** -_ORDERS, arb(10) ** _ORDERS
     for _ in range(_HALVINGS):
-        between = _SHORT.plus(_SEARCH.sqrt(_SEARCH.multiply(low, high)))
-        if better_above(_Order(between)):
-            low = between
-        else:
-            high = between
+        middle = (low * high).sqrt().mid()
+        low, high = (middle, high) if better_above(_Order(middle)) else (low, middle)
     return _Order(high)

@@ -1,11 +1,11 @@
 """Published numbers, exact charges, and the ends of the range."""
 
-from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
 from app.privacy.accountants import gdp, zcdp
+from app.privacy.accountants.enclosures import enclosure, normal_lower_tail
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, ExponentialMechanism, PermuteAndFlip, RoundedGaussian
 
@@ -72,12 +72,14 @@ def test_selection_of_a_large_epsilon_costs_no_more_than_any_pure_mechanism() ->
     assert zcdp.loss(selection(Fraction(30)), adjacency=AR) == zcdp.of_pure(Fraction(30)) <= 30
 
 
-def test_branches_of_the_quantile_join() -> None:
-    """The tangent below 10⁻¹² and the tail bound above 10⁶ are near what they stand in for, and never below it."""
-    near_zero, far = Fraction(1, 10**12), Fraction(10**6)
-    tangent, quantile = gdp.of_pure(near_zero * Fraction(999, 1000)), gdp.of_pure(near_zero)
-    assert tangent * Fraction(1000, 999) ** 2 == pytest.approx(float(quantile), rel=1e-12, abs=0)
-    assert quantile < gdp.of_pure(far) < gdp.of_pure(far + 1) < gdp.of_pure(far) * Fraction(10_001, 10_000)
+def test_two_forms_of_the_inverse_agree_where_they_meet_and_keep_to_the_known_bounds() -> None:
+    """μ ≤ ε·√(π/2) and μ² ≤ 8ε hold for every ε, and are tight at the two ends."""
+    below, at = gdp.of_pure(1 - Fraction(1, 10**30)), gdp.of_pure(Fraction(1))
+    assert below < at < below * (1 + Fraction(1, 10**29))
+    for epsilon in (Fraction(1, 10**90), Fraction(1, 10**12)):
+        assert float(gdp.of_pure(epsilon) / epsilon**2) == pytest.approx(1.5707963267948966, rel=1e-12)
+    for epsilon in (Fraction(10**6), Fraction(10**18)):
+        assert Fraction("7.9999") * epsilon < gdp.of_pure(epsilon) < 8 * epsilon
 
 
 @pytest.mark.parametrize("unit", [zcdp, gdp])
@@ -102,8 +104,11 @@ def test_delta_alone_can_cover_a_small_mu() -> None:
     assert gdp.epsilon_of(10**12, Fraction(1, 100)) > 0
 
 
-def test_a_quantile_that_was_found_wrongly_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is not trusted: one that ends below the solution is noticed."""
-    monkeypatch.setattr(gdp, "_quantile", lambda *_, **__: Decimal("0.1"))
-    with pytest.raises(ArithmeticError, match="safe side"):
-        gdp.of_pure.__wrapped__(Fraction(1))
+@pytest.mark.parametrize("epsilon", ["1e-9", "0.3", "0.9999999", "1", "1.0000001", "40", "400", "1e9"])
+def test_charged_mu_solves_its_equation_from_above(epsilon: str) -> None:
+    """Φ(−μ/2) is at most 1/(1 + e^ε), and above it for a μ that is smaller by a relative 10⁻⁶⁰."""
+    tail = 1 / (1 + enclosure(Fraction(epsilon)).exp())
+    mu = enclosure(gdp.of_pure(Fraction(epsilon))).sqrt()
+
+    assert not normal_lower_tail(mu / 2) > tail
+    assert normal_lower_tail(mu / 2 * (1 - enclosure(Fraction(1, 10**60)))) > tail

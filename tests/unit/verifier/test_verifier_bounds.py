@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.privacy import accountants
-from app.privacy.accountants import gdp, normal, zcdp
-from app.privacy.accountants.intervals import ONE, Interval
+from app.privacy.accountants import gdp, zcdp
+from app.privacy.accountants.enclosures import enclosure, lower_end, normal_lower_tail
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
     DiscreteLaplace,
@@ -46,12 +46,11 @@ def test_both_programs_say_the_same(epsilon: Fraction) -> None:
 @settings(max_examples=30, deadline=None)
 @given(wide)
 def test_no_bound_is_below_the_truth(epsilon: Fraction) -> None:
-    exact = Interval.of(epsilon)
-    decayed = (-exact).exp()
+    exact = enclosure(epsilon)
 
-    assert bounds.rho_of_pure(epsilon) > (exact * (ONE - decayed) / (ONE + decayed)).floor * (1 - Fraction(1, 10**60))
-    x = (Interval.of(bounds.mu_squared_of_pure(epsilon) / 4)).sqrt()
-    assert normal.lower_tail(x).low <= (decayed / (ONE + decayed)).high
+    assert bounds.rho_of_pure(epsilon) > lower_end(exact * (exact / 2).tanh()) * (1 - Fraction(1, 10**60))
+    x = (enclosure(bounds.mu_squared_of_pure(epsilon)) / 4).sqrt()
+    assert normal_lower_tail(x) <= 1 / (1 + exact.exp())
 
 
 def test_exact_values_from_other_sources() -> None:
