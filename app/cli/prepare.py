@@ -1,15 +1,14 @@
 """What must hold before anything listens: a home, a database at the newest revision, an admin key."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
+from app.core import durable
 from app.core.addresses import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
@@ -36,7 +35,7 @@ def prepare(settings: Settings) -> None:
         generated = ensure_first_admin(database, settings.admin_key)
     if generated is not None:
         file = settings.home / ADMIN_KEY_FILE
-        write_secret(file, generated.text)
+        durable.write(file, f"{generated.text}\n".encode())
         if sys.stderr.isatty():
             print(f"The first admin key, shown this once: {generated.text}", file=sys.stderr)
             print(f"It was also written to {file}", file=sys.stderr)
@@ -95,17 +94,6 @@ def refuse_rewound(heads: Heads) -> None:
 def is_embedded(settings: Settings) -> bool:
     """Whether the database is a file of this machine, which ``serve`` may upgrade without asking."""
     return settings.database_url.startswith("sqlite")
-
-
-def write_secret(file: Path, text: str) -> None:
-    """Writes a file that only its owner can read, whole or not at all."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text + "\n")
-        stream.flush()
-        os.fsync(descriptor)
-    partial.replace(file)
 
 
 def _refuse_generated_key_on_the_network(settings: Settings, database: Database) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import limits
+from app.core import durable, limits
 from app.core.errors import InstallationError, Unavailable
 from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
@@ -132,7 +132,7 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
         FileNotFoundError: the dataset was erased in the middle.
     """
     file = row_files.admission_file(home, dataset_id)
-    row_files.make_folder(file.parent)
+    durable.make_folder(file.parent)
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=0, isolation_level=None)
     try:

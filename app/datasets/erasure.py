@@ -5,7 +5,6 @@ go on with what they opened. The admission book keeps its counts: an erased row 
 (docs/proofs/accounting.md A7), and the ledger does not change, because what was released was released.
 """
 
-import os
 from collections.abc import Iterable
 from io import BufferedRandom
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.core import durable
 from app.core.errors import InstallationError
 from app.datasets import row_files
 from app.datasets.fingerprints import FINGERPRINT_BYTES
@@ -57,7 +57,7 @@ def _erase_from(file: Path, prints: Path, *, row_id: bytes) -> int:
             if stays.all():
                 return 0
             _keep(stays, prints)
-            with row_files.new_row_file(file, replaces=True) as written:
+            with durable.new_file(file, existing="replace") as written:
                 _copy(stored, stays, written)
     except pa.ArrowException:
         is_readable = False
@@ -88,6 +88,4 @@ def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: Path) -> No
     if len(found) != len(stays):
         prints.unlink()
         return
-    with row_files.new_row_file(prints, replaces=True) as written:
-        written.write(found[stays].tobytes())
-        os.fsync(written.fileno())
+    durable.write(prints, found[stays].tobytes())

@@ -10,10 +10,8 @@ with datasets of that same owner, and with nobody else's (docs/adr/0011-overlap-
 """
 
 import hmac
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from app.core import durable
 from app.core.errors import InstallationError
 
 KEY_BYTES = 32
@@ -80,15 +79,7 @@ def installation_key(home: Path) -> bytes:
     """
     file = home / _KEY_FILE
     if not file.exists():
-        partial = home / f".{_KEY_FILE}.{secrets.token_hex(8)}"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(secrets.token_bytes(KEY_BYTES))
-            stream.flush()
-            os.fsync(descriptor)
-        with suppress(FileExistsError):  # another process was first, and its key is the one
-            os.link(partial, file)
-        partial.unlink()
+        durable.write(file, secrets.token_bytes(KEY_BYTES), existing="keep")  # the first of several processes wins
     key = file.read_bytes()
     if len(key) != KEY_BYTES:
         raise InstallationError(f"{_KEY_FILE} in the home is damaged; restore it, or remove it to begin anew")

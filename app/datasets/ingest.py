@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from app.core import limits
+from app.core import durable, limits
 from app.core.errors import ColumnProblem, RowsInvalid, TooLarge
 from app.datasets import row_files
 from app.datasets.admission import AdmissionBook, unit_row_ids
@@ -122,7 +122,12 @@ def ingest_csv(
     text = CsvSource(source, is_gzip=gzip, max_bytes=limits.MAX_UPLOAD_CSV_BYTES, max_line_bytes=line_bytes)
     try:
         _order_columns(text, rules)
-        with row_files.new_row_file(destination) as file, row_files.new_row_file(prints.destination) as printed:
+        durable.make_folder(destination.parent)
+        durable.make_folder(prints.destination.parent)
+        with (
+            durable.new_file(destination, existing="refuse") as file,
+            durable.new_file(prints.destination, existing="refuse") as printed,
+        ):
             upload = _Upload(rules, book, on_stored=partial(prints.write, printed))
             upload.store(text, file)
             file.flush()

@@ -25,12 +25,11 @@ Folders are 0700 and files 0600. Pages carry checksums, so that a damaged file i
 """
 
 import errno
-import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from io import BufferedRandom
 from pathlib import Path
@@ -38,6 +37,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.core import durable
 from app.datasets.cells import ROW_ID_BYTES
 from app.datasets.partition_columns import stored_columns
 from app.forests.data.schema import Schema
@@ -51,7 +51,6 @@ FORMAT = {b"grovekeeper": b"rows/1"}
 
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
-_UNFINISHED = ".part"
 _DOOMED = ".erased"
 _ID = re.compile(r"[a-z0-9_]{1,64}", re.ASCII)
 
@@ -113,7 +112,7 @@ def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
     for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):
         with suppress(FileNotFoundError):
             file.unlink()
-            _sync_folder(file.parent)
+            durable.sync_folder(file.parent)
 
 
 def erase_dataset(home: Path, dataset_id: str) -> None:
@@ -147,7 +146,7 @@ def _erase_folder(doomed: Path) -> None:
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise
-    _sync_folder(doomed.parent)
+    durable.sync_folder(doomed.parent)
 
 
 def erase_unfinished(home: Path, *, before: datetime) -> int:
@@ -161,49 +160,13 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
         The number of files erased.
     """
     erased = 0
-    unfinished = f"*/.*{_UNFINISHED}"
+    unfinished = f"*/.*{durable.UNFINISHED}"
     for file in [*(home / ROWS_FOLDER).glob(unfinished), *(home / PRINTS_FOLDER).glob(unfinished)]:
         with suppress(FileNotFoundError):
             if file.stat().st_mtime < before.timestamp():
                 file.unlink()
                 erased += 1
     return erased
-
-
-@contextmanager
-def new_row_file(destination: Path, *, replaces: bool = False) -> Iterator[BufferedRandom]:
-    """Opens a file that appears under its name only when it is complete and on the disk.
-
-    The content goes to a hidden name in the same folder; when the block ends well, the file is synced, renamed, and the
-    folder is synced. When the block ends in any other way nothing is left.
-
-    Args:
-        destination: the final name; its folder is made where needed.
-        replaces: there is a file of that name, and this one takes its place in one step.
-
-    Yields:
-        A file open for writing.
-
-    Raises:
-        FileExistsError: there is a file of that name; rows are never overwritten by accident.
-    """
-    folder = destination.parent
-    if not replaces:
-        make_folder(folder)
-        if destination.exists():
-            raise FileExistsError(destination.name)
-    unfinished = folder / f".{destination.name}.{secrets.token_hex(8)}{_UNFINISHED}"
-    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(destination)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    _sync_folder(folder)
 
 
 def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
@@ -219,28 +182,7 @@ def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def make_folder(folder: Path) -> None:
-    """Makes a folder and its parents, each durably: a new name is safe only when the folder that holds it is synced."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    _sync_folder(folder.parent)
-
-
 def _dataset_folder(home: Path, dataset_id: str, *, kind: str = ROWS_FOLDER) -> Path:
     if not _ID.fullmatch(dataset_id):
         raise ValueError("not a dataset id")
     return home / kind / dataset_id
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes renames and unlinks in a folder durable, where the platform can open folders (Windows cannot)."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

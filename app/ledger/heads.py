@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.core import ids
+from app.core import durable, ids
 from app.core.errors import InstallationError
 from app.ledger import notes
 from app.ledger.notes import Checkpoint
@@ -49,13 +49,7 @@ class HeadFolder:
         with self._locked():
             if file.exists() and self._read(file).size >= checkpoint.size:
                 return
-            partial = self._folder / f".{checkpoint.account_id}.{os.getpid()}"
-            with partial.open("w", encoding="utf-8") as stream:
-                stream.write(note)
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(file)
-            self._sync()
+            durable.write(file, note.encode("utf-8"))
 
     def _read(self, file: Path) -> Checkpoint:
         account_id = file.name.removesuffix(SUFFIX)
@@ -75,12 +69,5 @@ class HeadFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # by name: a child between fork and exec may hold a copy
-        finally:
-            os.close(descriptor)
-
-    def _sync(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)

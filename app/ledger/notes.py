@@ -7,10 +7,7 @@ Ed25519 signature over everything before the empty line, its end included.
 
 import base64
 import hashlib
-import os
 import re
-import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from app.core import durable
 from app.core.errors import InstallationError
 
 KEY_NAME = "grovekeeper"
@@ -110,14 +108,4 @@ def _make(file: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    partial = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(pem)
-            stream.flush()
-            os.fsync(descriptor)
-        with suppress(FileExistsError):  # another process was first
-            os.link(partial, file)
-    finally:
-        partial.unlink(missing_ok=True)
+    durable.write(file, pem, existing="keep")  # the first of several processes wins

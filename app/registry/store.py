@@ -1,11 +1,11 @@
 """Content-addressed bytes: an artifact is the file named by its SHA-256. Written once, never changed."""
 
 import hashlib
-import os
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from app.core import durable
 from app.core.errors import NotFound
 
 
@@ -21,18 +21,8 @@ class ArtifactStore:
         path = self.path(digest)
         if path.exists():
             return digest
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{digest}.{os.getpid()}")
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        for folder in (path.parent, self._folder, self._folder.parent):  # any of them may be new
-            _sync_folder(folder)
+        durable.make_folder(path.parent)
+        durable.write(path, data)
         return digest
 
     def get(self, digest: str) -> bytes:
@@ -71,11 +61,3 @@ class ArtifactStore:
     def path(self, digest: str) -> Path:
         """Where the artifact of a digest is, or would be."""
         return self._folder / digest[:2] / f"{digest}.safetensors"
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

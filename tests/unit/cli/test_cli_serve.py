@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +11,7 @@ import pytest
 
 from app.cli import demo_dataset, own_process, serve
 from app.cli.output import budget_bar
-from app.cli.prepare import is_embedded, write_secret
+from app.cli.prepare import is_embedded
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 
@@ -62,20 +61,6 @@ def test_workers_get_no_key_and_the_settings_of_the_flags(monkeypatch: pytest.Mo
         "GROVEKEEPER_LEASE_TTL_S": "9",
         "GROVEKEEPER_POLL_INTERVAL_S": "0.25",
     }
-
-
-def test_a_secret_is_for_its_owner_alone_from_the_first_moment(tmp_path: Path) -> None:
-    file = tmp_path / "admin.key"
-    file.write_text("old")
-    file.chmod(0o644)
-    before = os.umask(0)
-    try:
-        write_secret(file, "new")
-    finally:
-        os.umask(before)
-    assert file.read_text() == "new\n"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_only_a_database_in_a_file_is_upgraded_without_asking(tmp_path: Path) -> None:

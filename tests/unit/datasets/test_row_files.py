@@ -1,14 +1,13 @@
 """Row files: complete or absent, private to the service, erased for good."""
 
 import os
-import stat
 import threading
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
-from app.core import clock
+from app.core import clock, durable
 from app.datasets import row_files
 
 
@@ -17,8 +16,8 @@ def everything_in(folder):
 
 
 def write(destination, content=b"rows"):
-    with row_files.new_row_file(destination) as file:
-        file.write(content)
+    durable.make_folder(destination.parent)
+    durable.write(destination, content)
 
 
 def test_an_epoch_has_its_place(tmp_path):
@@ -34,52 +33,6 @@ def test_a_text_from_outside_is_no_path(tmp_path, text):
         row_files.epoch_file(tmp_path, text, "ep_xyz")
     with pytest.raises(ValueError, match="dataset id"):
         row_files.erase_dataset(tmp_path, text)
-
-
-def test_a_file_appears_complete_and_private(tmp_path):
-    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
-    with row_files.new_row_file(destination) as file:
-        file.write(b"half")
-        file.flush()
-        assert not destination.exists()
-        file.write(b" and half")
-    assert destination.read_bytes() == b"half and half"
-    assert everything_in(tmp_path) == ["ep_a.parquet"]
-    assert stat.S_IMODE(destination.stat().st_mode) == 0o600
-    assert stat.S_IMODE(destination.parent.stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_failed_write_leaves_nothing(tmp_path, error):
-    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
-    with pytest.raises(error), row_files.new_row_file(destination) as file:
-        file.write(b"half")
-        raise error
-    assert everything_in(tmp_path) == []
-
-
-def test_rows_are_never_overwritten(tmp_path):
-    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
-    write(destination, b"first")
-    with pytest.raises(FileExistsError) as caught, row_files.new_row_file(destination):
-        pytest.fail("an existing file was opened")
-    assert str(tmp_path) not in str(caught.value)
-    assert destination.read_bytes() == b"first"
-    assert everything_in(tmp_path) == ["ep_a.parquet"]
-
-
-def test_the_content_is_synced_before_the_name_exists_and_the_folder_after(tmp_path, monkeypatch):
-    destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
-    write(row_files.epoch_file(tmp_path, "ds_a", "ep_other"))
-    synced = []
-
-    def fsync(descriptor):
-        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        synced.append(("folder" if is_folder else "file", destination.exists()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write(destination)
-    assert synced == [("file", False), ("folder", True)]
 
 
 def test_erasing_one_epoch_keeps_the_others(tmp_path):
@@ -106,7 +59,7 @@ def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_no
     def upload(name):
         while not is_over.is_set():
             with suppress(FileNotFoundError):
-                row_files.make_folder(folder)
+                durable.make_folder(folder)
                 (folder / name).touch()
                 (folder / name).unlink()
 
@@ -117,7 +70,7 @@ def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_no
         for index in range(100):
             rows = folder / f"ep_{index}.parquet"
             with suppress(FileNotFoundError):
-                row_files.make_folder(folder)
+                durable.make_folder(folder)
                 rows.touch()
             row_files.erase_dataset(tmp_path, "ds_a")
             assert not rows.exists()
@@ -164,7 +117,8 @@ def test_what_a_killed_erasure_left_goes_with_the_next(tmp_path, monkeypatch):
 
 def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(tmp_path):
     destination = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
-    with pytest.raises(FileNotFoundError), row_files.new_row_file(destination) as file:
+    durable.make_folder(destination.parent)
+    with pytest.raises(FileNotFoundError), durable.new_file(destination, existing="refuse") as file:
         file.write(b"half")
         row_files.erase_dataset(tmp_path, "ds_a")
     assert everything_in(tmp_path) == []
@@ -178,7 +132,7 @@ def test_what_killed_uploads_left_is_erased_and_living_uploads_are_not(tmp_path)
     hour_ago = clock.now() - timedelta(hours=1)
     for file in (old, killed):
         os.utime(file, (hour_ago.timestamp() - 60, hour_ago.timestamp() - 60))
-    with row_files.new_row_file(row_files.epoch_file(tmp_path, "ds_a", "ep_c")):
+    with durable.new_file(row_files.epoch_file(tmp_path, "ds_a", "ep_c"), existing="refuse"):
         assert row_files.erase_unfinished(tmp_path, before=hour_ago) == 1
     assert everything_in(tmp_path) == ["ep_a.parquet", "ep_c.parquet"]
     assert row_files.erase_unfinished(tmp_path / "absent", before=hour_ago) == 0

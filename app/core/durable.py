@@ -1,0 +1,75 @@
+"""Durable files: a name appears only when its content is complete and on the disk."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedRandom
+from pathlib import Path
+from typing import Literal
+
+UNFINISHED = ".part"
+"""Ending of the hidden file that holds content until it is complete. A killed process leaves such a file behind."""
+
+
+@contextmanager
+def new_file(path: Path, *, existing: Literal["replace", "keep", "refuse"]) -> Iterator[BufferedRandom]:
+    """Opens a file that gets its name when the block ends well.
+
+    The content goes to a hidden file in the same folder, readable by its owner only. At the end the file is synced and
+    renamed, and the folder is synced. When the block raises, no file is left.
+
+    Args:
+        path: the final name, in a folder that exists.
+        existing: what happens to a file of that name: the new file takes its place, the new file is dropped (so that
+            the first of several writers wins), or the call fails.
+
+    Yields:
+        A binary file open for reading and writing.
+
+    Raises:
+        FileExistsError: there is a file of that name, and ``existing`` is ``refuse``.
+        OSError: the folder cannot be written.
+    """
+    if existing == "refuse" and path.exists():
+        raise FileExistsError(path.name)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if existing == "keep":
+            with suppress(FileExistsError):
+                os.link(unfinished, path)
+        else:
+            unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write(path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace") -> None:
+    """Writes a whole file; see :func:`new_file`."""
+    with new_file(path, existing=existing) as file:
+        file.write(data)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and its parents, each readable by its owner only and each durably."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable: a new or removed name is on the disk only when its folder is synced."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
