@@ -9,13 +9,13 @@ from anyio import to_thread
 from app.access.roles import Principal
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
+from app.jobs.states import ENDED
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.wire.training import JobOut
 
 _log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 0.5
-_ENDED = ("succeeded", "failed", "cancelled")
 
 
 class JobEvents:
@@ -40,7 +40,7 @@ class JobEvents:
     async def follow(self, here: Installation, first: JobOut) -> AsyncIterator[JobOut]:
         """The job now, then every change, until it has ended."""
         yield first
-        if first.state in _ENDED:
+        if first.state in ENDED:
             return
         queue: asyncio.Queue[JobOut] = asyncio.Queue()
         self._followers.setdefault(first.id, set()).add(queue)
@@ -48,7 +48,7 @@ class JobEvents:
             self._poller = asyncio.create_task(self._poll(here))
         try:
             last = first
-            while last.state not in _ENDED:
+            while last.state not in ENDED:
                 current = await queue.get()
                 if current != last:
                     yield current

@@ -15,9 +15,8 @@ from sqlalchemy import or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import LeaseLost, NotFound
+from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
-
-UNFINISHED = ("queued", "running")
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,11 @@ class Claim:
 
 
 def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
-    """Adds a job in state ``queued``."""
+    """Adds a queued job."""
     row = JobRow(
         **new.__dict__,
         submitted_at=at,
-        state="queued",
+        state=JobState.QUEUED.value,
         reason=None,
         trees_done=0,
         lease_token=None,
@@ -69,14 +68,14 @@ def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
 
 def has_queued(session: Session) -> bool:
     """Whether any job waits: an idle worker asks this without taking the write lock."""
-    return session.execute(select(JobRow.id).where(JobRow.state == "queued").limit(1)).first() is not None
+    return session.execute(select(JobRow.id).where(JobRow.state == JobState.QUEUED.value).limit(1)).first() is not None
 
 
 def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
     """Takes the oldest queued job, or none."""
     row = session.execute(
         select(JobRow)
-        .where(JobRow.state == "queued")
+        .where(JobRow.state == JobState.QUEUED.value)
         .order_by(JobRow.submitted_at, JobRow.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -84,7 +83,7 @@ def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
     if row is None:
         return None
     token = secrets.token_hex(16)
-    row.state = "running"
+    row.state = JobState.RUNNING.value
     row.lease_token = token
     row.lease_until = at + timedelta(seconds=ttl_s)
     session.flush()
@@ -133,20 +132,20 @@ def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, tre
         raise LeaseLost
 
 
-def finish(row: JobRow, *, state: str, reason: str | None, at: datetime) -> None:
+def finish(row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
     """Ends a job that the caller holds under its lock; the lease ends with it."""
-    row.state = state
-    row.reason = reason
+    row.state = state.value
+    row.reason = None if reason is None else reason.value
     row.finished_at = at
     row.lease_token = None
     row.lease_until = None
-    if state == "succeeded":
+    if state is JobState.SUCCEEDED:
         row.trees_done = row.n_trees
 
 
 def requeue(row: JobRow) -> None:
     """Puts a claimed but uncharged job back; the caller holds its lock."""
-    row.state = "queued"
+    row.state = JobState.QUEUED.value
     row.trees_done = 0
     row.lease_token = None
     row.lease_until = None
@@ -160,8 +159,8 @@ def overdue(session: Session, *, at: datetime, max_queue_s: int, limit: int = 10
             select(JobRow.id)
             .where(
                 or_(
-                    (JobRow.state == "running") & (JobRow.lease_until < at),
-                    (JobRow.state == "queued") & (JobRow.submitted_at < waited_since),
+                    (JobRow.state == JobState.RUNNING.value) & (JobRow.lease_until < at),
+                    (JobRow.state == JobState.QUEUED.value) & (JobRow.submitted_at < waited_since),
                 )
             )
             .order_by(JobRow.submitted_at)

@@ -19,6 +19,7 @@ import app
 from app.core import limits
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
+from app.jobs.states import EndReason
 from app.services.installation import Installation
 from app.services.jobs import run_job
 from app.services.jobs.run_job import JobFailed
@@ -78,7 +79,7 @@ class Supervisor:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
                 if self._stopping.is_set():
-                    raise JobFailed("lost")
+                    raise JobFailed(EndReason.LOST)
                 if selector.select(_POLL_S):
                     done = os.read(child.stdout.fileno(), 4096)
                     if not done:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +17,7 @@ from app.core.errors import GrovekeeperError, LeaseLost, NotFound, Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
+from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
@@ -36,10 +37,10 @@ class JobFailed(GrovekeeperError):
     """The child ended without an output. Why is nobody's business: it could depend on rows.
 
     Attributes:
-        reason: ``failed``, or ``lost`` when the worker itself was told to stop.
+        reason: ``FAILED``, or ``LOST`` when the worker itself was told to stop.
     """
 
-    reason: Literal["failed", "lost"] = "failed"
+    reason: EndReason = EndReason.FAILED
 
 
 def claim_next(installation: Installation) -> Claim | None:
@@ -111,7 +112,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         with installation.database.write() as session:
             row = queue.held(session, claim)
             ledger.void_jobs(session, [row.id], actor=WORKER)
-            queue.finish(row, state="failed", reason="failed", at=installation.database.now(session))
+            queue.finish(row, state=JobState.FAILED, reason=EndReason.FAILED, at=installation.database.now(session))
         shutil.rmtree(folder, ignore_errors=True)
         return False
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
@@ -172,15 +173,15 @@ def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, 
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)
     except (OutputInvalid, OSError):
-        _fail(installation, claim, reason="failed")
+        _fail(installation, claim, reason=EndReason.FAILED)
     else:
         _succeed(installation, claim, output)
 
 
-def _fail(installation: Installation, claim: Claim, *, reason: str) -> None:
+def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
     with installation.database.write() as session:
         row = queue.held(session, claim)
-        queue.finish(row, state="failed", reason=reason, at=installation.database.now(session))
+        queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
 
 
 def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
@@ -205,4 +206,4 @@ def _register(installation: Installation, claim: Claim, output: Output) -> None:
     with installation.database.write() as session:
         row = queue.held(session, claim)
         output.register(session, row)
-        queue.finish(row, state="succeeded", reason=None, at=installation.database.now(session))
+        queue.finish(row, state=JobState.SUCCEEDED, reason=None, at=installation.database.now(session))

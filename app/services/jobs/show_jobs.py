@@ -10,6 +10,7 @@ from app.access.roles import TRAIN, Principal
 from app.core import clock
 from app.core.errors import JobFinished
 from app.jobs import queue
+from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
@@ -53,7 +54,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
     with installation.database.write() as session:
         row = queue.locked(session, job_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
-        if row.state not in queue.UNFINISHED:
+        if row.state not in UNFINISHED:
             raise JobFinished
         cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
         return job_out(row)
@@ -61,10 +62,10 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
 
 def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
     """Ends jobs that the caller holds under their locks. Their workers find the lease gone and kill the child."""
-    unfinished = [row for row in rows if row.state in queue.UNFINISHED]
+    unfinished = [row for row in rows if row.state in UNFINISHED]
     ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
     for row in unfinished:
-        queue.finish(row, state="cancelled", reason="cancelled", at=at)
+        queue.finish(row, state=JobState.CANCELLED, reason=EndReason.CANCELLED, at=at)
 
 
 def job_out(row: JobRow) -> JobOut:
@@ -79,7 +80,7 @@ def job_out(row: JobRow) -> JobOut:
             "name": row.name,
             "state": row.state,
             "reason": row.reason,
-            "progress": 1.0 if row.state == "succeeded" else min(row.trees_done / max(row.n_trees, 1), 1.0),
+            "progress": 1.0 if row.state == JobState.SUCCEEDED else min(row.trees_done / max(row.n_trees, 1), 1.0),
             "trees_done": row.trees_done,
             "n_trees": row.n_trees,
             "model_id": row.model_id,

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.core import clock, limits
 from app.datasets import catalog, row_files
 from app.jobs import queue
+from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.registry import models
@@ -122,15 +123,15 @@ def _is_older(file: Path, than: datetime) -> bool:
 
 def _settle(session: Session, row: JobRow, *, at: datetime) -> bool:
     waited_too_long = row.submitted_at < at - timedelta(seconds=limits.MAX_QUEUE_S)
-    if row.state == "running" and row.lease_until is not None and row.lease_until < at:
+    if row.state == JobState.RUNNING and row.lease_until is not None and row.lease_until < at:
         if row.charged_at is not None:
-            queue.finish(row, state="failed", reason="lost", at=at)
+            queue.finish(row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
             return True
         queue.requeue(row)
         if not waited_too_long:
             return True
-    if row.state == "queued" and waited_too_long:
+    if row.state == JobState.QUEUED and waited_too_long:
         ledger.expire_job(session, row.id, actor=SWEEPER)
-        queue.finish(row, state="failed", reason="expired", at=at)
+        queue.finish(row, state=JobState.FAILED, reason=EndReason.EXPIRED, at=at)
         return True
     return False

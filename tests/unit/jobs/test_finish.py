@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.jobs import queue
+from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -17,9 +18,10 @@ def row() -> JobRow:
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "trees_done"), [("succeeded", None, 3), ("failed", "lost", 1), ("cancelled", "cancelled", 1)]
+    ("state", "reason", "trees_done"),
+    [(JobState.SUCCEEDED, None, 3), (JobState.FAILED, EndReason.LOST, 1), (JobState.CANCELLED, EndReason.CANCELLED, 1)],
 )
-def test_the_lease_ends_with_the_job(row: JobRow, state: str, reason: str | None, trees_done: int) -> None:
+def test_the_lease_ends_with_the_job(row: JobRow, state: JobState, reason: EndReason | None, trees_done: int) -> None:
     queue.finish(row, state=state, reason=reason, at=AT)
     assert (row.state, row.reason, row.finished_at) == (state, reason, AT)
     assert (row.lease_token, row.lease_until) == (None, None)
