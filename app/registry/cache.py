@@ -1,23 +1,24 @@
-"""Loaded artifacts by digest: immutable, so a cached one is never stale."""
+"""Loaded artifacts by digest: immutable, so a cached artifact is never stale."""
 
 import threading
-from collections import OrderedDict
 
+from cachetools import LRUCache
+
+from app.core import limits
 from app.forests import artifacts
+from app.forests.artifacts import Artifact
 from app.registry.store import ArtifactStore
 
 
 class ArtifactCache:
-    """The most recently used artifacts, bounded by the bytes they had on disk. Safe to share among threads."""
+    """The most recently used artifacts of a store. Safe to share among threads."""
 
-    def __init__(self, store: ArtifactStore, *, max_bytes: int = 512 * 1024 * 1024) -> None:
+    def __init__(self, store: ArtifactStore) -> None:
         self._store = store
-        self._max_bytes = max_bytes
-        self._held_bytes = 0
         self._lock = threading.Lock()
-        self._loaded: OrderedDict[str, tuple[artifacts.Artifact, int]] = OrderedDict()
+        self._loaded = LRUCache[str, tuple[Artifact, int]](limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
 
-    def get(self, digest: str) -> artifacts.Artifact:
+    def get(self, digest: str) -> Artifact:
         """The artifact of a digest, loaded if need be.
 
         Raises:
@@ -25,21 +26,19 @@ class ArtifactCache:
         """
         with self._lock:
             if digest in self._loaded:
-                self._loaded.move_to_end(digest)
                 return self._loaded[digest][0]
         data = self._store.get(digest)
         artifact = artifacts.loads(data)
         with self._lock:
-            if digest not in self._loaded:
-                self._loaded[digest] = (artifact, len(data))
-                self._held_bytes += len(data)
-            while self._held_bytes > self._max_bytes and len(self._loaded) > 1:
-                _, (_, size) = self._loaded.popitem(last=False)
-                self._held_bytes -= size
+            self._loaded[digest] = artifact, len(data)
         return artifact
 
     def forget(self, digest: str) -> None:
         """Drops an artifact that was deleted."""
         with self._lock:
-            if digest in self._loaded:
-                self._held_bytes -= self._loaded.pop(digest)[1]
+            self._loaded.pop(digest, None)
+
+
+def _size(loaded: tuple[Artifact, int]) -> int:
+    """Bytes that an artifact counts for. One that is larger than the whole cache is kept alone."""
+    return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)
