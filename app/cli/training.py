@@ -161,7 +161,7 @@ def train(
 def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
     """Prints what a job of any kind reserved, and follows it to its end if asked to."""
     output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
-    also = accepted.get("unlabelled")  # an answer that is replayed may be older than the member
+    also = accepted["unlabelled"]
     if also is not None:
         output.say(f"and one of {amount(also['price'])} on {also['dataset_name']}")
     if wait:

@@ -16,13 +16,12 @@ DATASET_KEY_BYTES = 32
 
 
 def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]:
-    """The key of every hash partition: the dataset's own for the first, HMAC-SHA256(dataset key, name) for the others.
+    """The key of every hash partition: HMAC-SHA256(dataset key, name of the partition).
 
     With one key for all, cells of different partitions would depend on one another.
     """
     names = [partition.name for partition in partitions.declared if isinstance(partition, HashPartition)]
-    keys = {name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names[1:]}
-    return keys | dict.fromkeys(names[:1], dataset_key)
+    return {name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names}
 
 
 def hash_cells(row_ids: bytes, *, partition: HashPartition, dataset_key: bytes) -> NDArray[np.int32]:

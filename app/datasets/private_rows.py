@@ -2,9 +2,9 @@
 
 An erasure (:mod:`app.datasets.erasure`) copies files of rows too; nothing is computed from what it copies.
 
-Reading is total: whatever values a file holds, the sanitiser is applied to them again, so that a file of an older
-version or a damaged one cannot make growth fail in a way that depends on a row. A file that cannot be read at all is a
-fact about the installation; the refusal says nothing about its content.
+Reading is total: the sanitiser is applied again to whatever values a file holds, so that a damaged file cannot make
+growth fail in a way that depends on a row. A file that cannot be read at all is a fact about the installation; the
+refusal says nothing about its content.
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from app.privacy import accountants
 def of_account(row: AccountRow) -> dict[str, Any]:
     """The facts of a dataset's account, or of a population's, whose members say the rest.
 
-    Accounts that set no δ aside have no such member, like those that were opened before there was one.
+    Accounts that set no δ aside have no such member.
     """
     if row.privacy_unit is None:
         return {"population": row.id, "accountant": row.accountant, "delta": row.delta}

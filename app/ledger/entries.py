@@ -47,8 +47,7 @@ class Entry:
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
             of a charge for a mechanism that ran elsewhere who attests it, of ``join`` and ``load`` which entry of which
-            member. Where there are none, the object has no such
-            member, so entries from before there were details keep their hashes.
+            member. Without details the public object has no such member.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
         hash: of this entry.
     """

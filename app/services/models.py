@@ -9,7 +9,6 @@ from app.access import grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
-from app.forests.artifacts import Artifact
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.guarantees import of_population
@@ -133,7 +132,7 @@ def _card(
             "receipt": facts["receipt"],
             "event": artifact.plan.event.to_json(),
             "ledger": facts["ledger"],
-            "profile_id": _profile_id(artifact),
+            "profile_id": facts["profile_id"],
             "unlabelled": unlabelled,
             "read_outs": list(catalogue.read_outs(artifact.plan.algorithm)),
             "digest": row.digest,
@@ -141,13 +140,6 @@ def _card(
             "created_at": clock.to_text(row.created_at),
         }
     )
-
-
-def _profile_id(artifact: Artifact) -> str | None:
-    """The profile that a model is a function of; artifacts of older versions name only one whose bins they use."""
-    used = artifact.plan.profile
-    found: Any = artifact.metadata.get("profile_id", None if used is None else used.id)
-    return None if found is None else str(found)
 
 
 def _summary(row: ModelRow) -> ModelSummary:

@@ -26,7 +26,7 @@ SET_ASIDE = "delta_set_aside"
 """A member of the header only where a part of δ is set aside for mechanisms elsewhere that are (ε, δ)."""
 
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
-"""Facts of the header that the first entry repeats, so that the chain holds them; :data:`SET_ASIDE` too, if there."""
+"""Facts of the header that the details of the first entry repeat, and so its hash; :data:`SET_ASIDE` too, if any."""
 
 MAX_HASH_CELLS = 2**20
 MAX_PARTITIONS = 6
@@ -164,6 +164,8 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
 
 
 def _check_by_kind(entry: Entry) -> None:
+    if entry.kind == "open":
+        _check_opening(entry.details)
     if entry.kind in ("open", "cap"):
         if entry.scope or entry.event is not None or entry.job_id is not None:
             raise Malformed(f"an entry of kind {entry.kind} carries a scope, an event or a job")
@@ -172,6 +174,11 @@ def _check_by_kind(entry: Entry) -> None:
         raise Malformed(f"an entry of kind {entry.kind} names no job")
     if entry.amount == 0:
         raise Malformed(f"an entry of kind {entry.kind} has no positive amount")
+
+
+def _check_opening(details: Json) -> None:
+    set_aside = {SET_ASIDE} if isinstance(details, dict) and SET_ASIDE in details else set()
+    form.fields(details, {*BOUND_FIELDS, *set_aside}, "the details of the opening")
 
 
 def _partitions(value: Json) -> tuple[Partition, ...]:

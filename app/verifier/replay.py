@@ -33,8 +33,6 @@ class Summary:
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
         checkpoints: that the entries agree with, the smallest first.
-        header_bound: whether the first entry repeats the header's facts, so that the chain holds them too. Ledgers that
-            were opened by early versions do not.
     """
 
     header: Header
@@ -44,7 +42,6 @@ class Summary:
     attested: dict[str, int]
     tightest: Balance
     last: Link
-    header_bound: bool
     checkpoints: tuple[Checkpoint, ...]
 
 
@@ -86,7 +83,6 @@ class Account:
         self._deltas = JointCells(header.partitions)
         self._n_living = 0
         self._attested: Counter[str] = Counter()
-        self._header_bound = False
         self._reserved: dict[str, tuple[Entry, ...]] = {}
         self._settled: dict[str, str] = {}
 
@@ -116,19 +112,15 @@ class Account:
             attested=dict(sorted(self._attested.items())),
             tightest=self.cells.tightest(()),
             last=self.last,
-            header_bound=self._header_bound,
             checkpoints=self.chain.checkpoints,
         )
 
     def _open(self, entry: Entry) -> None:
         self.cap = self.highest_cap = entry.amount
-        if entry.details is None:
-            return
-        assert isinstance(entry.details, dict), "details are read as an object"
+        assert isinstance(entry.details, dict), "read_entry takes no opening without details"
         assert isinstance(self._first_line, dict), "read_header takes objects only"
         set_aside = {SET_ASIDE} & (entry.details.keys() | self._first_line.keys())
         check_repeated(entry.details, self._first_line, (*BOUND_FIELDS, *set_aside))
-        self._header_bound = True
 
     def _change_cap(self, entry: Entry) -> None:
         check_reason(entry.details)

@@ -10,10 +10,6 @@ from app.verifier.replay import Summary
 from app.verifier.sums import PopulationSummary
 
 CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
-NOT_BOUND = (
-    "The header's facts are not repeated in the first entry, as ledgers of early versions do not: "
-    "compare them with the owner's declaration."
-)
 
 
 def shown(line: object) -> str:
@@ -43,7 +39,6 @@ def to_json(summary: Summary) -> dict[str, object]:
         "remaining": summary.header.text(max(summary.cap - tightest.load, 0)),
         "tightest_cell": tightest.cell,
         "last_hash": summary.last.hash,
-        "header_bound": summary.header_bound,
         "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
         "note": _tail(summary),
     }
@@ -123,13 +118,10 @@ def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
 
 def _notes(summary: Summary) -> list[str]:
     """What the checks of a dataset's entries leave open, its tail apart."""
-    notes = [] if summary.header_bound else [NOT_BOUND]
-    if summary.attested:
-        said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
-        notes.insert(
-            0, f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."
-        )
-    return notes
+    if not summary.attested:
+        return []
+    said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
+    return [f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."]
 
 
 def _population_notes(summary: PopulationSummary) -> list[str]:

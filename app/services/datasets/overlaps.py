@@ -50,7 +50,7 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
 
 
 def _files(installation: Installation, session: Session, dataset_id: str) -> dict[str, Path]:
-    """Fingerprints by epoch; uploads from before there were any have none."""
+    """Fingerprint files by epoch, without epochs whose file is missing."""
     home = installation.home
     files = {
         epoch.id: row_files.prints_file(home, dataset_id, epoch.id) for epoch in catalog.epochs(session, dataset_id)

@@ -104,12 +104,10 @@ def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> Profil
     Of the same dataset also where the plan carries none of it: sizes that were not asked for may follow from the
     profile's. The size of another dataset says nothing.
     """
-    carried = work["plan"].get("profile", {}).get("id")
-    asked = work.get("profile") or carried  # jobs of older versions name it in the plan alone
-    if asked is None:
+    if "profile" not in work:
         return None
-    row = profiles.find(session, asked)
-    return row if carried is not None or row.dataset_id == dataset.id else None
+    row = profiles.find(session, work["profile"])
+    return row if "profile" in work["plan"] or row.dataset_id == dataset.id else None
 
 
 def _other_cells(price: Mapping[str, Any], part: Mapping[str, Any] | None, dataset: Dataset) -> int:

@@ -88,9 +88,8 @@ def test_what_the_box_says_of_uploads_is_left_to_the_choice_of_files(ingest):
 
 def test_hash_partitions_have_keys_of_their_own():
     keys = hash_keys(PARTITIONS, dataset_key=KEY)
-    assert keys["shard"] == KEY, "rows of the only hash partition of earlier versions stay where they are"
     assert set(keys) == {"shard", "coin"}
-    assert keys["coin"] != KEY
+    assert len({KEY, *keys.values()}) == 3
     ids = b"".join(bytes([at]) * 16 for at in range(256))
     first, second = (
         hash_cells(ids, partition=HashPartition(name, 4), dataset_key=keys[name]) for name in ("shard", "coin")

@@ -13,7 +13,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
-from app.datasets.cells import hash_cells
+from app.datasets.cells import hash_cells, hash_keys
 from app.datasets.csv_columns import ColumnReport
 from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import GOOD_ROW, HEADER, KEY
@@ -80,10 +80,9 @@ def test_the_stored_file_has_fresh_ids_their_cells_and_its_digest(ingest):
     table = pq.read_table(ingest.destination)
     ids = b"".join(table.column("row_id").to_pylist())
     assert len({ids[at : at + 16] for at in range(0, 1600, 16)}) == 100
-    assert (
-        table.column("cell").to_pylist()
-        == hash_cells(ids, partition=HashPartition("shard", 4), dataset_key=KEY).tolist()
-    )
+    partition = HashPartition("shard", 4)
+    key = hash_keys(Partitions((partition,)), dataset_key=KEY)["shard"]
+    assert table.column("cell").to_pylist() == hash_cells(ids, partition=partition, dataset_key=key).tolist()
     assert report.digest == hashlib.sha256(ingest.destination.read_bytes()).hexdigest()
 
 

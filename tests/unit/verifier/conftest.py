@@ -53,7 +53,6 @@ class Writer:
         shards: int = 0,
         max_rows: int = 1,
         adjacency: str = "add_remove",
-        bound: bool = True,
         clock: Iterator[int] | None = None,
         **facts: object,
     ) -> None:
@@ -72,7 +71,7 @@ class Writer:
         }
         self.entries: list[Fields] = []
         unbound = ("kind", "format", "cap")
-        self.add("open", cap, details={k: v for k, v in self.header.items() if k not in unbound} if bound else None)
+        self.add("open", cap, details={k: v for k, v in self.header.items() if k not in unbound})
 
     def add(
         self,

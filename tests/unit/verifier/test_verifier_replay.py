@@ -17,9 +17,9 @@ Export = Callable[..., Any]
 Change = Callable[[list[dict[str, Any]]], object]
 
 
-def _history(export: Export, *, bound: bool = True) -> Any:
+def _history(export: Export) -> Any:
     """Every kind of entry, one reservation still open, some boxes. Lines: header 1, open 2, jobs from 3."""
-    writer = export(cap="3", shards=4, bound=bound)
+    writer = export(cap="3", shards=4)
     writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
     writer.add("cap", "2.5", details={"reason": "asked for"})
     writer.job("jb_4", "1.5", scope={"shard": [3]}).job(
@@ -153,10 +153,14 @@ def test_a_header_out_of_form_or_against_the_entries_is_found_on_line_1(
     assert failure_of(writer.lines()).line == 1
 
 
-def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Export) -> None:
-    writer = _history(export, bound=False)
+def test_a_partition_taken_from_header_and_opening_is_found_at_the_first_box(
+    export: Export, rechained: Callable[..., Any]
+) -> None:
+    writer = _history(export)
     writer.header["partitions"] = []
-    assert failure_of(writer.lines()).line == 5
+    entries = copy.deepcopy(writer.entries)
+    entries[0]["details"]["partitions"] = []
+    assert failure_of(_lines(writer, rechained(entries))).line == 5
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_partition_taken_from_the_header_is_found_at_the_first_box(export: Exp
 )
 def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, field: str, value: object) -> None:
     writer = _history(export)
-    assert verify(writer.lines()).header_bound is True
+    verify(writer.lines())
     if field in ("accountant", "delta"):  # neither of the two is well formed alone
         writer.header |= {"accountant": "zcdp", "delta": "0.1"}
     writer.header[field] = value
@@ -181,15 +185,26 @@ def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, f
     assert (failure.line, failure.reason) == (2, f"the header's {stated} is not what the first entry says")
 
 
-def test_a_ledger_from_before_details_verifies_and_says_that_its_header_is_not_bound(export: Export) -> None:
-    writer = _history(export, bound=False)
-    assert ["details" in entry for entry in writer.entries if entry["kind"] != "cap"] == [False] * 10
-    assert verify(writer.lines()).header_bound is False
+def test_only_the_opening_and_changes_of_the_cap_need_details(export: Export) -> None:
+    writer = _history(export)
+    verify(writer.lines())
+    assert {entry["kind"] for entry in writer.entries if "details" in entry} == {"open", "cap"}
 
 
-def test_a_fact_missing_in_the_first_entry_is_found(export: Export, rechained: Callable[..., Any]) -> None:
-    failure = _forge(export, rechained, lambda entries: entries[0]["details"].pop("partitions"))
-    assert (failure.line, failure.reason) == (2, "the first entry's details do not say partitions")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda opening: opening.pop("details"),
+        lambda opening: opening["details"].pop("partitions"),
+        lambda opening: opening["details"].update(note="more"),
+    ],
+)
+def test_the_first_entry_states_exactly_the_facts_of_the_account(
+    export: Export, rechained: Callable[..., Any], change: Callable[[dict[str, Any]], object]
+) -> None:
+    failure = _forge(export, rechained, lambda entries: change(entries[0]))
+    assert failure.line == 2
+    assert failure.reason.startswith("the details of the opening has not exactly the fields accountant, adjacency")
 
 
 @pytest.mark.parametrize("details", [{}, None, [], "text", 1, True])
