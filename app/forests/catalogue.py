@@ -85,12 +85,11 @@ def read_outs(slug: str) -> tuple[str, ...]:
 
 
 def algorithms() -> list[dict[str, object]]:
-    """One description per algorithm: slug, title, regime, source, story, read-outs and parameters. JSON-able."""
+    """One description per algorithm: slug, title, source, story, read-outs and parameters. JSON-able."""
     return [
         {
             "slug": each.slug,
             "title": each.title,
-            "regime": each.accountants[0],
             "accountants": list(each.accountants),
             "adjacency": each.adjacency.value,
             "unlabelled": isinstance(each, TwoDatasetMechanism),

@@ -96,7 +96,6 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
 
     Raises:
         InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
-        NotSupported: a documented choice that is not built yet.
         AccountantMismatch: the algorithm has no bound in the account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and the account more.
     """
@@ -266,10 +265,9 @@ def _read(value: object) -> Plan:
             **more,
         } if _OPTIONAL.issuperset(more) and all(isinstance(warning, str) for warning in warnings):
             known = catalogue.mechanism(algorithm).parameters
-            added = {own.name: own.before for own in known if own.added}
             read = Plan(
                 algorithm,
-                read_all(known, {**added, **asked}),
+                read_all(known, asked),
                 Fraction(epsilon),
                 n_trees,
                 events.from_json(event),
@@ -281,8 +279,7 @@ def _read(value: object) -> Plan:
                 ReusedProfile.from_json(more["profile"]) if "profile" in more else None,
                 _read_unlabelled(more["unlabelled"]) if "unlabelled" in more else None,
             )
-            kept = {name: own for name, own in read.parameters.items() if name in asked or name not in added}
-            if {**read.to_json(), "parameters": kept} == value and _is_consistent(read):
+            if read.to_json() == value and _is_consistent(read):
                 return read
     raise PlanInvalid
 

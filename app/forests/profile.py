@@ -38,7 +38,6 @@ PARAMETERS = (
         "Bins of each number that needs private ones. Fewer are cut more exactly at the same price.",
         default="16",
         choices=tuple(BINS),
-        built=tuple(BINS),
     ),
     Parameter(
         "class_share",

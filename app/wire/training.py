@@ -154,7 +154,6 @@ class AboutOut(Answer):
 class AlgorithmOut(Answer):
     slug: str
     title: str
-    regime: str
     source: str
     about: AboutOut
     accountants: list[str]

@@ -9,7 +9,6 @@ from app.core.errors import (
     DatasetDeleted,
     NoRowsYet,
     NotFound,
-    NotSupported,
     RoleMissing,
 )
 from app.services.profiles import show_profiles
@@ -23,7 +22,7 @@ router = APIRouter(tags=["profiles"], route_class=ExactRoute)
 @router.post(
     "/datasets/{dataset}/profiles/quote",
     operation_id="quote_profile",
-    responses=problems.documented(NotFound, RoleMissing, NotSupported, DatasetDeleted, *problems.JSON_BODY),
+    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """What a profile would release and cost. Touches no rows and costs nothing."""
@@ -35,7 +34,7 @@ def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> 
     operation_id="release_profile",
     status_code=202,
     response_model=TrainOut,
-    responses=problems.documented(NotFound, RoleMissing, NotSupported, NoRowsYet, *problems.SPENDING),
+    responses=problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING),
 )
 def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
     """Reserves the price and queues a job whose release (bins, class counts, size) later jobs reuse at no price."""

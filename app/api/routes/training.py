@@ -16,7 +16,6 @@ from app.core.errors import (
     JobFinished,
     NoRowsYet,
     NotFound,
-    NotSupported,
     RoleMissing,
 )
 from app.forests import catalogue
@@ -38,7 +37,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     "/plans",
     operation_id="create_plan",
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, *problems.JSON_BODY
+        NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, *problems.JSON_BODY
     ),
 )
 def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
@@ -52,7 +51,7 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
     status_code=202,
     response_model=TrainOut,
     responses=problems.documented(
-        NotFound, RoleMissing, NotSupported, AccountantMismatch, AdjacencyMismatch, NoRowsYet, *problems.SPENDING
+        NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, *problems.SPENDING
     ),
 )
 def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:

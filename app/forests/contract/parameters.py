@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from app.core import amounts
-from app.core.errors import FieldProblem, InvalidRequest, NotSupported
+from app.core.errors import FieldProblem, InvalidRequest
 
 Value: TypeAlias = int | str
 """A settled parameter: integers as they are, choices as their name, exact numbers as decimal text."""
@@ -29,11 +29,7 @@ class Parameter:
         default: the value taken when none is given; ``None``: a published rule of public numbers chooses.
         minimum: smallest legal value of a number.
         maximum: largest legal value of a number.
-        choices: every documented choice.
-        built: the choices that this version can train; the others are answered as not supported.
-        added: the parameter came after the algorithm's first release. A stored plan may lack it: what was trained then
-            is what ``formerly`` does, or where that is not given the default.
-        formerly: the value that a plan without the parameter stands for, where that is not the default.
+        choices: every legal choice.
         only_with: another parameter and the choice of it without which this one has no effect; ``None``: it always has.
     """
 
@@ -44,22 +40,13 @@ class Parameter:
     minimum: Fraction = Fraction(0)
     maximum: Fraction = Fraction(0)
     choices: tuple[str, ...] = ()
-    built: tuple[str, ...] = ()
-    added: bool = False
-    formerly: Value | None = None
     only_with: tuple[str, str] | None = None
-
-    @property
-    def before(self) -> Value | None:
-        """What a stored plan without this parameter stands for."""
-        return self.default if self.formerly is None else self.formerly
 
     def read(self, value: object) -> Value:
         """The settled form of a given value.
 
         Raises:
             InvalidRequest: the value is of another type or outside its range.
-            NotSupported: a documented choice that is not built yet.
         """
         match self.type:
             case "choice":
@@ -78,7 +65,7 @@ class Parameter:
         """The entry of ``GET /algorithms``."""
         described: dict[str, object] = {"name": self.name, "type": self.type}
         if self.type == "choice":
-            described |= {"choices": list(self.choices), "supported": list(self.built)}
+            described |= {"choices": list(self.choices)}
         elif self.type == "integer":
             described |= {"minimum": int(self.minimum), "maximum": int(self.maximum)}
         else:
@@ -88,8 +75,6 @@ class Parameter:
     def _choice(self, value: object) -> str:
         if not isinstance(value, str) or value not in self.choices:
             raise self._invalid("unknown-choice")
-        if value not in self.built:
-            raise NotSupported(f"{self.name} {value}")
         return value
 
     def _number(self, value: object) -> Fraction:
@@ -128,7 +113,6 @@ def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> di
 
     Raises:
         InvalidRequest: every broken rule at once; an unknown name is reported at the object that holds it.
-        NotSupported: a documented choice that is not built yet.
     """
     problems: list[FieldProblem] = []
     settled: dict[str, Value] = {}

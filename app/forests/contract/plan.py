@@ -48,7 +48,7 @@ class Plan:
         warnings: sentences for the analyst.
         accountant: in whose unit the event was priced.
         delta: of the request; the event costs at most what (ε, δ) is in that unit.
-        adjacency: of the account. Artifacts that do not tell it are of add/remove accounts.
+        adjacency: of the account.
         max_rows: rows of one privacy unit; the event is stated for one of them.
         profile: released before, and used in place of draws of its own; ``None``: nothing is reused.
         unlabelled: of algorithms that learn from two datasets, what the other one pays for.

@@ -46,7 +46,6 @@ ASSIGNMENT = Parameter(
     "Every tree sees all rows at its share of ε, or each row is in one tree (by a keyed hash of its id) at all of ε.",
     default=SEQUENTIAL,
     choices=(SEQUENTIAL, SHARDED),
-    built=(SEQUENTIAL, SHARDED),
 )
 
 SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
@@ -64,7 +63,6 @@ SEPARATION = Parameter(
     "Split each tree's rows into a structure part and an estimation part by keyed hash, or not.",
     default=NONE,
     choices=(NONE, HASH),
-    built=(NONE, HASH),
 )
 
 

@@ -23,7 +23,6 @@ def submit_training(
         NotFound: no such dataset, or none that this key may know of.
         RoleMissing: the key may not train on it, or not on the second one.
         InvalidRequest: algorithm, parameters or scope break a rule, or the second dataset does not fit.
-        NotSupported: a documented choice that is not built yet.
         DatasetDeleted: only the tombstone is left.
         AccountantMismatch: the algorithm has no bound in the account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and the account more.

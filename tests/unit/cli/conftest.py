@@ -131,7 +131,6 @@ LISTED_KEY = {"id": "key_2", "name": "ann", "roles": ["auditor"], "created_at": 
 ALGORITHM = {
     "slug": "mrf",
     "title": "Multinomial forest",
-    "regime": "pure",
     "source": "a paper",
     "accountants": ["pure"],
     "about": {

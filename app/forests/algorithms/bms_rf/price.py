@@ -113,7 +113,7 @@ class _Layer(MultinomialForest):
 LAYER = _Layer()
 """What every layer is grown by."""
 
-_SHARED = tuple(replace(own, added=False) for own in LAYER.parameters if own.name != "exploration")
+_SHARED = tuple(own for own in LAYER.parameters if own.name != "exploration")
 """The parameters of a layer. Its exploration is the dropout: a node that keeps one split takes a random one."""
 
 

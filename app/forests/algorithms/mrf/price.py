@@ -57,7 +57,6 @@ _OWN_PARAMETERS = (
         "Choose feature and threshold in one draw, or the feature first, each stage at its own budget.",
         default=JOINT,
         choices=(JOINT, TWO_STAGE),
-        built=(JOINT, TWO_STAGE),
     ),
     Parameter(
         "feature_share",
@@ -66,7 +65,6 @@ _OWN_PARAMETERS = (
         default="0.5",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
-        added=True,
         only_with=("selection", TWO_STAGE),
     ),
     Parameter(
@@ -75,7 +73,6 @@ _OWN_PARAMETERS = (
         "What a good split lowers: the count Gini, or the rows that are not of their side's most common class.",
         default=utilities.GINI,
         choices=(utilities.GINI, utilities.MISCOUNT),
-        built=(utilities.GINI, utilities.MISCOUNT),
     ),
     Parameter(
         "leaf",
@@ -83,7 +80,6 @@ _OWN_PARAMETERS = (
         "What a leaf releases: noisy counts of every class, or one label.",
         default=leaves.COUNTS,
         choices=(leaves.COUNTS, leaves.LABEL),
-        built=(leaves.COUNTS, leaves.LABEL),
     ),
     common.SEPARATION,
     Parameter(
@@ -93,7 +89,6 @@ _OWN_PARAMETERS = (
         default="0.5",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
-        added=True,
         only_with=(common.SEPARATION.name, common.HASH),
     ),
     Parameter(
@@ -103,7 +98,6 @@ _OWN_PARAMETERS = (
         default="0",
         minimum=Fraction(0),
         maximum=Fraction(1),
-        added=True,
     ),
 )
 

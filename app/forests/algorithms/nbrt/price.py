@@ -83,9 +83,6 @@ _CALIBRATION = Parameter(
     "at rest.",
     default=MEASURED,
     choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
-    built=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
-    added=True,
-    formerly=FOR_CLIP,
 )
 _NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
 _START = Parameter(
@@ -94,9 +91,6 @@ _START = Parameter(
     "What the forest begins with: class counts, or a split that is selected privately and the class counts on its two "
     "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile.",
     choices=(FROM_SPLIT, FROM_CLASSES),
-    built=(FROM_SPLIT, FROM_CLASSES),
-    added=True,
-    formerly=FROM_CLASSES,
 )
 
 

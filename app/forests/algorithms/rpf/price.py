@@ -95,9 +95,6 @@ _OWN_PARAMETERS = (
         "One split for all nodes of a level, chosen by all rows, or one for every node.",
         default=BY_LEVEL,
         choices=(BY_LEVEL, BY_NODE),
-        built=(BY_LEVEL, BY_NODE),
-        added=True,
-        formerly=BY_NODE,
     ),
     Parameter(
         "at_once",
@@ -107,8 +104,6 @@ _OWN_PARAMETERS = (
         "there are many splits, levels and classes, fewer trees may choose several.",
         minimum=Fraction(1),
         maximum=Fraction(joint_splits.MOST_AT_ONCE),
-        added=True,
-        formerly=1,
     ),
     Parameter(
         "pairs",
@@ -116,9 +111,6 @@ _OWN_PARAMETERS = (
         "Also split on sums and differences of every two ordered columns. By default where there are 2 to "
         f"{pairs.MAX_ORDERED} of them.",
         choices=(PAIRS, NO_PAIRS),
-        built=(PAIRS, NO_PAIRS),
-        added=True,
-        formerly=NO_PAIRS,
     ),
     Parameter(
         "calibration",
@@ -126,9 +118,6 @@ _OWN_PARAMETERS = (
         "Softmax of the summed scores divided by the fourth root of the number of trees, or of the sums as they are.",
         default=TEMPERED,
         choices=(TEMPERED, PLAIN),
-        built=(TEMPERED, PLAIN),
-        added=True,
-        formerly=PLAIN,
     ),
 )
 

@@ -44,7 +44,6 @@ LEAF = Parameter(
     "What a leaf releases: noisy counts of every class, or one label.",
     default=leaves.COUNTS,
     choices=(leaves.COUNTS, leaves.LABEL),
-    built=(leaves.COUNTS, leaves.LABEL),
 )
 
 
