@@ -1,14 +1,14 @@
-"""Which rows of a unit are admitted: the first k of them, over all uploads of a dataset, decided once and for ever.
+"""Admits at most k rows of each privacy unit, over all uploads of a dataset.
 
-Where the privacy unit is a column, a row is admitted if fewer than k rows of its unit were admitted before, in order of
-arrival. Nothing revises that: a rule that looked at later rows too (the k smallest hashes, say) would let an upload
-change which earlier rows count, and the unit would pay twice (docs/proofs/accounting.md A7).
+Where the privacy unit is a column, a row is admitted if fewer than k rows of its unit were admitted before it, in order
+of arrival. No later upload revises an admission: a rule that also looked at later rows (say, the k smallest hashes)
+would let an upload change which earlier rows count, and the unit would pay twice (docs/proofs/accounting.md A7).
 
-The counts stand in a book of their own, a small SQLite file beside the row files, and not in the service's database:
-they are facts about people, which go when the rows go, and millions of them written in one transaction would keep every
-other writer of an embedded database waiting. Memory is bounded by SQLite's cache. The book names units by a keyed
-digest, never by their value, and notes every count with the upload it came from: a count whose upload never became an
-epoch is no count.
+The counts per unit are kept in the admission book: a small SQLite file beside the row files, not in the service's
+database. They are facts about people, so they are erased with the rows; and millions of counts written in one
+transaction would block every other writer of an embedded database. SQLite's cache bounds the memory. The book names a
+unit by a keyed digest, never by its value, and stores each count with its upload: counts of an upload that never became
+an epoch are deleted.
 """
 
 import hmac
@@ -27,15 +27,15 @@ from app.datasets import row_files
 from app.datasets.cells import ROW_ID_BYTES
 
 WAIT_S = 60.0
-"""How long an upload waits for another upload to the same dataset."""
+"""Seconds that an upload waits for another upload to the same dataset."""
 
 RETRY_AFTER_S = 10
 
 _seats = threading.BoundedSemaphore(limits.MAX_WAITING_UPLOADS)
-"""Of this process: whoever waits for a book holds a thread that would otherwise answer somebody else."""
+"""Bounds the uploads of this process that wait for a book: each of them occupies a request thread."""
 
 _DOMAIN = b"grovekeeper/unit-id/1\0"
-"""Longer than a row id, so that no unit's digest is made from the same bytes as a row's hash cell."""
+"""Longer than a row id, so that a unit's digest and a row's hash cell never have the same input."""
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
@@ -48,7 +48,7 @@ _ADD = "INSERT INTO admitted VALUES (?, ?, ?) ON CONFLICT (unit, epoch) DO UPDAT
 
 
 def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
-    """The row id of every value of a unit column: the same for all rows of a unit, and not the value.
+    """Row ids made from a unit column: all rows of a unit share one id, which does not reveal the value.
 
     Args:
         values: PRIVATE; not empty, compared character by character.
@@ -62,7 +62,7 @@ def unit_row_ids(values: Iterable[str], *, dataset_key: bytes) -> list[bytes]:
 
 
 class AdmissionBook:
-    """The counts of one dataset, in one transaction of one upload. Made by :func:`opened`."""
+    """The admission counts of one dataset, open for one upload in one SQLite transaction. Made by :func:`opened`."""
 
     def __init__(self, connection: sqlite3.Connection, *, max_rows: int) -> None:
         self._connection = connection
@@ -70,14 +70,14 @@ class AdmissionBook:
         self._epoch = 0
 
     def begin(self, epoch_id: str, *, committed: Sequence[str]) -> None:
-        """Forgets uploads that never became epochs, and opens the page of a new one.
+        """Deletes the counts of uploads that never became epochs, and starts the counts of a new upload.
 
         Args:
-            epoch_id: of the upload that follows.
-            committed: the dataset's epochs, read after the book was opened.
+            epoch_id: id of the new upload.
+            committed: ids of the dataset's epochs, read after the book was opened.
 
         Raises:
-            InstallationError: an epoch is not in the book, so places that were given would be given again.
+            InstallationError: the book lacks an epoch, so rows over the limit of k could be admitted.
         """
         known = {name: ordinal for ordinal, name in self._connection.execute("SELECT ordinal, id FROM epochs")}
         if not set(committed) <= known.keys():
@@ -89,7 +89,7 @@ class AdmissionBook:
         self._epoch = int(inserted.fetchone()[0])
 
     def admit(self, unit_ids: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Which of the next rows are admitted, in their order; their places are taken.
+        """Decides which of the next rows are admitted, in their order, and counts the admitted rows.
 
         Args:
             unit_ids: PRIVATE; from :func:`unit_row_ids`.
@@ -109,7 +109,7 @@ class AdmissionBook:
         return admitted
 
     def _taken(self, units: Sequence[bytes]) -> dict[bytes, int]:
-        """Places that some units have taken so far; those that have none are left out."""
+        """Admitted rows per unit so far; units without an admitted row are left out."""
         found: dict[bytes, int] = {}
         for start in range(0, len(units), _ASKED_AT_ONCE):
             asked = units[start : start + _ASKED_AT_ONCE]
@@ -117,19 +117,20 @@ class AdmissionBook:
         return found
 
     def commit(self) -> None:
-        """Makes the page durable. Call it last before the epoch commits: until then the page counts for nothing."""
+        """Makes the upload's counts durable. Call it right before the epoch commits."""
         self._connection.execute("COMMIT")
 
 
 @contextmanager
 def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionBook]:
-    """Opens the book of a dataset for one upload; other uploads to the dataset wait for the end of the block.
+    """Opens the admission book of a dataset for one upload; other uploads to the dataset wait until the block ends.
 
-    What was not committed is forgotten when the block ends.
+    Counts that were not committed are rolled back when the block ends.
 
     Raises:
-        Unavailable: another upload to the dataset took too long, too many wait already, or the book cannot be written.
-        FileNotFoundError: the dataset was erased in the middle.
+        Unavailable: another upload to the dataset took too long, too many uploads wait already, or the book cannot be
+            written.
+        FileNotFoundError: the dataset was erased during the upload.
     """
     file = row_files.admission_file(home, dataset_id)
     durable.make_folder(file.parent)
@@ -152,11 +153,11 @@ def opened(home: Path, dataset_id: str, *, max_rows: int) -> Iterator[AdmissionB
 
 
 def _take(connection: sqlite3.Connection) -> None:
-    """Takes the book at once if nobody has it; else waits for it, if not too many of this process wait already.
+    """Locks the book: at once if it is free, else after waiting, if few uploads of this process wait already.
 
     Raises:
-        Unavailable: every seat is taken, by uploads to this dataset or to others.
-        sqlite3.OperationalError: nobody gave it back in time, or it cannot be written.
+        Unavailable: too many uploads of this process wait, for this book or for others.
+        sqlite3.OperationalError: the book did not become free in time, or it cannot be written.
     """
     try:
         _begin(connection)
@@ -170,11 +171,11 @@ def _take(connection: sqlite3.Connection) -> None:
             _begin(connection)
         finally:
             _seats.release()
-    _wait_when_busy(connection)  # whoever comes next looks at the file, and may do so during the commit
+    _wait_when_busy(connection)  # the next upload reads the file, and may do so during our commit
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA synchronous = EXTRA")  # reads the file, so it too meets whoever commits
+    connection.execute("PRAGMA synchronous = EXTRA")  # reads the file, so it can find another upload committing
     connection.execute("BEGIN IMMEDIATE")
 
 

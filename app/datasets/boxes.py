@@ -1,4 +1,4 @@
-"""Which stored rows lie in a box."""
+"""Selects the stored rows that lie in a box."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,10 @@ from app.privacy.composition import ColumnPartition, HashPartition, Partitions, 
 
 
 class Box:
-    """The rows of a box, told one by one, each by its own cells (lemma L6 in docs/proofs/lemmas.md)."""
+    """Tests whether rows lie in a box, each row by its own cells alone (lemma L6 in docs/proofs/lemmas.md)."""
 
     def __init__(self, schema: Schema, partitions: Partitions, scope: Scope) -> None:
-        """Finds the stored column of every restricted partition; epochs are files, which the caller chooses.
+        """Finds the stored column of every partition that the scope restricts. Epochs are files: the caller picks them.
 
         Args:
             schema: public.
@@ -46,7 +46,7 @@ class Box:
                 self._tests.append((column, feature, wanted))
 
     def covers(self, table: pa.Table) -> NDArray[np.bool_]:
-        """Which rows of a piece of a row file lie in the box; PRIVATE."""
+        """A PRIVATE mask of the rows of a table that lie in the box."""
         covered = np.ones(table.num_rows, dtype=np.bool_)
         for column, feature, wanted in self._tests:
             codes = integers(table.column(column))
@@ -55,6 +55,6 @@ class Box:
 
 
 def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
-    """A null, which a sound file does not have, is −1: no declared code, class or hash cell."""
+    """A column of integers. A null, which only a damaged file has, becomes −1: no declared code, class or cell."""
     values: NDArray[np.int32] = pc.fill_null(stored, pa.scalar(-1, pa.int32())).to_numpy()
     return values

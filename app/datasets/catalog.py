@@ -1,4 +1,4 @@
-"""Public facts of datasets: declare, find, list, bury. It never opens a file of rows."""
+"""Stores the public facts of datasets and their uploads. Never opens a file of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from app.privacy.composition import Partitions
 
 
 class Named(NamedTuple):
-    """What people call a dataset, and when it was erased, if it was."""
+    """The name of a dataset, and when the dataset was deleted, if it was."""
 
     name: str
     deleted_at: datetime | None
 
 
 PROTECTS_LABEL = "label"
-"""Of a declaration: the owner publishes features and membership, and only labels are protected."""
+"""Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a declaration says, typed; the row behind it never changes but for its burial."""
+    """A dataset's declaration, typed. Its row changes only once: when the dataset is deleted."""
 
     row: DatasetRow
 
@@ -98,7 +98,7 @@ def declare(session: Session, row: DatasetRow) -> Dataset:
 
 
 def find(session: Session, reference: str) -> Dataset:
-    """A dataset by id, or by name: the living one of that name, else its newest tombstone.
+    """A dataset by id or by name: the living dataset of that name, else the newest deleted one.
 
     Raises:
         NotFound: no such dataset.
@@ -119,7 +119,7 @@ def find(session: Session, reference: str) -> Dataset:
 
 
 def locked(session: Session, dataset_id: str) -> Dataset:
-    """A dataset under its row lock, for uploads and burial.
+    """A dataset under its row lock, for uploads and deletion.
 
     Raises:
         NotFound: no such dataset.
@@ -136,7 +136,7 @@ def locked(session: Session, dataset_id: str) -> Dataset:
 
 
 def page(session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int) -> list[Dataset]:
-    """A page of datasets in order of id, tombstones included; ``ids`` restricts it (``None`` = all)."""
+    """A page of datasets in order of id, deleted ones included; ``ids`` restricts it (``None``: all datasets)."""
     query = select(DatasetRow).order_by(DatasetRow.id).limit(limit)
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
@@ -162,7 +162,7 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
 
 
 def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, list[EpochRow]]:
-    """The uploads of several datasets, by dataset, each in order: asked for once."""
+    """The uploads of several datasets in one query: by dataset, in order."""
     found: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
     query = select(EpochRow).where(EpochRow.dataset_id.in_(dataset_ids)).order_by(EpochRow.ordinal)
     for row in session.execute(query).scalars():
@@ -171,28 +171,28 @@ def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, li
 
 
 def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
-    """Several datasets, tombstones included, by id: asked for once."""
+    """Several datasets in one query, by id; deleted datasets included."""
     rows = session.execute(select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))).scalars()
     return {row.id: Dataset(row) for row in rows}
 
 
 def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, Named]:
-    """What to call each of several datasets, by id."""
+    """Names of several datasets, by id; deleted datasets included."""
     query = select(DatasetRow.id, DatasetRow.name, DatasetRow.deleted_at).where(DatasetRow.id.in_(dataset_ids))
     return {dataset_id: Named(name, deleted_at) for dataset_id, name, deleted_at in session.execute(query)}
 
 
-def bury(row: DatasetRow, *, at: datetime) -> None:
-    """Leaves the tombstone: the spend and the name for people, but the name is free again."""
+def mark_deleted(row: DatasetRow, *, at: datetime) -> None:
+    """Turns a dataset into a tombstone. Its spend and its name stay visible; the name is free again."""
     row.deleted_at = at
     row.living_name = None
 
 
 def epoch_ids(session: Session) -> set[str]:
-    """Ids of all uploads: what files of rows may exist while their datasets live."""
+    """Ids of all uploads: the row files that may exist while their datasets are not deleted."""
     return set(session.execute(select(EpochRow.id)).scalars())
 
 
-def buried_ids(session: Session) -> set[str]:
-    """Ids of all tombstones: no file of theirs may exist."""
+def deleted_ids(session: Session) -> set[str]:
+    """Ids of all deleted datasets: none of their row files may exist."""
     return set(session.execute(select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))).scalars())

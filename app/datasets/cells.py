@@ -1,7 +1,7 @@
-"""Hash partitions: a keyed hash of a row's own id puts it into one of k cells, whatever the other rows are.
+"""Assigns rows to the cells of hash partitions by a keyed hash of the row id.
 
-The assignment is stable (lemma L5 in docs/proofs/lemmas.md): adding or removing a row moves no other row. Positions,
-shuffles and sizes would; they are never used.
+The assignment is stable (lemma L5 in docs/proofs/lemmas.md): adding or removing a row moves no other row, as an
+assignment by position, shuffle or size would.
 """
 
 import hmac
@@ -18,7 +18,7 @@ DATASET_KEY_BYTES = 32
 def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]:
     """The key of every hash partition: HMAC-SHA256(dataset key, name of the partition).
 
-    With one key for all, cells of different partitions would depend on one another.
+    With one key for all partitions, their cells would depend on one another.
     """
     names = [partition.name for partition in partitions.declared if isinstance(partition, HashPartition)]
     return {name: hmac.digest(dataset_key, name.encode("utf-8"), "sha256") for name in names}

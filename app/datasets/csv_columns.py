@@ -1,15 +1,15 @@
-"""Columns of text become the stored arrays: parsed, sanitised and counted, one block of an upload at a time.
+"""Parses, sanitises and counts the columns of an upload, one block at a time.
 
-What counts as which cell:
+How cells are read:
 
-* A cell of no characters is empty, quoted or not. In a number column a cell of spaces and tabs is empty too, and so is
+* A cell of no characters is empty, quoted or not. In a number column, spaces and tabs alone are empty, too, and so is
   ``nan`` in any case.
 * A number is a decimal with an optional exponent, or ``inf``; spaces and tabs around it do not matter. A comma, an
   underscore, a hexadecimal or a digit outside ASCII makes it text. A number beyond the range of a float is an infinity,
   hence clamped.
 * A category and a class are compared character by character: space and case matter.
-* A line break inside quotes is refused. No declared value can hold one, and a stray quote would otherwise swallow
-  the rows after it without a word. A NUL and bytes that are no UTF-8 are refused too.
+* A line break inside quotes is refused: no declared value can hold one, and a stray quote would otherwise hide the rows
+  after it. A NUL and bytes that are not UTF-8 are refused, too.
 """
 
 from collections import Counter
@@ -32,12 +32,12 @@ _NAN = r"(?i)^[+-]?nan$"
 _LINE_BREAK = "[\r\n]"
 
 PROBLEMS = ("not-text", "empty", "not-a-number", "not-an-integer", "line-break")
-"""Slugs of what the declaration cannot read in a cell; ``count`` is the number of such cells."""
+"""Slugs of the reasons for which a cell cannot be read; ``count`` is the number of such cells."""
 
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """What one column of an upload was mapped to: exact PRIVATE counts, for the owner alone and for no log.
+    """How the cells of one column were mapped. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
         name: the declared column.
@@ -53,7 +53,7 @@ class ColumnReport:
 
 
 class _Column:
-    """Counts of one column, over all blocks."""
+    """The counts of one column over all blocks."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class _Column:
 
     @property
     def problems(self) -> list[ColumnProblem]:
-        """What has to be mended, so far; the arrays of a column with problems are not to be stored."""
+        """The problems so far. The arrays of a column with problems must not be stored."""
         found = ((problem, self._problems[problem]) for problem in PROBLEMS)
         return [ColumnProblem(self.name, problem, count) for problem, count in found if count]
 
@@ -76,7 +76,7 @@ class _Column:
         self._problems[problem] += count
 
     def _look_at_undeclared(self, cells: pa.Array) -> None:
-        """Refuses what no declared value contains; that is why declared values need no look."""
+        """Refuses bytes and line breaks that no declared value contains, in cells that are no declared value."""
         self._refuse("not-text", pc.match_substring(cells, NOT_TEXT).true_count)
         self._refuse("line-break", pc.match_substring_regex(cells, _LINE_BREAK).true_count)
 
@@ -95,10 +95,10 @@ class NumberColumn(_Column):
         self._feature = feature
 
     def read(self, cells: pa.Array) -> pa.Array:
-        """One block.
+        """Reads one block.
 
         Args:
-            cells: PRIVATE; text, as it stands in the upload.
+            cells: PRIVATE; the text of the upload.
 
         Returns:
             float64 inside the bounds, null = MISSING.
@@ -112,7 +112,7 @@ class NumberColumn(_Column):
         return pa.array(sanitise_numbers(self._feature, values), pa.float64(), mask=is_empty)
 
     def _parse(self, text: pa.Array) -> NDArray[np.float64]:
-        """NaN for empty cells; cells that are no numbers are counted and left out."""
+        """The cells as floats, NaN for empty cells. Counts and drops cells that are no numbers."""
         parsed = _cast(_nulled(text), pa.float64())
         if parsed is None:
             text = _nulled(pc.ascii_trim(text, characters=" \t"))
@@ -129,7 +129,7 @@ class NumberColumn(_Column):
         return values
 
     def _only(self, cells: pa.Array, is_legal: pa.Array, *, problem: str) -> pa.Array:
-        """The legal cells and the empty ones; the others are counted."""
+        """The legal and the empty cells. Counts the others as a problem."""
         is_legal = pc.fill_null(is_legal, True)
         self._refuse(problem, len(cells) - is_legal.true_count)
         return cells.filter(is_legal)
@@ -156,7 +156,7 @@ class CategoryColumn(_Column):
 
 
 class LabelColumn(_Column):
-    """The label. An undeclared or an empty class is kept as unknown; training drops the row."""
+    """The label. An undeclared or empty class is stored as unknown; training drops its row."""
 
     def __init__(self, label: Label) -> None:
         super().__init__(label.name)
@@ -171,7 +171,7 @@ class LabelColumn(_Column):
 
 
 class UnitColumn(_Column):
-    """The column that says whose row it is. Its values are never stored; an empty cell belongs to nobody."""
+    """The unit column. Its values are never stored; a row with an empty cell has no unit."""
 
     def read(self, cells: pa.Array) -> pa.Array:
         """One block: PRIVATE text in, the same text out."""
@@ -188,7 +188,7 @@ def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """``None`` if a cell does not fit. The library's error quotes that cell, so it ends here, unseen."""
+    """Casts cells; ``None`` if one does not fit. The library's error quotes that cell, so it is dropped here."""
     try:
         return cells.cast(target)
     except pa.ArrowInvalid:

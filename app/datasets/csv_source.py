@@ -1,10 +1,10 @@
-"""The bytes of an uploaded CSV: unpacked, bounded and counted before a parser sees them.
+"""Unpacks, bounds and decodes the bytes of an uploaded CSV before a parser reads them.
 
 The dialect is RFC 4180 in UTF-8: comma, double quotes, doubled quotes inside quotes, a header row. A byte order mark is
 accepted, and so are LF, CRLF and CR as line ends; empty lines are skipped.
 
-The parser sees valid UTF-8 only: what is none becomes NUL here, which no text has, and the cell is counted where it
-stands. Otherwise the parser's handler of odd rows would print the bytes that it cannot decode to stderr.
+The parser gets valid UTF-8 only: other bytes become NUL, which no text contains, and their cell is counted as a problem
+of its column. Otherwise the parser would print the bytes that it cannot decode to stderr.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from app.core.errors import ColumnProblem, GrovekeeperError, MalformedRequest, RowsInvalid, TooLarge
 
 NOT_TEXT = "\0"
-"""Stands for bytes that are no UTF-8; a NUL of the upload's own is no text either."""
+"""Replaces bytes that are not UTF-8. A NUL in the upload is not text, either."""
 
 _PIECE_BYTES = 1024 * 1024
 _UNDECODED = re.compile("[\udc80-\udcff]+")
@@ -29,14 +29,14 @@ def whole_file_problem(problem: str) -> RowsInvalid:
 
 
 class CsvSource:
-    """A file object for the parser: a header that names columns by position, then the upload's own lines.
+    """A file object for the parser: a header that names columns by position, then the lines of the upload.
 
-    The parser runs the reads in a thread of its own, so a refusal is kept in :attr:`refusal` and looks like the end of
-    the file to the parser; whoever drives the parser calls :meth:`check` first thing after it.
+    The parser reads in its own thread. So a refusal is kept in :attr:`refusal` and looks like the end of the file to
+    the parser; the caller calls :meth:`check` right after parsing.
 
     Attributes:
         refusal: why reading ended early, or ``None``.
-        closed: part of what the parser asks of a file object.
+        closed: required of a file object by the parser.
     """
 
     def __init__(self, source: BinaryIO, *, is_gzip: bool, max_bytes: int, max_line_bytes: int) -> None:
@@ -44,9 +44,9 @@ class CsvSource:
 
         Args:
             source: PRIVATE; the upload's body. Stays open.
-            is_gzip: the body is packed.
-            max_bytes: how many unpacked bytes are accepted.
-            max_line_bytes: how long a line may be, its end not counted.
+            is_gzip: whether the body is gzip.
+            max_bytes: limit of the unpacked bytes.
+            max_line_bytes: limit of the bytes of a line, without its end.
         """
         self.refusal: GrovekeeperError | None = None
         self.closed = False
@@ -71,7 +71,7 @@ class CsvSource:
             raise self.refusal
 
     def read_header(self) -> list[str]:
-        """The column names of the upload, which it takes from the bytes.
+        """Reads and removes the header: the column names of the upload.
 
         Raises:
             RowsInvalid: ``no-header``, ``not-text`` or ``malformed-header``.
@@ -89,7 +89,7 @@ class CsvSource:
         raise whole_file_problem(problem)
 
     def name_columns(self, names: list[str]) -> None:
-        """Puts a header of our own before what is left. The names need no quotes."""
+        """Puts a header before the remaining lines. The names need no quotes."""
         self._waiting = ",".join(names).encode("ascii") + b"\n" + self._waiting
 
     def read(self, size: int = -1) -> bytes:
@@ -103,17 +103,17 @@ class CsvSource:
             pieces.append(piece)
             n_bytes += len(piece)
         text = b"".join(pieces)
-        # A piece can be longer than asked by the start of a character that waited for its end.
+        # A piece can be longer than requested, by the start of a character that waited for its last byte.
         end = len(text) if size < 0 else size
         self._waiting = text[end:]
         return text[:end]
 
     def close(self) -> None:
-        """Ends reading: a parser's thread that still reads ahead gets nothing more."""
+        """Ends reading: a parser thread that reads ahead gets no more bytes."""
         self.closed = self._ended = True
 
     def _first_line(self) -> bytes:
-        """The first line that is not empty, without its end; what was read beyond it waits."""
+        """The first line that is not empty, without its end. Bytes read beyond it wait for the next read."""
         text = b""
         while True:
             text = text.lstrip(b"\r\n")
@@ -150,7 +150,7 @@ class CsvSource:
             return _UNDECODED.sub(NOT_TEXT, text).encode("utf-8")
 
     def _ends_long_line(self, piece: bytes) -> bool:
-        """A piece is no longer than a line may be, so only a line that began before it can have become too long."""
+        """Whether a line became too long. A piece fits into the limit, so only a line that began before it can be."""
         end = _first_line_end(piece)
         if end < 0:
             self._n_line_bytes += len(piece)

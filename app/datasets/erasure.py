@@ -1,8 +1,8 @@
-"""Erasing the rows of one unit from what is stored, and nothing else.
+"""Erases the rows of one privacy unit from the stored uploads.
 
-Each upload's file is written anew without them and takes the old one's place in one step; jobs that read it just then
-go on with what they opened. The admission book keeps its counts: an erased row does not give its place back
-(docs/proofs/accounting.md A7), and the ledger does not change, because what was released was released.
+Each upload's file is written again without the rows and replaces the old file in one step; a job that has the old file
+open keeps reading it. The admission book keeps its counts: an erased row does not make room for another row of its unit
+(docs/proofs/accounting.md A7). The ledger does not change: releases made from the rows remain.
 """
 
 from collections.abc import Iterable
@@ -21,21 +21,21 @@ from app.datasets.fingerprints import FINGERPRINT_BYTES
 
 
 def erase_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str], *, row_id: bytes) -> int:
-    """Erases the rows of one id from some uploads. Repeating it is legal, and finishes what a crash cut off.
+    """Erases the rows with one row id from some uploads. Safe to repeat: a second call finishes an interrupted erasure.
 
-    The caller holds the dataset's admission book, so that no two erasures write one file.
+    The caller holds the dataset's admission book, so that no two erasures write the same file.
 
     Args:
         home: the service's folder.
-        dataset_id: whose rows.
-        epoch_ids: its uploads.
-        row_id: PRIVATE; of the unit.
+        dataset_id: the dataset.
+        epoch_ids: uploads of the dataset.
+        row_id: PRIVATE; the row id of the unit.
 
     Returns:
-        PRIVATE: how many rows were erased.
+        PRIVATE: the number of rows erased.
 
     Raises:
-        FileNotFoundError: the dataset was erased in the middle.
+        FileNotFoundError: the dataset was erased during the call.
         InstallationError: a file is damaged.
     """
     return sum(
@@ -61,14 +61,14 @@ def _erase_from(file: Path, prints: Path, *, row_id: bytes) -> int:
                 _copy(stored, stays, written)
     except pa.ArrowException:
         is_readable = False
-    # Out of the handler: a library's words about a file of private rows go nowhere.
+    # Raised outside the handler: the library's error may quote private cells and must not be chained.
     if not is_readable:
         raise InstallationError("a stored row file is damaged; restore it from a backup")
     return int(np.count_nonzero(~stays))
 
 
 def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool_]], written: BufferedRandom) -> None:
-    """The rows that stay, group by group."""
+    """Copies the rows that stay, one row group at a time."""
     start = 0
     with row_files.writer(written, stored.schema_arrow) as writer:
         for group in range(stored.num_row_groups):
@@ -78,9 +78,10 @@ def _copy(stored: pq.ParquetFile, stays: np.ndarray[tuple[int], np.dtype[np.bool
 
 
 def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: Path) -> None:
-    """The fingerprints of the rows that stay, before the rows go: none is ever left of a row that is gone.
+    """Keeps only the fingerprints of the rows that stay. Runs before the rows are erased, so no fingerprint outlives
+    its row.
 
-    Where a crash left fewer of them than rows nobody can tell which is whose, and all of the upload go.
+    If a crash left another number of fingerprints than rows, they cannot be matched, and the whole file is erased.
     """
     if not prints.is_file():
         return

@@ -1,12 +1,12 @@
-"""Keyed fingerprints of what rows say, so that an owner can see that two of their uploads hold the same rows.
+"""Keyed fingerprints of rows, by which an owner finds uploads that hold the same rows.
 
-Every stored row has one, made of the cells of its features and its label as they stood in the upload, in the order of
-the declaration, spaces around them aside. It is keyed: who holds the files and not the key can test no guess. The unit
-column is left out, so a copy with other names for people is seen too. Fingerprints lie in a folder of their own and go
-with the rows.
+The fingerprint of a row is a keyed hash of its features and label as they were uploaded, in the order of the
+declaration, without spaces around the cells. Without the key, nobody can test a guess against the files. The unit
+column is left out, so that a copy with other identifiers for people is recognised, too. Fingerprints are stored in a
+folder beside the rows and erased with them.
 
-They decide nothing. No balance, cap, population, upload or job depends on them; they are compared when an owner asks,
-with datasets of that same owner, and with nobody else's (docs/adr/0011-overlap-is-shown-not-held.md).
+No balance, cap, population, upload or job depends on fingerprints. They are compared only when an owner asks, and only
+with other datasets of the same owner (docs/adr/0011-overlap-is-shown-not-held.md).
 """
 
 import hmac
@@ -26,7 +26,7 @@ from app.core.errors import InstallationError
 
 KEY_BYTES = 32
 FINGERPRINT_BYTES = 8
-"""Two different rows share a fingerprint once in 2⁶⁴ pairs: enough for a hint to people."""
+"""Two different rows share a fingerprint once in 2⁶⁴ pairs: enough for a hint."""
 
 _KEY_FILE = "fingerprint.key"
 _DOMAIN = b"grovekeeper/fingerprint/1\0"
@@ -38,7 +38,7 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """Where the fingerprints of one upload go, and the key that makes them."""
+    """The fingerprint file of one upload, and the key of its fingerprints."""
 
     destination: Path
     key: bytes = field(repr=False)
@@ -47,8 +47,8 @@ class Fingerprints:
         """Appends the fingerprints of one block.
 
         Args:
-            file: what becomes ``destination``.
-            columns: PRIVATE; text of the features and the label of the rows that are stored.
+            file: the file that becomes ``destination``.
+            columns: PRIVATE; text of the features and the label of the stored rows.
         """
         cells = [pc.ascii_trim_whitespace(column) for column in columns]
         rows = pc.binary_join_element_wise(*cells, _SEPARATOR).to_pylist()
@@ -58,12 +58,12 @@ class Fingerprints:
 
 @dataclass(frozen=True)
 class Overlap:
-    """One upload beside others. The counts are exact and PRIVATE: for the owner's answer alone, and in no log.
+    """Rows that one upload shares with others. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
-        rows: of the upload.
-        distinct: different ones among them.
-        shared: for each name of a set of other uploads, the rows of this one that occur in them too.
+        rows: number of rows of the upload.
+        distinct: number of different rows among them.
+        shared: by name of a set of other uploads, the number of this upload's rows that the set holds, too.
     """
 
     rows: int = field(repr=False)
@@ -72,10 +72,10 @@ class Overlap:
 
 
 def installation_key(home: Path) -> bytes:
-    """The key of all fingerprints of an installation; made when it is first needed. It never leaves the home.
+    """The key of all fingerprints of an installation. Created on first use; never leaves the home.
 
     Raises:
-        InstallationError: the file is not such a key.
+        InstallationError: the key file is damaged.
     """
     file = home / _KEY_FILE
     if not file.exists():
@@ -87,7 +87,7 @@ def installation_key(home: Path) -> bytes:
 
 
 def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]]) -> dict[str, Overlap]:
-    """Looks for the rows of some uploads in others. Memory is bounded: large sets are compared a part at a time.
+    """Counts the rows of some uploads that occur in others. Large sets are compared in parts, so memory is bounded.
 
     Args:
         uploads: fingerprint files by upload.
@@ -108,7 +108,7 @@ def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]
             distinct[upload] += len(np.unique(found))
         for name, named in others.items():
             theirs = {upload: np.unique(_part(file, part, n_parts)) for upload, file in named.items()}
-            # Put in order once for the whole set: once for each upload takes hours where there is one every day.
+            # Sorted once for the whole set: sorting it for each upload takes hours for a dataset with daily uploads.
             in_any, n_uploads = np.unique(np.concatenate([_NOTHING, *theirs.values()]), return_counts=True)
             in_several = in_any[n_uploads > 1]
             for upload, found in own.items():
@@ -120,13 +120,13 @@ _NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
 
 
 def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
-    """How many of some fingerprints stand among others, which are sorted."""
+    """The number of fingerprints that occur among others, which are sorted."""
     places = np.searchsorted(ordered, prints, side="right") - np.searchsorted(ordered, prints, side="left")
     return int(np.count_nonzero(places))
 
 
 def _part(file: Path, part: int, n_parts: int) -> NDArray[np.uint64]:
-    """The fingerprints of a file that fall into one part: keyed hashes spread evenly."""
+    """The fingerprints of a file that belong to one part. Keyed hashes make the parts equally large."""
     return np.concatenate([_NOTHING, *(chunk[chunk % n_parts == part] for chunk in _chunks(file))])
 
 

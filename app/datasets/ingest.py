@@ -1,8 +1,9 @@
-"""One upload becomes one stored epoch: streamed, sanitised record by record, written completely or not at all.
+"""Reads a CSV upload and stores its sanitised rows as one epoch, completely or not at all.
 
-What the declaration cannot read is refused with column and count, never a value, and nothing is stored; the counts
-cover the whole file. What it can map is stored and counted in the owner's report. The parser's own error messages quote
-cells, so they end here: every refusal is raised outside the handler that saw one, without cause or context.
+An upload with cells that the declaration cannot read is refused: the error names columns and counts over the whole
+file, never a value, and no row is stored. Cells that the declaration can map are stored and counted in the owner's
+report. The parser's error messages quote cells, so every refusal is raised outside the handler that caught one, without
+cause or context.
 """
 
 import hashlib
@@ -35,12 +36,12 @@ from app.privacy.composition import HashPartition, Partitions
 
 _ROW_GROUP_CELLS = 2**22
 _ROW_GROUP_ROWS = (2**12, 2**17)
-"""A row group is written when it holds this many cells, but never with fewer or more rows than these."""
+"""Fewest and most rows of a row group; between them, a row group ends when it holds ``_ROW_GROUP_CELLS`` cells."""
 
 
 @dataclass(frozen=True)
 class RowRules:
-    """What a declaration says about rows.
+    """The parts of a declaration that rows are read by.
 
     Attributes:
         schema: public.
@@ -57,11 +58,11 @@ class RowRules:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """Rows of an upload that were not stored: exact PRIVATE counts, for the owner alone and for no log.
+    """Rows of an upload that were not stored. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
-        without_unit: the unit column was empty.
-        over_bound: their unit had all its rows already.
+        without_unit: rows whose unit column was empty.
+        over_bound: rows whose unit had k rows already.
     """
 
     without_unit: int = field(repr=False)
@@ -70,7 +71,7 @@ class DroppedRows:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What became of an upload. The counts are exact and PRIVATE: for the owner's answer alone, and in no log.
+    """The result of an upload. The counts are exact and PRIVATE: shown to the owner, never logged.
 
     Attributes:
         columns: one entry per feature in schema order, then the label, then columns that only partition; dropped rows
@@ -97,21 +98,21 @@ def ingest_csv(
 ) -> IngestReport:
     """Reads a CSV upload and stores its sanitised rows, each with its id, its cells and its fingerprint.
 
-    The id is random, or, where the unit is a column, a keyed digest of the unit; there a row without a unit, or whose
-    unit has all its rows, is dropped. Whether a row is dropped depends on the rows of its own unit alone.
+    The row id is random, or a keyed digest of the unit where the unit is a column. There, a row without a unit is
+    dropped, and so is a row whose unit has k rows already. Only rows of the same unit decide whether a row is dropped.
 
     Memory is bounded by public limits (a block of the longest legal line, a row group), not by the upload.
 
     Args:
         source: PRIVATE; the body. Read to its end, not closed.
         destination: the epoch's file (:func:`app.datasets.row_files.epoch_file`); must not exist.
-        rules: of the declaration.
-        book: of the dataset, with a page begun for this upload, where the unit is a column; else ``None``.
-        prints: of this upload; its file must not exist.
-        gzip: the body is gzip.
+        rules: the parts of the declaration that rows are read by.
+        book: the dataset's admission book, begun for this upload, where the unit is a column; else ``None``.
+        prints: the fingerprint file of this upload; must not exist.
+        gzip: whether the body is gzip.
 
     Returns:
-        The owner's report. Both files are on the disk, under their names, when this returns.
+        The owner's report. Both files are complete and durable when this returns.
 
     Raises:
         RowsInvalid: the declaration cannot read the upload. Nothing was stored, as with every other error.
@@ -140,7 +141,7 @@ def ingest_csv(
 
 
 def _order_columns(text: CsvSource, rules: RowRules) -> None:
-    """Takes the upload's header and puts positions of the declaration in its place.
+    """Replaces the upload's header by the columns' positions in the declaration.
 
     Raises:
         RowsInvalid: ``missing-column`` and ``duplicate-column`` by name; ``unknown-column`` as a number of columns
@@ -185,11 +186,11 @@ class _Upload:
 
     @property
     def dropped(self) -> DroppedRows | None:
-        """Rows that were not stored, where rows can be dropped at all."""
+        """Rows that were not stored; ``None`` where the unit is the row, so that no row is dropped."""
         return None if self._unit is None else DroppedRows(self._n_without_unit, self._n_over_bound)
 
     def store(self, text: CsvSource, file: BufferedRandom) -> None:
-        """Reads to the end, and writes as long as nothing has to be refused.
+        """Reads the upload to its end and writes its rows, until a cell has to be refused.
 
         Raises:
             RowsInvalid, MalformedRequest, TooLarge: see :func:`ingest_csv`.
@@ -215,7 +216,7 @@ class _Upload:
                 writer.write_table(pa.Table.from_batches(group))
 
     def _blocks(self, text: CsvSource) -> Iterator[pa.RecordBatch]:
-        """The upload in blocks of text, columns in schema order, rows of the wrong width counted and left out."""
+        """Yields the upload in blocks of text, columns in schema order. Counts and skips rows of the wrong width."""
         is_readable = True
         n_columns = len(self.columns) + (self._unit is not None)
         try:
@@ -239,7 +240,7 @@ class _Upload:
         return found
 
     def _admitted(self, block: pa.RecordBatch, arrays: list[pa.Array], units: pa.Array | None) -> pa.RecordBatch:
-        """The rows of a block that are stored, with their ids; their text is told to whoever wants it.
+        """The rows of a block that are stored, with their ids. Hands their text to ``on_stored``.
 
         Raises:
             TooLarge: more rows than a dataset may have.
@@ -261,7 +262,7 @@ class _Upload:
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 
     def _cells(self, row_ids: bytes, own_columns: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        """The columns that are stored for partitions alone."""
+        """The stored columns that only hold cells."""
         for column in stored_columns(self._rules.partitions):
             partition = column.partition
             if isinstance(partition, HashPartition):
@@ -271,7 +272,7 @@ class _Upload:
                 yield next(own_columns)
 
     def _admit(self, units: pa.Array) -> tuple[pa.Array, bytes]:
-        """Which rows of a block are kept, and the ids of those."""
+        """A mask of the rows of a block that are kept, and the row ids of those."""
         assert self._book is not None
         has_unit = pc.not_equal(units, "").to_numpy(zero_copy_only=False)
         ids = unit_row_ids(units.filter(pa.array(has_unit)).to_pylist(), dataset_key=self._rules.dataset_key)
@@ -284,7 +285,7 @@ class _Upload:
 
 
 def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object], str]) -> pa_csv.CSVStreamingReader:
-    """Cells stay text: nothing is inferred and nothing is null before a column's own reader says so."""
+    """A parser that infers no type and no null: every cell stays text until its column reads it."""
     names = [str(index) for index in range(n_columns)]
     return pa_csv.open_csv(
         text,
@@ -292,7 +293,7 @@ def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object]
         read_options=pa_csv.ReadOptions(use_threads=False, block_size=limits.MAX_CSV_LINE_BYTES + 2),
         parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_ragged_row),
         convert_options=pa_csv.ConvertOptions(
-            check_utf8=False,  # CsvSource saw to that.
+            check_utf8=False,  # CsvSource checks it.
             column_types=dict.fromkeys(names, pa.string()),
             include_columns=names,
         ),

@@ -1,7 +1,8 @@
-"""Which stored column tells the cell of a row.
+"""Maps partitions to the stored columns that hold each row's cell.
 
-A hash cell, and the value of a column that is no feature, are stored with the row. A partition by a feature reads the
-feature itself, and the uploads are files of their own. Whatever a stored number is, the row is in exactly one cell.
+Cells of hash partitions and of columns that are no feature are stored in columns of their own. A partition by a feature
+reads the feature's column, and a partition by upload needs none, because an upload is a file. Whatever a stored number
+is, the row is in exactly one cell.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ CELL_COLUMN = "cell"
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column of a row file that exists for a partition alone: int32, never null."""
+    """A column of a row file that only holds a partition's cells: int32, never null."""
 
     name: str
     partition: HashPartition | ColumnPartition
@@ -31,11 +32,11 @@ def stored_columns(partitions: Partitions) -> list[StoredColumn]:
 
 
 def own_column_partitions(partitions: Partitions) -> list[ColumnPartition]:
-    """The partitions whose column an upload brings beside the features and the label, in declared order."""
+    """The partitions by a column that is neither a feature nor the label, in declared order."""
     stored = (column.partition for column in stored_columns(partitions))
     return [partition for partition in stored if isinstance(partition, ColumnPartition)]
 
 
 def as_feature(partition: ColumnPartition) -> Feature:
-    """A column partition's own column, read by the rules of a categorical feature: the same codes, the same OTHER."""
+    """A column partition as a categorical feature, so that its column is read by the rules of features."""
     return Feature(partition.column, "categorical", categories=partition.categories, missing=partition.has_missing)

@@ -1,10 +1,10 @@
-"""The only reader of stored private rows for a release. Whoever calls it has charged the ledger for these rows before.
+"""Reads stored private rows for a release. The only reader; the ledger was charged for the rows before.
 
-An erasure (:mod:`app.datasets.erasure`) copies files of rows too; nothing is computed from what it copies.
+(An erasure, :mod:`app.datasets.erasure`, copies row files and computes nothing from them.)
 
 Reading is total: the sanitiser is applied again to whatever values a file holds, so that a damaged file cannot make
-growth fail in a way that depends on a row. A file that cannot be read at all is a fact about the installation; the
-refusal says nothing about its content.
+growth fail in a way that depends on a row. A file that cannot be read at all is a fault of the installation; the error
+says nothing about its content.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,24 +33,24 @@ def read(
     scope: Scope,
     keep_unlabelled: bool = False,
 ) -> SanitisedRows:
-    """Reads the rows of a job's scope. One call is one private read: commit the charge first.
+    """Reads the rows of a job's scope. One call is one private read: commit the charge before it.
 
-    Rows are kept or dropped one by one, each by its own label and its own cells (lemma L6 in docs/proofs/lemmas.md).
+    Each row is kept or dropped by its own label and cells alone (lemma L6 in docs/proofs/lemmas.md).
 
     Args:
-        files: public; the epochs of the scope, in the order in which rows are to come.
+        files: public; the files of the epochs in scope, in the order of the returned rows.
         schema: public; the declaration under which the rows were stored.
         partitions: public; as declared.
-        scope: public; the box of the job. What it says of epochs is not looked at again: ``files`` are those epochs.
-        keep_unlabelled: rows without a known label are kept, with the class −1, for mechanisms that learn from
-            features alone. Where labels are protected and membership is public, dropping them would tell labels.
+        scope: public; the box of the job. Its epochs are ignored, because ``files`` are the files of those epochs.
+        keep_unlabelled: keep rows without a known label, with class −1, for mechanisms that learn from features alone.
+            Where only labels are protected, dropping such rows would reveal which labels are unknown.
 
     Returns:
-        PRIVATE rows; none at all is legal.
+        PRIVATE rows; there may be no row.
 
     Raises:
-        ValueError: partitions or cells that were not declared.
-        InstallationError: a file is absent, damaged or of a form that this version does not know.
+        ValueError: the scope names a partition or cell that was not declared.
+        InstallationError: a file is absent, damaged or of an unknown form.
     """
     form, box = row_files.arrow_schema(schema, partitions), Box(schema, partitions, scope)
     tables = [table for file in files for table in _read_file(file, form=form, box=box)]
@@ -66,7 +66,7 @@ def read(
     columns = []
     for index, feature in enumerate(schema.features):
         columns.append(_feature_values(feature, table.column(row_files.feature_column(index))))
-        # Arrow's copy of a column goes as soon as ours exists: a forest's rows are held once, not twice.
+        # Arrow's copy of a column is dropped as soon as ours exists, so that rows are in memory once, not twice.
         table = table.drop_columns([row_files.feature_column(index)])
     return SanitisedRows(
         features=SanitisedColumns(tuple(columns), table.num_rows),
@@ -88,7 +88,7 @@ def _read_file(file: Path, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
                 is_readable = True
     except (pa.ArrowException, OSError, ValueError):
         is_readable = False
-    # Out of the handler: a library's words about a file of private rows go nowhere.
+    # Raised outside the handler: the library's error may quote private cells and must not be chained.
     if not is_readable:
         raise InstallationError("a stored row file is absent, damaged or of an unknown form; restore it from a backup")
 

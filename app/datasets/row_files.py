@@ -1,11 +1,11 @@
-"""Where private rows are kept: one Parquet file per epoch, in one form, written completely or not at all.
+"""Names, layout and erasure of the files of private rows: one Parquet file per epoch.
 
 ::
 
     <home>/rows/<dataset id>/<epoch id>.parquet
     <home>/prints/<dataset id>/<epoch id>.prints      keyed fingerprints of the same rows, in the same order
 
-The columns are named by position (``f0``, ``f1`` …), so that no declared name meets the rules of a file format:
+Columns are named by position (``f0``, ``f1`` …), so that no declared name can conflict with the file format:
 
 =============  =====================  =====================================================================
 column         type                   content
@@ -14,14 +14,14 @@ column         type                   content
 ``f<i>``       int32                  category code of feature i, with OTHER and MISSING
 ``label``      int32                  class code; −1 = undeclared or empty (dropped when rows are read)
 ``row_id``     fixed binary, 16       random, or a keyed digest of the row's unit; never shown
-``cell``       int32                  cell of the first partition that needs a column of its own: that of a hash, or
-                                      the code of a column that is no feature; absent if there is none
-``cell1`` …    int32                  the same of the next ones, in declared order
+``cell``       int32                  cell of the first partition by hash or by a column that is no feature; absent
+                                      without such a partition
+``cell1`` …    int32                  cells of the following such partitions, in declared order
 =============  =====================  =====================================================================
 
-Beside them, where the privacy unit is a column, lies the book of admitted rows (:mod:`app.datasets.admission`).
+Where the privacy unit is a column, the admission book (:mod:`app.datasets.admission`) is in the same folder.
 
-Folders are 0700 and files 0600. Pages carry checksums, so that a damaged file is refused instead of read.
+Folders have mode 0700 and files 0600. Pages carry checksums, so that a damaged file is refused.
 """
 
 import errno
@@ -47,7 +47,7 @@ UNKNOWN_LABEL = -1
 LABEL_COLUMN = "label"
 ROW_ID_COLUMN = "row_id"
 FORMAT = {b"grovekeeper": b"rows/1"}
-"""Metadata of every row file. A new layout is a new number; the reader refuses numbers that it does not know."""
+"""Metadata of every row file. A new layout gets a new number; the reader refuses unknown numbers."""
 
 ROWS_FOLDER = "rows"
 PRINTS_FOLDER = "prints"
@@ -61,7 +61,7 @@ def feature_column(index: int) -> str:
 
 
 def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
-    """The one form of a row file for a declaration: column names, types, nullability and format number."""
+    """The layout of a declaration's row files: column names, types, nullability and format number."""
     fields = [
         pa.field(feature_column(index), pa.int32(), nullable=False)
         if feature.is_categorical
@@ -75,10 +75,10 @@ def arrow_schema(schema: Schema, partitions: Partitions) -> pa.Schema:
 
 
 def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """Where the rows of one upload are kept.
+    """The file of the rows of one upload.
 
     Raises:
-        ValueError: an id that is not one of ours, so that no text from outside becomes a path.
+        ValueError: the id does not have the form of our ids. No text from outside becomes a path.
     """
     if not _ID.fullmatch(epoch_id):
         raise ValueError("not an epoch id")
@@ -86,10 +86,10 @@ def epoch_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
 
 
 def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
-    """Where the fingerprints of one upload are kept, beside the folder of all rows.
+    """The file of the fingerprints of one upload.
 
     Raises:
-        ValueError: an id that is not one of ours.
+        ValueError: the id does not have the form of our ids.
     """
     if not _ID.fullmatch(epoch_id):
         raise ValueError("not an epoch id")
@@ -97,18 +97,18 @@ def prints_file(home: Path, dataset_id: str, epoch_id: str) -> Path:
 
 
 def admission_file(home: Path, dataset_id: str) -> Path:
-    """Where a dataset counts the admitted rows of each unit, if its privacy unit is a column."""
+    """The admission book of a dataset whose privacy unit is a column."""
     return _dataset_folder(home, dataset_id) / "units.sqlite3"
 
 
 def count_rows(home: Path, dataset_id: str, epoch_ids: Iterable[str]) -> int:
-    """PRIVATE: how many rows some epochs hold, from the ends of their files. Tell nobody but the owner."""
+    """PRIVATE: the number of rows of some epochs, read from file footers. For limits only; never part of an answer."""
     files = (epoch_file(home, dataset_id, epoch) for epoch in epoch_ids)
     return sum(pq.read_metadata(file).num_rows for file in files if file.is_file())
 
 
 def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
-    """Erases the rows of one upload, durably: for an upload whose transaction failed. Erasing twice is legal."""
+    """Erases the rows of one upload, durably, after its transaction failed. Safe to repeat."""
     for file in (epoch_file(home, dataset_id, epoch_id), prints_file(home, dataset_id, epoch_id)):
         with suppress(FileNotFoundError):
             file.unlink()
@@ -116,32 +116,32 @@ def erase_epoch(home: Path, dataset_id: str, epoch_id: str) -> None:
 
 
 def erase_dataset(home: Path, dataset_id: str) -> None:
-    """Erases all rows of a dataset, unfinished uploads included, durably. Erasing twice is legal.
+    """Erases all rows of a dataset, durably, unfinished uploads included. Safe to repeat.
 
-    The folder loses its name first: an upload that still runs finds nothing to write to, and what it makes anew is of
-    a dataset that is gone. The file system forgets the files; blocks on the medium are not overwritten.
+    The folder is renamed first, so that an upload that still runs fails to write. The file system forgets the files;
+    blocks on the medium are not overwritten.
     """
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
         folder = _dataset_folder(home, dataset_id, kind=kind)
         with suppress(FileNotFoundError):
             folder.rename(folder.with_name(f".{dataset_id}.{secrets.token_hex(8)}{_DOOMED}"))
-        for doomed in folder.parent.glob(f".{dataset_id}.*{_DOOMED}"):  # also what a killed erasure left
+        for doomed in folder.parent.glob(f".{dataset_id}.*{_DOOMED}"):  # with folders that a killed erasure left
             _erase_folder(doomed)
 
 
 def erase_remains(home: Path) -> None:
-    """Erases what killed erasures of datasets left behind."""
+    """Completes erasures of datasets that were killed."""
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
         for doomed in (home / kind).glob(f".*{_DOOMED}"):
             _erase_folder(doomed)
 
 
 def _erase_folder(doomed: Path) -> None:
-    """Erases a folder that nobody can name any more, so that only calls in flight add to it or take from it."""
+    """Erases a renamed folder, to which only calls in flight can still add files."""
     while doomed.exists():
         try:
             shutil.rmtree(doomed)
-        except FileNotFoundError:  # the writer of a file in it removed it just now
+        except FileNotFoundError:  # a writer removed its file in the meantime
             continue
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
@@ -150,11 +150,11 @@ def _erase_folder(doomed: Path) -> None:
 
 
 def erase_unfinished(home: Path, *, before: datetime) -> int:
-    """Erases what killed uploads left behind: unfinished files that were last written before a time.
+    """Erases unfinished files of killed uploads that were last written before a time.
 
     Args:
         home: the service's folder.
-        before: aware; choose it so far back that no living upload can be older.
+        before: aware; earlier than the start of any upload that may still run.
 
     Returns:
         The number of files erased.
@@ -170,7 +170,7 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
 
 
 def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:
-    """Writes a row file of one form, a row group at a time."""
+    """A Parquet writer with the settings of row files."""
     return pq.ParquetWriter(
         file,
         form,

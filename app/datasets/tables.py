@@ -1,4 +1,4 @@
-"""Tables of the catalog: public facts of datasets, and their uploads. Rows themselves are files."""
+"""Tables of datasets and their uploads. Rows are files (:mod:`app.datasets.row_files`), not tables."""
 
 from datetime import datetime
 from typing import Any
@@ -11,10 +11,11 @@ from app.db.types import CanonicalJson
 
 
 class DatasetRow(Base):
-    """A declaration, fixed before the first row; a tombstone once ``deleted_at`` is set.
+    """A dataset's declaration, fixed before the first upload; a tombstone once ``deleted_at`` is set.
 
-    ``living_name`` is the name while the dataset lives, so that the name is free again afterwards.
-    ``hash_key`` keys the hash partition; it is secret and never leaves the service.
+    Attributes:
+        living_name: the name until the dataset is deleted, then null, so that the name is free again.
+        hash_key: secret key of hash partitions and unit digests; never leaves the service.
     """
 
     __tablename__ = "datasets"
@@ -38,7 +39,7 @@ class DatasetRow(Base):
 
 
 class EpochRow(Base):
-    """One upload. Its rows are the file of the same id."""
+    """One upload, called an epoch. Its rows are in the file named by its id."""
 
     __tablename__ = "epochs"
 

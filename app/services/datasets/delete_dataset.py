@@ -26,5 +26,5 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset.id)]
         show_jobs.cancel_locked(session, unfinished, actor=principal.key_id, at=at)
         if row.deleted_at is None:
-            catalog.bury(row, at=at)
+            catalog.mark_deleted(row, at=at)
     row_files.erase_dataset(installation.home, dataset.id)

@@ -81,10 +81,10 @@ def tidy_rows(installation: Installation, *, stale_before: datetime | None = Non
     """
     stale_before = stale_before or clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
-        epochs, buried = catalog.epoch_ids(session), catalog.buried_ids(session)
+        epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
     kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER)
     for folder in (each for kind in kinds for each in (installation.home / kind).glob("*")):
-        if folder.name in buried:
+        if folder.name in deleted:
             row_files.erase_dataset(installation.home, folder.name)
         for file in [*folder.glob("*.parquet"), *folder.glob("*.prints")]:
             if file.stem not in epochs and _is_older(file, stale_before):
