@@ -1,1 +1,1 @@
-"""HTTP: outside words to commands and back. No rule of the product lives here."""
+"""HTTP API: routes, authentication, problems. No rule of the product is in this package."""

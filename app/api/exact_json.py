@@ -1,4 +1,4 @@
-"""JSON bodies read exactly: numbers keep their own characters, duplicate keys and NaN are refused."""
+"""Exact JSON bodies: numbers keep their characters; duplicate keys and NaN are rejected."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ class ExactRequest(Request):
 
 
 class ExactRoute(APIRoute):
-    """A route that reads its JSON body with :func:`loads`, and refuses other media types."""
+    """A route that reads its JSON body with :func:`loads` and rejects other media types."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -115,7 +115,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_media_type(request: Request) -> None:
-    """Refuses a body that is not plain JSON.
+    """Reject a body that is not plain JSON.
 
     Raises:
         UnsupportedMediaType: another type, or an encoded body.

@@ -19,19 +19,19 @@ POLL_INTERVAL_S = 0.5
 
 
 class JobEvents:
-    """Lets any number of clients of one event loop follow jobs with one query per interval."""
+    """Event streams of jobs for all clients of one event loop, with one query per interval."""
 
     def __init__(self) -> None:
         self._followers: dict[str, set[asyncio.Queue[JobOut]]] = {}
         self._poller: asyncio.Task[None] | None = None
 
     async def permitted(self, here: Installation, caller: Principal, job_id: str) -> JobOut:
-        """The job as it stands, if the caller may see it.
+        """Return the job's present state if the caller may see it.
 
         Raises:
-            NotFound: no such job, or none that this key may know of.
+            NotFound: no such job, or the key has no grant on its dataset.
             RoleMissing: the key has another role on the job's dataset.
-            TooManyRequests: others follow already; a stream holds a seat for as long as its job takes.
+            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already.
         """
         if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests

@@ -1,6 +1,7 @@
-"""One table from named errors to ``application/problem+json`` (RFC 9457), framework errors included.
+"""HTTP problems: the table from named errors to ``application/problem+json`` (RFC 9457).
 
-A problem never repeats a value of the request: pointers name declared fields only, everything else is a slug.
+Framework errors are included. A problem never repeats a value of the request: pointers name declared fields, and
+everything else is a slug.
 """
 
 import json
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProblemType:
-    """A row of the table."""
+    """One row of the table: status, slug and title of an error."""
 
     status: int
     slug: str
@@ -98,7 +99,7 @@ _REFUSAL = (
 
 
 def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
-    """The body of a problem and its row of the table."""
+    """Return a problem's body and its row of the table."""
     row = next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
     body: dict[str, Any] = {"type": row.slug, "title": row.title, "status": row.status}
     body["detail"] = "an internal error; quote the request id" if row is INTERNAL else str(error)
@@ -106,7 +107,7 @@ def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
 
 
 def response_to(error: GrovekeeperError) -> Response:
-    """A named error as an HTTP answer."""
+    """Return a named error as an HTTP answer."""
     body, row = problem_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.Unauthenticated):
@@ -117,7 +118,7 @@ def response_to(error: GrovekeeperError) -> Response:
 
 
 def answer_to(error: GrovekeeperError, request_id: str) -> Response:
-    """The same; a named error without a row of the table is logged under the request's id, and becomes a 500."""
+    """Return a named error as an HTTP answer; log an error without a row in the table and answer 500."""
     if problem_of(error)[1] is not INTERNAL:
         return response_to(error)
     _log.error("a named error has no problem type", exc_info=error, extra={"request_id": request_id})
@@ -125,7 +126,7 @@ def answer_to(error: GrovekeeperError, request_id: str) -> Response:
 
 
 def internal_error(request_id: str) -> Response:
-    """The answer to whatever nobody foresaw: a request id and nothing else."""
+    """Return the answer to an unexpected error: a request id and nothing else."""
     body = {
         "type": INTERNAL.slug,
         "title": INTERNAL.title,
@@ -137,20 +138,20 @@ def internal_error(request_id: str) -> Response:
 
 
 async def on_named_error(request: Request, error: Exception) -> Response:
-    """FastAPI handler of every :class:`GrovekeeperError`."""
+    """Handle every :class:`GrovekeeperError`."""
     assert isinstance(error, GrovekeeperError)
     return answer_to(error, request.state.request_id)
 
 
 async def on_validation_error(_: Request, error: Exception) -> Response:
-    """FastAPI handler of pydantic's findings: known places and slugs, never an input."""
+    """Handle validation errors of pydantic: known locations and slugs, never an input."""
     assert isinstance(error, RequestValidationError)
     found = [errors.FieldProblem(*_located(item)) for item in error.errors()]
     return response_to(errors.InvalidRequest(list(dict.fromkeys(found))))
 
 
 async def on_http_exception(_: Request, error: Exception) -> Response:
-    """FastAPI handler of what the framework itself refuses."""
+    """Handle errors that the framework raises."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         response = response_to(errors.MethodNotAllowed())
@@ -164,7 +165,7 @@ async def on_http_exception(_: Request, error: Exception) -> Response:
 
 
 def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI ``responses`` of a route: every problem that it can answer with, by status."""
+    """Return the OpenAPI ``responses`` of a route: every problem of the route, by status."""
     keyed = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
     common = keyed if needs_key else ()
     rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))

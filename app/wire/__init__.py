@@ -1,1 +1,1 @@
-"""Request and response types: what clients rely on, one file per resource. No rule of the product lives here."""
+"""Request and response types, one file per resource. No rule of the product is in this package."""

@@ -1,4 +1,4 @@
-"""Base classes of all wire models, and the exact number types that pydantic's own do not give."""
+"""Base classes of request and response types, and exact number types."""
 
 import math
 from decimal import Decimal
@@ -12,19 +12,19 @@ from app.core import amounts, limits
 
 
 class Request(BaseModel):
-    """A body that a client sends: strict types, unknown fields refused, never mutated."""
+    """A request body: strict types, unknown fields rejected, immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
 
 
 class Answer(BaseModel):
-    """A body that the service sends. No field has a default: what is not said was forgotten."""
+    """A response body. No field has a default, so no field can be forgotten."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def problem(slug: str) -> PydanticCustomError:
-    """A validation error whose type is the public slug; it carries no value."""
+    """Return a validation error whose type is the public slug; it carries no value."""
     return PydanticCustomError("grovekeeper", "{slug}", {"slug": slug})
 
 

@@ -15,7 +15,7 @@ PublicName: TypeAlias = Annotated[
 
 
 class FeatureIn(Request):
-    """A public column: bounds for numbers, categories for the rest."""
+    """A feature: bounds for numbers, categories for the other types."""
 
     name: str
     type: Literal["numeric", "integer", "categorical"]
@@ -35,7 +35,7 @@ class LabelIn(Request):
 
 
 class SchemaIn(Request):
-    """What a learner may know without spending."""
+    """The public columns of a dataset: features and label."""
 
     features: Annotated[list[FeatureIn], Field(max_length=limits.MAX_FEATURES)]
     label: LabelIn
@@ -44,7 +44,7 @@ class SchemaIn(Request):
 class BudgetIn(Request):
     """The lifetime cap. ``pure`` takes ε; ``zcdp`` and ``gdp`` take ε and δ.
 
-    ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for mechanisms that run elsewhere and are (ε, δ).
+    ``delta_set_aside`` is a part of δ, on ``zcdp`` only: for external mechanisms that are (ε, δ).
     """
 
     accountant: Literal["pure", "zcdp", "gdp"]
@@ -66,7 +66,7 @@ class BudgetIn(Request):
 
     @property
     def conversion_delta(self) -> Fraction | None:
-        """The δ that the cap is converted at: what is not set aside."""
+        """Return the δ at which the cap is converted: the account's δ without the part set aside."""
         return None if self.delta is None else self.delta - (self.delta_set_aside or 0)
 
 
@@ -78,14 +78,14 @@ class PrivacyUnitIn(Request):
 
 
 class CellSizeIn(Request):
-    """How many rows a cell holds, by the owner's own publication; stored as two significant digits."""
+    """Number of rows of a cell as the owner publishes it, stored with two significant digits."""
 
     cell: str
     rows: Annotated[int, Field(ge=0, le=limits.MAX_PUBLIC_SIZE)]
 
 
 class PartitionIn(Request):
-    """A stable rule that puts every row into exactly one cell.
+    """A rule that assigns every row to exactly one cell.
 
     ``hash``: a keyed hash of the row's id into ``cells`` cells. ``column``: the value of a categorical feature, or of a
     column of its own with its ``categories``; values outside go to OTHER, empty ones to MISSING. ``epoch``: the upload
@@ -127,14 +127,14 @@ class AccountOut(Answer):
 
 
 class EpochOut(Answer):
-    """One upload: a public act with private contents."""
+    """One upload: its existence is public, its rows are private."""
 
     epoch: str
     uploaded_at: str
 
 
 class DatasetOut(Answer):
-    """Public facts of a dataset and the budget left."""
+    """Public facts of a dataset and its balance."""
 
     id: str
     name: str
@@ -158,7 +158,7 @@ class DatasetList(Answer):
 
 
 class ColumnReport(Answer):
-    """What the declaration mapped in one column of an upload. Exact counts: for the owner only."""
+    """Cells of one column of an upload that were mapped. Exact counts, for the owner only."""
 
     name: str
     clamped: int
@@ -167,7 +167,7 @@ class ColumnReport(Answer):
 
 
 class DroppedRows(Answer):
-    """Rows that were not stored, for want of a unit or because their unit had all its rows. For the owner only."""
+    """Rows that were not stored: they name no unit, or their unit has all its rows. For the owner only."""
 
     without_unit: int
     over_bound: int
@@ -182,7 +182,7 @@ class UploadOut(Answer):
 
 
 class SharedRows(Answer):
-    """Rows of an upload that occur in a dataset of the same owner too; in its other uploads, if it is the same one."""
+    """Rows of an upload that also occur in another dataset of the owner, or in other uploads of the same dataset."""
 
     dataset: str
     dataset_name: str
@@ -191,7 +191,7 @@ class SharedRows(Answer):
 
 
 class EpochOverlap(Answer):
-    """One upload. The counts are null where it was stored by a version that made no fingerprints."""
+    """Overlap of one upload. The counts are null where the upload has no fingerprints."""
 
     epoch: str
     uploaded_at: str
@@ -201,7 +201,7 @@ class EpochOverlap(Answer):
 
 
 class OverlapOut(Answer):
-    """What an owner's datasets have in common. Exact counts: for that owner only."""
+    """Overlap among the datasets of one owner. Exact counts, for that owner only."""
 
     dataset: str
     dataset_name: str
@@ -210,13 +210,13 @@ class OverlapOut(Answer):
 
 
 class ErasureIn(Request):
-    """Whose rows are to go: a value of the unit column, character by character."""
+    """The unit to erase: a value of the unit column, compared character by character."""
 
     unit: Annotated[str, Field(min_length=1)]
 
 
 class ErasureOut(Answer):
-    """How many rows went. Exact: for the owner only."""
+    """Number of erased rows. Exact, for the owner only."""
 
     dataset: str
     dataset_name: str

@@ -1,4 +1,4 @@
-"""``/evaluations``: what models are worth on rows that they were not trained on."""
+"""``/evaluations``: private accuracy of models, and the choice of the best model."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from app.wire.training import JobName, PriceOut, SpendIn
 
 
 class EvaluationIn(SpendIn):
-    """A request to evaluate one model; as a question about its price it never touches rows."""
+    """A request to evaluate one model, or to quote the evaluation."""
 
     dataset: str | None = None
     metrics: Annotated[
@@ -21,7 +21,7 @@ class EvaluationIn(SpendIn):
 
 
 class SelectionIn(SpendIn):
-    """A request to choose the best of several models, for one charge."""
+    """A request to choose the best of several models for one charge, or to quote the choice."""
 
     models: Annotated[list[str], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS)]
     dataset: str | None = None
@@ -30,7 +30,7 @@ class SelectionIn(SpendIn):
 
 
 class EvaluationQuoteOut(Answer):
-    """What an evaluation would release and cost."""
+    """The releases and the price of an evaluation."""
 
     models: list[str]
     dataset: str
@@ -51,7 +51,8 @@ class IntervalOut(Answer):
 
 
 class AccuracyOut(Answer):
-    """``interval`` holds that on the evaluated rows with probability 0.95; ``population_interval`` adds chance."""
+    """A noisy accuracy. ``interval`` covers the accuracy on the evaluated rows with probability 0.95;
+    ``population_interval`` includes sampling error."""
 
     estimate: float | None
     interval: IntervalOut
@@ -59,7 +60,7 @@ class AccuracyOut(Answer):
 
 
 class ConfusionOut(Answer):
-    """Noisy rows by true class (outer) and answered class (inner); they may be negative."""
+    """Noisy numbers of rows by true class (outer) and answered class (inner); they may be negative."""
 
     classes: list[str]
     counts: list[list[float]]
@@ -67,7 +68,7 @@ class ConfusionOut(Answer):
 
 
 class AurocOut(Answer):
-    """From a noisy histogram of scores by class; ``histogram`` has the first class, then the second."""
+    """An AUROC from a noisy histogram of scores by class; ``histogram`` has the first class, then the second."""
 
     estimate: float | None
     noise_sd: float | None

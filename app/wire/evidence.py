@@ -1,4 +1,4 @@
-"""Proofs about the log of an account, and the key that signs its checkpoints."""
+"""Proofs about an account's log, and the key that signs checkpoints."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ DigestText = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class InclusionOut(Answer):
-    """That an entry is in the log of a checkpoint with this size: the hashes beside its way to the root."""
+    """An inclusion proof: the hashes that lead from an entry to the root of the log at this size."""
 
     kind: Literal["inclusion"]
     origin: str
@@ -21,7 +21,7 @@ class InclusionOut(Answer):
 
 
 class ConsistencyOut(Answer):
-    """That the log of an earlier checkpoint is a beginning of the log of a later one."""
+    """A consistency proof: the log of a later checkpoint begins with the log of an earlier one."""
 
     kind: Literal["consistency"]
     origin: str
@@ -31,7 +31,7 @@ class ConsistencyOut(Answer):
 
 
 class SignerOut(Answer):
-    """The public half of the key that signs checkpoints: in PEM, and as tools for signed notes take it."""
+    """The public key that verifies checkpoints: in PEM, and in the form of tools for signed notes."""
 
     name: str
     algorithm: Literal["ed25519"]

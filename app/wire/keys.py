@@ -1,4 +1,4 @@
-"""``/keys``: who may call."""
+"""``/keys``: access keys."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ class KeyIn(Request):
 
 
 class KeyCreated(Answer):
-    """The only answer that ever holds the secret."""
+    """A new key. No other answer holds its secret."""
 
     id: str
     name: str

@@ -8,7 +8,7 @@ from app.wire.base import Answer, JsonObject, Request
 
 
 class ModelOut(Answer):
-    """The model card. Everything in it is public: it comes out of the artifact itself."""
+    """The model card. All of it is public and comes from the artifact."""
 
     id: str
     name: str | None
@@ -46,7 +46,7 @@ class ModelList(Answer):
 
 
 class PredictIn(Request):
-    """Rows to predict for, as ``rows`` or as ``columns``: exactly one of the two."""
+    """Rows to predict, either as ``rows`` or as ``columns``."""
 
     # For the OpenAPI document alone: services.predict decodes the raw bytes into a type of its own, twice as fast.
     rows: list[dict[str, Any]] | None = None

@@ -1,24 +1,24 @@
-"""``/populations``: budgets over all datasets about the same people."""
+"""``/populations``: accounts over several datasets about the same people."""
 
 from app.wire.base import Answer, DecimalText, JsonObject, Request
 from app.wire.datasets import BudgetIn, PublicName
 
 
 class PopulationIn(Request):
-    """A population that no dataset belongs to yet."""
+    """A population to open."""
 
     name: PublicName
     budget: BudgetIn
 
 
 class JoinIn(Request):
-    """The population that a dataset is to belong to, by id or name; one of a new name is opened."""
+    """The population that a dataset joins, by id or name; an unknown name opens a population."""
 
     population: PublicName
 
 
 class MemberOut(Answer):
-    """A dataset of a population, at its tightest joint cell; ``deleted_at`` tells a tombstone, which still counts."""
+    """A member at its tightest joint cell. A member with ``deleted_at`` is erased; its spend still counts."""
 
     dataset: str
     dataset_name: str

@@ -9,14 +9,14 @@ from app.wire.training import JobName, PriceOut, SpendIn
 
 
 class ProfileIn(SpendIn):
-    """A request for a profile; as a question about its price it never touches rows."""
+    """A request to release a profile, or to quote it."""
 
     parameters: Annotated[JsonObject, Field(default_factory=dict)]
     name: JobName | None = None
 
 
 class ProfileQuoteOut(Answer):
-    """What a profile would release and cost."""
+    """The releases and the price of a profile."""
 
     dataset: str
     dataset_name: str
@@ -32,7 +32,7 @@ class ProfileQuoteOut(Answer):
 
 
 class FeatureBinsOut(Answer):
-    """Released edges of one number; a value on an edge belongs to the bin below it."""
+    """Released edges of one numeric column; a value on an edge belongs to the bin below the edge."""
 
     name: str
     edges: list[float]
@@ -46,7 +46,7 @@ class NoisyCountOut(Answer):
 
 
 class ClassCountOut(NoisyCountOut):
-    """The same for the rows of one class."""
+    """A noisy count of the rows of one class."""
 
     label: str
 
@@ -63,7 +63,7 @@ class ProfileSummary(Answer):
 
 
 class ProfileOut(ProfileSummary):
-    """A released profile. Everything in it is public."""
+    """A released profile. All of it is public."""
 
     job_id: str
     parameters: JsonObject

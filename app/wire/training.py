@@ -8,7 +8,7 @@ from app.wire.base import NO_CONTROLS, Answer, DecimalText, JsonObject, Positive
 
 
 class SpendIn(Request):
-    """What every request that spends says: how much, and of which cells."""
+    """Fields of every request that spends: the amount and the scope."""
 
     epsilon: PositiveAmount
     delta: PositiveAmount | None = None
@@ -16,14 +16,14 @@ class SpendIn(Request):
 
 
 class UnlabelledIn(SpendIn):
-    """A dataset of other people with the same features, or other cells of the same one; its account pays for what is
-    learned without labels."""
+    """The second part of a job: a dataset with the same features, or other cells of the same dataset, whose labels the
+    job does not read. Its account pays for this part."""
 
     dataset: str
 
 
 class PlanIn(SpendIn):
-    """A question about a price; it never touches rows."""
+    """A request for a quote."""
 
     dataset: str
     algorithm: str
@@ -33,17 +33,17 @@ class PlanIn(SpendIn):
 
 
 JobName: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=NO_CONTROLS)]
-"""What a client calls what its job makes."""
+"""The client's name for the output of a job."""
 
 
 class TrainIn(PlanIn):
-    """The same question, meant."""
+    """A training request."""
 
     name: JobName | None = None
 
 
 class PriceOut(Answer):
-    """``amount`` in the account's unit; ``epsilon`` and ``delta`` are what was asked."""
+    """A price: ``amount`` in the account's unit; ``epsilon`` and ``delta`` as requested."""
 
     accountant: str
     unit: str
@@ -53,9 +53,9 @@ class PriceOut(Answer):
 
 
 class ReusedProfileOut(Answer):
-    """A profile that a plan names. Using it costs nothing: it was paid for when it was released.
+    """A profile that a plan reuses at no privacy cost.
 
-    ``size`` is the number of rows that the rules reckon with; ``is_used`` is false where the plan has no use for bins.
+    ``size`` is the number of rows that the rules use; ``is_used`` is false where the plan needs no bins.
     """
 
     id: str
@@ -68,7 +68,7 @@ class ReusedProfileOut(Answer):
 
 
 class AccountPlanOut(Answer):
-    """What a job would do on one account."""
+    """A job's scope, price and event on one account, and whether it fits."""
 
     dataset: str
     dataset_name: str
@@ -81,8 +81,10 @@ class AccountPlanOut(Answer):
 
 
 class PlanOut(AccountPlanOut):
-    """``fits`` is that of the dataset's own account; where there is a second one, ``unlabelled`` has its own. What both
-    ask for is counted together where both are in one population: the job is admitted if both fit."""
+    """A quote for a training job. ``fits`` is for the dataset's account; ``unlabelled`` has one for the second part.
+
+    Where both datasets are in one population, the two parts are added up there. The job is admitted if both parts fit.
+    """
 
     algorithm: str
     parameters: JsonObject
@@ -92,7 +94,7 @@ class PlanOut(AccountPlanOut):
 
 
 class UnlabelledOut(Answer):
-    """What a job holds, or was charged, for the part that is learned without labels."""
+    """Reservation and price of a job's second part."""
 
     dataset: str
     dataset_name: str
@@ -108,7 +110,7 @@ class TrainOut(Answer):
 
 
 class JobOut(Answer):
-    """A job as an analyst may see it: states and public numbers only."""
+    """A job as shown to analysts: states and public numbers only."""
 
     id: str
     dataset: str

@@ -1,1 +1,1 @@
-"""One file per resource; a route reads the request, calls one service and sends its answer."""
+"""Routes, one file per resource: each reads the request, calls one service and sends its answer."""

@@ -1,4 +1,4 @@
-"""``/datasets``: declare, upload, look, grant, erase."""
+"""``/datasets``: declare, upload, show, grant, erase."""
 
 import hashlib
 import os
@@ -66,19 +66,19 @@ _CSV_BODY: dict[str, Any] = {
     ),
 )
 def declare_dataset(here: Here, caller: Caller, body: DatasetIn, request: OptionalIdempotency) -> Response:
-    """Declares a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
+    """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
     return sent(register_dataset(here, caller, body, request=request))
 
 
 @router.get("", operation_id="list_datasets", responses=problems.documented())
 def list_datasets(here: Here, caller: Caller, page: Page) -> DatasetList:
-    """Public facts and the budget left of every dataset on which the key has a grant."""
+    """List the public facts and the balance of every dataset on which the key has a grant."""
     return show_datasets.list_datasets(here, caller, page)
 
 
 @router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
 def show_dataset(here: Here, caller: Caller, dataset: str) -> DatasetOut:
-    """Public facts and the budget left of one dataset, by id or name."""
+    """Show the public facts and the balance of one dataset, by id or name."""
     return show_datasets.show_dataset(here, caller, dataset)
 
 
@@ -89,7 +89,7 @@ def show_dataset(here: Here, caller: Caller, dataset: str) -> DatasetOut:
     responses=problems.documented(NotFound, RoleMissing),
 )
 def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
-    """Erases the rows. The spend, the ledger and the models stay."""
+    """Erase the rows of a dataset. Spend, ledger and models stay."""
     erase(here, caller, dataset)
 
 
@@ -99,7 +99,7 @@ def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
 def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
-    """Grants a key a role on this dataset, in place of the one it had."""
+    """Grant a key a role on the dataset, in place of its earlier role."""
     return grants.put_grant(here, caller, dataset, key_id, role=body.role)
 
 
@@ -110,7 +110,7 @@ def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: Grant
     responses=problems.documented(NotFound, RoleMissing),
 )
 def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
-    """Takes a key's role on this dataset back."""
+    """Revoke a key's role on the dataset."""
     grants.remove_grant(here, caller, dataset, key_id)
 
 
@@ -120,13 +120,13 @@ def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 def erase_unit(here: Here, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
-    """Erases the rows of one unit. What was spent stays spent, and its places stay taken. Repeating it is harmless."""
+    """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken. The request may be repeated."""
     return erase_rows_of(here, caller, dataset, unit=body.unit)
 
 
 @router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))
 def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
-    """Rows that this dataset shares with others of the same owner. For that owner only, and it changes nothing."""
+    """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
     return overlaps.show_overlaps(here, caller, dataset)
 
 
@@ -136,7 +136,7 @@ def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, *problems.JSON_BODY),
 )
 def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
-    """States that the rows are about the people of a population. From now on its cap holds too; nothing undoes that."""
+    """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
     return populations.join_population(here, caller, dataset, population=body.population)
 
 
@@ -157,7 +157,7 @@ async def upload_rows(
     dataset: str,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> Response:
-    """Uploads a batch of rows, which becomes an epoch. The report per column is for the owner only."""
+    """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
     is_gzip = _is_gzip(request)
     key = checked_key(request, idempotency_key)
     dataset_id = await to_thread.run_sync(may_upload, here, caller, dataset)
@@ -173,7 +173,7 @@ async def upload_rows(
 
 
 async def _spool(here: Installation, request: Request) -> tuple[Path, bytes]:
-    """Takes the body to a file as it arrives; the caller removes it."""
+    """Write the body to a file as it arrives; the caller removes the file."""
     folder = here.spool_folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / secrets.token_hex(16)

@@ -24,7 +24,7 @@ _SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPE
 
 @router.post("/models/{model_id}/evaluations/quote", operation_id="quote_evaluation", responses=_QUOTED)
 def quote_evaluation(here: Here, caller: Caller, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
-    """What an evaluation would release and cost, and whether the scope covers rows that the model was trained on."""
+    """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
     return show_evaluation_quote(here, caller, [model_id], body)
 
 
@@ -36,7 +36,7 @@ def quote_evaluation(here: Here, caller: Caller, model_id: str, body: Evaluation
     responses=_SUBMITTED,
 )
 def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency) -> Response:
-    """Reserves the price in the scope's cells and queues a job that counts the model's answers there, with noise."""
+    """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
     return sent(submit_evaluation(here, caller, [model_id], body, request=request))
 
 
@@ -46,13 +46,13 @@ def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn
     responses=problems.documented(NotFound, RoleMissing),
 )
 def list_evaluations(here: Here, caller: Caller, model_id: str, page: Page) -> EvaluationList:
-    """The evaluations of a model, newest first."""
+    """List the evaluations of a model, newest first."""
     return show_evaluations.list_evaluations(here, caller, model_id, page)
 
 
 @router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
 def quote_selection(here: Here, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
-    """What choosing the best of several models would release and cost."""
+    """Quote the choice of the best of several models: its releases and its price."""
     return show_evaluation_quote(here, caller, body.models, body)
 
 
@@ -60,7 +60,7 @@ def quote_selection(here: Here, caller: Caller, body: SelectionIn) -> Evaluation
     "/evaluations", operation_id="select_model", status_code=202, response_model=TrainOut, responses=_SUBMITTED
 )
 def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempotency) -> Response:
-    """Queues a job that privately chooses the model with the most correct answers: one charge, however many models."""
+    """Queue a job that privately chooses the model with the most correct answers, for one charge."""
     return sent(submit_evaluation(here, caller, body.models, body, request=request))
 
 
@@ -70,5 +70,5 @@ def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempot
     responses=problems.documented(NotFound, RoleMissing),
 )
 def show_evaluation(here: Here, caller: Caller, evaluation_id: str) -> EvaluationOut:
-    """The released numbers: accuracy with an interval, confusion matrix, AUROC, or the best model."""
+    """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
     return show_evaluations.show_evaluation(here, caller, evaluation_id)

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: without a key, and without a word about data."""
+"""``/healthz`` and ``/readyz``: no key needed, nothing about datasets."""
 
 from typing import Literal
 
@@ -19,12 +19,12 @@ class Health(Answer):
 
 @router.get("/healthz", operation_id="check_health", responses=problems.documented(needs_key=False))
 def check_health() -> Health:
-    """The process answers."""
+    """Answer if the process runs."""
     return Health(status="ok")
 
 
 @router.get("/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable, needs_key=False))
 def check_readiness(heads: KeptHeads) -> Health:
-    """The database answers, is at this program's revision and holds every head that was written outside it."""
+    """Answer 200 if the database answers, is at this program's revision and holds every head written outside it."""
     confirm_ready(heads)
     return Health(status="ok")

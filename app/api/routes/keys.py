@@ -19,13 +19,13 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
     responses=problems.documented(RoleMissing, *problems.JSON_BODY),
 )
 def create_key(here: Here, caller: Caller, body: KeyIn) -> KeyCreated:
-    """Makes a key. Its secret is shown in this answer and never again."""
+    """Make a key. Only this answer shows its secret."""
     return keys.create_key(here, caller, body)
 
 
 @router.get("", operation_id="list_keys", responses=problems.documented(RoleMissing))
 def list_keys(here: Here, caller: Caller, page: Page) -> KeyList:
-    """All keys, revoked ones included, without secrets."""
+    """List all keys without secrets, revoked keys included."""
     return keys.list_keys(here, caller, page)
 
 
@@ -36,5 +36,5 @@ def list_keys(here: Here, caller: Caller, page: Page) -> KeyList:
     responses=problems.documented(RoleMissing, NotFound),
 )
 def revoke_key(here: Here, caller: Caller, key_id: str) -> None:
-    """Revokes a key at once."""
+    """Revoke a key at once."""
     keys.revoke_key(here, caller, key_id)

@@ -22,13 +22,13 @@ _PREDICT_BODY: dict[str, Any] = {
 
 @router.get("", operation_id="list_models", responses=problems.documented())
 def list_models(here: Here, caller: Caller, page: Page) -> ModelList:
-    """The models of all datasets on which the key may predict, newest first."""
+    """List the models of all datasets on which the key may predict, newest first."""
     return models.list_models(here, caller, page)
 
 
 @router.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
 def show_model(here: Here, caller: Caller, model_id: str) -> ModelOut:
-    """The model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
+    """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
     return models.show_model(here, caller, model_id)
 
 
@@ -39,7 +39,7 @@ def show_model(here: Here, caller: Caller, model_id: str) -> ModelOut:
     responses=problems.documented(NotFound, RoleMissing),
 )
 def delete_model(here: Here, caller: Caller, model_id: str) -> None:
-    """Removes a model. What was spent for it stays spent."""
+    """Delete a model. Its charge stays."""
     models.delete_model(here, caller, model_id)
 
 
@@ -61,7 +61,7 @@ def download_artifact(
         str | None, Query(description="Of an ONNX file, which answers in one way; by default the model's own.")
     ] = None,
 ) -> Response:
-    """The model to take away."""
+    """Download the model as safetensors or ONNX."""
     if form == "onnx":
         data = models.take_onnx(here, caller, model_id, read_out=read_out)
     elif read_out is None:
@@ -79,7 +79,7 @@ def download_artifact(
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
 async def predict(request: Request, here: Here, caller: Caller, model_id: str) -> Response:
-    """Labels and probabilities for one row or many. Predictions cost nothing and change nothing."""
+    """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing."""
     check_media_type(request)
     body = await request.body()
 

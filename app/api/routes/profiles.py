@@ -25,7 +25,7 @@ router = APIRouter(tags=["profiles"], route_class=ExactRoute)
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
 def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
-    """What a profile would release and cost. Touches no rows and costs nothing."""
+    """Quote a profile: its releases and its price. Reads no row and costs nothing."""
     return show_profile_quote(here, caller, dataset, body)
 
 
@@ -37,7 +37,7 @@ def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> 
     responses=problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING),
 )
 def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
-    """Reserves the price and queues a job whose release (bins, class counts, size) later jobs reuse at no price."""
+    """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
     return sent(submit_profile(here, caller, dataset, body, request=request))
 
 
@@ -47,11 +47,11 @@ def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, r
     responses=problems.documented(NotFound, RoleMissing),
 )
 def list_profiles(here: Here, caller: Caller, dataset: str, page: Page) -> ProfileList:
-    """The profiles of a dataset, newest first. They stay when its rows are erased."""
+    """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
     return show_profiles.list_profiles(here, caller, dataset, page)
 
 
 @router.get("/profiles/{profile_id}", operation_id="show_profile", responses=problems.documented(NotFound, RoleMissing))
 def show_profile(here: Here, caller: Caller, profile_id: str) -> ProfileOut:
-    """The released numbers with their noise, guarantee and receipt."""
+    """Show a profile: the released numbers with their noise, guarantee and receipt."""
     return show_profiles.show_profile(here, caller, profile_id)

@@ -29,7 +29,7 @@ router = APIRouter(tags=["training"], route_class=ExactRoute)
 
 @router.get("/algorithms", operation_id="list_algorithms", responses=problems.documented())
 def list_algorithms(_: Caller) -> AlgorithmList:
-    """Every algorithm: what it is, where it comes from, its parameters with ranges and defaults."""
+    """List every algorithm with its source, and its parameters with ranges and defaults."""
     return AlgorithmList(algorithms=[AlgorithmOut.model_validate(item) for item in catalogue.algorithms()])
 
 
@@ -41,7 +41,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     ),
 )
 def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
-    """A quote: what a job would run, release and cost. Touches no rows and costs nothing."""
+    """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
     return show_plan(here, caller, body)
 
 
@@ -55,19 +55,19 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
     ),
 )
 def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
-    """Reserves the price and queues the job, or refuses and says what would still fit."""
+    """Reserve the price and queue the job, or refuse and say what would fit."""
     return sent(submit_training(here, caller, body, request=request))
 
 
 @router.get("/jobs", operation_id="list_jobs", responses=problems.documented())
 def list_jobs(here: Here, caller: Caller, page: Page) -> JobList:
-    """The jobs of all datasets on which the key may train, newest first."""
+    """List the jobs of all datasets on which the key may train, newest first."""
     return show_jobs.list_jobs(here, caller, page)
 
 
 @router.get("/jobs/{job_id}", operation_id="show_job", responses=problems.documented(NotFound, RoleMissing))
 def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
-    """State and trees done."""
+    """Show a job's state and the number of finished trees."""
     return show_jobs.show_job(here, caller, job_id)
 
 
@@ -77,7 +77,7 @@ def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
     responses=problems.documented(NotFound, RoleMissing, JobFinished),
 )
 def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
-    """Cancels a job. Before its charge the reservation is voided; after it the charge stays."""
+    """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""
     return show_jobs.cancel_job(here, caller, job_id)
 
 
@@ -91,7 +91,7 @@ def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
     },
 )
 async def watch_job(request: Request, here: Here, caller: Caller, job_id: str) -> StreamingResponse:
-    """The same as server-sent events: one `job` event per change, the last one when the job has ended."""
+    """Stream a job as server-sent events: one `job` event per change, until the job has ended."""
     events: JobEvents = request.app.state.job_events
     first = await events.permitted(here, caller, job_id)
 
