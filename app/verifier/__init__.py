@@ -7,7 +7,7 @@ of the one before it.
 
 To be read in this order: ``canonical``, ``amounts``, ``form``, ``chain`` and ``reading`` are what all exports have in
 common; ``export``, ``events``, ``bounds``, ``attested`` and ``prices`` what a dataset's entry says and costs;
-``composition`` and ``elimination`` what joint cells carry; ``replay`` puts a dataset's account together. ``population``
+``composition`` what joint cells carry; ``replay`` puts a dataset's account together. ``population``
 and ``sums`` are the same for a population, ``largest`` and ``members`` compare it with its members. ``checkpoints``,
 ``tree`` and ``proofs`` are about what was signed, ``report`` and ``main`` about what is printed.
 """

@@ -1,30 +1,27 @@
-"""What every possible row has cost so far, under parallel composition.
+"""Charged and reserved amounts of joint cells, under parallel composition.
 
 A row lies in exactly one cell of each partition, so in exactly one *joint* cell. A charge touches the joint cells of
 its box. The loss of the dataset is the largest sum over the joint cells (Theorem L (a), docs/proofs/lemmas.md); with
-several partitions this is not the largest over the partitions taken one by one.
+several partitions the largest sum of any one partition is less than that.
 
-Charges on the same box are added up first. The largest sum is then searched for, partition by partition: cells that the
-same boxes cover count as one, and a branch is left as soon as it cannot hold more than what is asked about. A branch is
-bounded by counting each of its boxes in one of the partitions that it still restricts, and adding the largest cells of
-those up: never too little, and exact where no box restricts two. On boxes that are entangled a search can take very
-long, so past :data:`MAX_SEARCH` steps for one question variables are eliminated (:mod:`app.verifier.elimination`). Both
-are exact. What neither says within its limit is refused and not guessed at; the service that wrote the ledger gives a
-bound instead of a maximum at half of :data:`MAX_WORK`.
+Amounts on equal boxes are added up first. Then the largest sum is searched for, partition by partition: cells that the
+same boxes cover count as one; a branch ends as soon as its upper bound does not pass the threshold; a subproblem that
+returns is answered from a table. The upper bound counts each box in one of the partitions that it restricts and adds
+up the largest cells: exact where no box restricts two.
+
+The result is exact. A search of more than :data:`MAX_WORK` steps is refused, and nothing is guessed; the service that
+wrote the ledger eliminates variables instead and states a bound past its own limit. Measurements of both algorithms:
+docs/adr/0013-balances-per-box.md.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from app.verifier import elimination
-from app.verifier.elimination import Amount
 from app.verifier.export import Cell, Partition, Scope
 
-MAX_SEARCH = 2**18
-"""Steps of a search; elimination takes over from there."""
-MAX_WORK = 2**24
-"""Table entries and additions of an elimination."""
+MAX_WORK = 2**25
+"""Boxes and cells that one search may visit: about ten seconds."""
 
 
 class TooComplex(ValueError):
@@ -32,10 +29,6 @@ class TooComplex(ValueError):
 
     def __str__(self) -> str:
         return "the boxes are too entangled: this verifier does not guess what their joint cells carry"
-
-
-class _TooLong(Exception):
-    """A search has taken as many steps as one may."""
 
 
 @dataclass(frozen=True)
@@ -175,72 +168,100 @@ class JointCells:
 
 
 class _Search:
-    """One question about the joint cells inside a box."""
+    """One question about the joint cells inside a scope: branch and bound with a table of subproblems.
+
+    A branch fixes the cell of one partition after the other. The largest sum of the later partitions depends only on
+    the boxes that are left and restrict one of them, so a subproblem that returns is answered from the table.
+    """
 
     def __init__(self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box]) -> None:
-        wanted = {name: frozenset(listed) for name, listed in sides.items()}
-        self._boxes = [
-            Amount(box.load, {name: held & wanted.get(name, held) for name, held in box.sides.items()})
-            for box in boxes
-            if box.load
+        self._domains = [
+            (partition.name, domain)
+            for partition in cells.partitions
+            if (domain := sides.get(partition.name) or cells.domain(partition))
         ]
-        self._domains: list[tuple[str, Sequence[Cell]]] = []
-        for partition in cells.partitions:
-            domain = sides.get(partition.name) or cells.domain(partition)
-            if domain:
-                self._domains.append((partition.name, domain))
+        loaded = [box for box in boxes if box.load]
+        asked = {name: frozenset(listed) for name, listed in sides.items()}
+        self._loads = [box.load for box in loaded]
+        self._sides = [
+            {
+                at: box.sides[name] & asked.get(name, box.sides[name])
+                for at, (name, _) in enumerate(self._domains)
+                if name in box.sides
+            }
+            for box in loaded
+        ]
+        self._last = [max(sides, default=-1) for sides in self._sides]
+        self._solved: dict[tuple[int, tuple[int, ...]], tuple[int, dict[str, Cell] | None]] = {}
         self._work = 0
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest load over a threshold and the first joint cell that carries it; None if none does."""
-        try:
-            return self._largest(0, self._boxes, above)
-        except _TooLong:
-            found = elimination.largest(self._domains, self._boxes, max_work=MAX_WORK)
-        if found is None:
-            raise TooComplex
-        return found if found[0] > above else None
+        """The largest load over a threshold and the first joint cell that carries it; None if no cell passes it.
 
-    def _largest(self, depth: int, boxes: Sequence[Amount], above: int) -> tuple[int, dict[str, Cell]] | None:
-        bound = self._bound(depth, boxes)
-        if bound <= above:
-            return None
+        Raises:
+            TooComplex: the search takes more than :data:`MAX_WORK`.
+        """
+        return self._largest(0, range(len(self._loads)), above)
+
+    def _largest(self, depth: int, boxes: Sequence[int], above: int) -> tuple[int, dict[str, Cell]] | None:
+        """The largest sum of the boxes that a cell of the partitions from ``depth`` on lies in."""
+        self._count(len(boxes) + 1)
+        settled = sum(self._loads[box] for box in boxes if self._last[box] < depth)
         if depth == len(self._domains):
-            return bound, {}
+            return (settled, {}) if settled > above else None
+        left = tuple(box for box in boxes if self._last[box] >= depth)
+        solved = self._solved.get((depth, left))
+        if solved is None or (solved[1] is None and solved[0] > above - settled):
+            found = self._branch(depth, left, above - settled)
+            solved = self._solved[depth, left] = found or (above - settled, None)
+        load, cell = solved
+        return None if cell is None or load + settled <= above else (load + settled, cell)
+
+    def _branch(self, depth: int, boxes: tuple[int, ...], above: int) -> tuple[int, dict[str, Cell]] | None:
+        """Tries the cells of one partition, one for each set of boxes that they lie in."""
+        if self._bound(depth, boxes) <= above:
+            return None
         name, domain = self._domains[depth]
-        free = [box for box in boxes if name not in box.sides]
+        free = [box for box in boxes if depth not in self._sides[box]]
         covering: dict[Cell, list[int]] = defaultdict(list)
-        for index, box in enumerate(boxes):
-            for cell in box.sides.get(name, ()):
-                covering[cell].append(index)
-        seen, best = set(), None
-        for cell in elimination.told_apart(domain, covering.keys()):
-            signature = tuple(covering.get(cell, ()))
-            if signature in seen:
+        for box in boxes:
+            for cell in self._sides[box].get(depth, ()):
+                covering[cell].append(box)
+        tried, best = set(), None
+        for cell in _distinguishable(domain, covering.keys()):
+            covered = tuple(covering.get(cell, ()))
+            if covered in tried:
                 continue
-            seen.add(signature)
-            found = self._largest(depth + 1, [*free, *(boxes[index] for index in signature)], above)
+            tried.add(covered)
+            found = self._largest(depth + 1, [*free, *covered], above)
             if found is not None:
                 above = found[0]
-                best = (found[0], {name: cell, **found[1]})
+                best = (above, {name: cell, **found[1]})
         return best
 
-    def _bound(self, depth: int, boxes: Sequence[Amount]) -> int:
-        """Of the boxes that are left: each counted in the first partition to come that it restricts."""
-        bound = 0
-        loads: dict[str, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
+    def _bound(self, depth: int, boxes: Sequence[int]) -> int:
+        """An upper bound: each box is counted in the first partition to come that it restricts."""
+        loads: dict[int, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
         for box in boxes:
-            home = next((name for name, _ in self._domains[depth:] if name in box.sides), None)
-            if home is None:
-                bound += box.load
-                continue
-            for cell in box.sides[home]:
-                loads[home][cell] += box.load
-            self._work += len(box.sides[home])
-        self._work += len(boxes) + 1
-        if self._work > MAX_SEARCH:
-            raise _TooLong
-        return bound + sum(max(by_cell.values()) for by_cell in loads.values())
+            home = min(at for at in self._sides[box] if at >= depth)
+            for cell in self._sides[box][home]:
+                loads[home][cell] += self._loads[box]
+            self._count(len(self._sides[box][home]))
+        return sum(max(by_cell.values()) for by_cell in loads.values())
+
+    def _count(self, steps: int) -> None:
+        self._work += steps
+        if self._work > MAX_WORK:
+            raise TooComplex
+
+
+def _distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
+    """Some cells of a domain and the first of the others, in canonical order.
+
+    No box tells the others apart. A header of a few bytes can declare millions of cells, so nothing may visit each.
+    """
+    other = next((cell for cell in domain if cell not in named), None)
+    return sorted(named if other is None else {*named, other})
 
 
 def _covers(box: _Box, cell: Mapping[str, Cell]) -> bool:

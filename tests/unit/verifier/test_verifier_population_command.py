@@ -148,7 +148,6 @@ def test_of_loads_that_were_not_recomputed_it_is_not_said_that_they_agree(
     for kind in ("reserve", "void"):
         for number, scope in enumerate(boxes, start=1):
             population.step("ds_a", kind, f"jb_{number}", "0.25", scope=scope)
-    monkeypatch.setattr(composition, "MAX_SEARCH", 4)
     monkeypatch.setattr(composition, "MAX_WORK", 4)
     folder = Folder(population, tmp_path)
     assert folder.verify(members=("ds_a", "ds_b")) == 0

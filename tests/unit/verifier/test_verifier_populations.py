@@ -168,7 +168,6 @@ def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
         population.step("ds_a", "reserve", f"jb_1{number}", "0.25", scope=scope)
     for number, scope in enumerate(boxes):
         population.step("ds_a", "void", f"jb_1{number}", "0.25", scope=scope)
-    monkeypatch.setattr(composition, "MAX_SEARCH", 8)
     monkeypatch.setattr(composition, "MAX_WORK", 8)
     compared = checked(population, "ds_a").compared["ds_a"]
     assert (compared.n_bounds, 4 < compared.n_too_complex < 13) == (0, True)
