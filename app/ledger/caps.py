@@ -4,13 +4,15 @@ A change is an entry of its own, with its reason. A reservation that was admitte
 may still be charged; nothing else is admitted in its cells until the cap covers them again.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from app.ledger import chain, population_totals, repository
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
 from app.ledger.population_totals import Population
-from app.ledger.service import balance, highest_cap
+from app.ledger.service import balances, highest_cap, highest_caps
 from app.privacy.accountants import pure
 
 
@@ -54,11 +56,18 @@ def printable(session: Session, account_id: str) -> Limit:
     On ``pure`` accounts what was charged bounds the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so it is
     the cap now, or what is held and charged where that is more. On the others it is :func:`highest_cap`.
     """
-    limit = highest_cap(session, account_id)
-    if limit.accountant != pure.NAME:
-        return limit
-    now = balance(session, account_id)
-    return Limit(pure.NAME, max(now.cap, now.charged + now.reserved), None)
+    return printable_of_each(session, [account_id])[account_id]
+
+
+def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
+    """The same of several accounts, by id: asked for once."""
+    limits = highest_caps(session, account_ids)
+    now = balances(session, [account_id for account_id, limit in limits.items() if limit.accountant == pure.NAME])
+    sums = {
+        account_id: Limit(pure.NAME, max(balance.cap, balance.charged + balance.reserved), None)
+        for account_id, balance in now.items()
+    }
+    return {**limits, **sums}
 
 
 def printable_of(session: Session, population: Population) -> Limit:

@@ -1,5 +1,11 @@
-"""The sentences and numbers that the service may print as a guarantee. Nothing else may be claimed."""
+"""The sentences and numbers that the service may print as a guarantee. Nothing else may be claimed.
 
+Of a whole account: the loss of all outputs together. Of one output: what it adds, given everything that was released
+before it. No number holds for one output without that condition, because a request, and the choice of what is
+published, may depend on other outputs (docs/proofs/accounting.md A9).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -10,18 +16,15 @@ from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.enclosures import enclosure, upper_end
 from app.privacy.adjacency import Adjacency
 
-Subject: TypeAlias = Literal["model", "profile", "evaluation", "ledger"]
+Output: TypeAlias = Literal["model", "profile", "evaluation"]
 
-_SUBJECTS: dict[Subject, str] = {
-    "model": "this model has",
-    "profile": "this profile has",
-    "evaluation": "this evaluation has",
-    "ledger": "all outputs released under this ledger together have",
-}
+_TOGETHER = "all outputs released under this ledger together"
+_NOT_OBSERVED = "that neither the running times of jobs nor whether they fail are observed."
 _ASSUMES = (
-    "It assumes the declared public schema and size, that the exact number of rows is not published, and that running "
-    "times are not observed."
+    "This assumes the declared public schema and size, that the exact number of rows is not published, and "
+    f"{_NOT_OBSERVED}"
 )
+_LABELS_ONLY = "Labels only; features and membership are not protected."
 _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
 
 
@@ -43,23 +46,21 @@ def guarantee(
     accountant: str,
     amount: int,
     delta: Fraction | SplitDelta | None,
-    subject: Subject,
     unit_column: str | None = None,
     max_rows: int = 1,
 ) -> dict[str, object]:
-    """The printed guarantee of an account, or of one model trained on it.
+    """The printed guarantee of an account: of all outputs together.
 
     On a ``pure`` account it is valid for the realised sum at any time, and for the cap (Theorem L (a),
     docs/proofs/lemmas.md). On ``zcdp`` and ``gdp`` accounts a number for what was spent so far is not a theorem: what
-    is printed is the (ε, δ) of the highest cap in force since the first charge, for all outputs together, whatever the
-    subject. Replace-one is never twice the ε at the same δ there (docs/proofs/accounting.md A6).
+    is printed is the (ε, δ) of the highest cap in force since the first charge. Replace-one is never twice the ε at the
+    same δ there (docs/proofs/accounting.md A6).
 
     Args:
         accountant: its name.
-        amount: whole steps of its unit. ``pure``: what was charged, or the cap; else the highest cap. The loss of one
+        amount: whole steps of its unit. ``pure``: the cap, or what was charged; else the highest cap. The loss of one
             whole unit, not of one of its rows.
         delta: of the account, and what is set aside of it; ``None`` on a pure one.
-        subject: what the number covers.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
 
@@ -67,8 +68,6 @@ def guarantee(
         ``{"add_remove": {"epsilon", "delta"}, "replace_one": {"epsilon", "delta"}, "text"}``, amounts as exact
         decimal text, rounded up where they are not exact.
     """
-    assert amount >= 0
-    assert max_rows >= 1
     unit = accountants.by_name(accountant)
     split = _split(delta)
     single = amounts.to_text(unit.epsilon_of(amount, split.converted_at))
@@ -76,9 +75,9 @@ def guarantee(
     shown_delta = amounts.to_text(split.total or 0)
     replaced_delta = amounts.to_text(_replaced_delta(amount, split))
     if split.total is None:
-        claim = _pure_claim(subject, single, replaced)
+        claim = _pure_claim(single, replaced)
     else:
-        claim = _approximate_claim(subject, (single, shown_delta), (replaced, replaced_delta))
+        claim = _approximate_claim((single, shown_delta), (replaced, replaced_delta))
     several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_ROWS[accountant]
     text = (
         f"For any two datasets that differ in {_unit(unit_column, max_rows)} (one has it, the other does not) and "
@@ -96,7 +95,6 @@ def guarantee_of_labels(
     accountant: str,
     amount: int,
     delta: Fraction | SplitDelta | None,
-    subject: Subject,
     unit_column: str | None = None,
     max_rows: int = 1,
 ) -> dict[str, object]:
@@ -109,25 +107,21 @@ def guarantee_of_labels(
         accountant: see :func:`guarantee`.
         amount: see :func:`guarantee`; what all changed labels of one unit cost.
         delta: see :func:`guarantee`.
-        subject: see :func:`guarantee`.
         unit_column: see :func:`guarantee`.
         max_rows: see :func:`guarantee`.
 
     Returns:
         ``{"label": {"epsilon", "delta"}, "add_remove": None, "replace_one": None, "text"}``.
     """
-    assert amount >= 0
-    assert max_rows >= 1
     split = _split(delta)
     epsilon = amounts.to_text(accountants.by_name(accountant).epsilon_of(amount, split.converted_at))
     several = _SEVERAL_WITH_DELTA if split.set_aside else _SEVERAL_LABELS[accountant]
     shown_delta = amounts.to_text(split.total or 0)
-    claim = (_pure_bound if split.total is None else _approximate_bound)(subject, epsilon, shown_delta)
+    claim = (_pure_bound if split.total is None else _approximate_bound)(epsilon, shown_delta)
     text = (
-        f"Labels only; features and membership are not protected. For any two datasets with the same rows and the same "
-        f"features that differ in {_labels(unit_column, max_rows)} and carry the same declaration, {claim} It assumes "
-        f"the declared public schema, and that running times are not observed."
-        f"{several if unit_column is None else ''}"
+        f"{_LABELS_ONLY} For any two datasets with the same rows and the same features that differ in "
+        f"{_labels(unit_column, max_rows)} and carry the same declaration, {claim} This assumes the declared public "
+        f"schema, and {_NOT_OBSERVED}{several if unit_column is None else ''}"
     )
     return {
         Adjacency.LABEL.value: {"epsilon": epsilon, "delta": shown_delta},
@@ -135,6 +129,61 @@ def guarantee_of_labels(
         Adjacency.REPLACE_ONE.value: None,
         "text": text,
     }
+
+
+def addition(
+    output: Output,
+    *,
+    accountant: str,
+    amount: int,
+    adjacency: Adjacency,
+    unit_column: str | None = None,
+    max_rows: int = 1,
+) -> dict[str, object]:
+    """What one output adds to the loss of all outputs before it, in the account's unit.
+
+    It is the charge of its job: for every history of outputs the job's mechanism has at most that loss (Theorem L,
+    docs/proofs/lemmas.md and accounting.md A3), and the account's total is a sum of such charges.
+
+    Args:
+        output: what the job released.
+        accountant: of the account that paid.
+        amount: whole steps of its unit: the job's charge.
+        adjacency: of the account.
+        unit_column: see :func:`guarantee`.
+        max_rows: see :func:`guarantee`.
+
+    Returns:
+        ``{"unit", "add_remove", "replace_one", "text"}``, amounts as exact decimal text; on a ``label`` account with
+        ``label``, and ``None`` for the other two.
+    """
+    unit = accountants.by_name(accountant)
+    single, replaced = (
+        amounts.to_text(Fraction(steps, 10**unit.PLACES)) for steps in (amount, unit.replace_one(amount))
+    )
+    given = f"Given everything that was released before, whatever that was, this {output} adds"
+    loss = _ADDED[accountant].format(amount=single)
+    if adjacency is Adjacency.LABEL:
+        return {
+            "unit": unit.UNIT,
+            Adjacency.LABEL.value: single,
+            Adjacency.ADD_REMOVE_ONE.value: None,
+            Adjacency.REPLACE_ONE.value: None,
+            "text": f"{_LABELS_ONLY} {given} {loss} where {_labels(unit_column, max_rows)} "
+            f"{'changes' if unit_column is None else 'change'}.",
+        }
+    return {
+        "unit": unit.UNIT,
+        Adjacency.ADD_REMOVE_ONE.value: single,
+        Adjacency.REPLACE_ONE.value: replaced,
+        "text": f"{given} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
+        f"where one is replaced by another.",
+    }
+
+
+def of_output(added: Mapping[str, object], account: Mapping[str, object]) -> dict[str, object]:
+    """The guarantee of one output: what it adds, as ``adds``, and the guarantee of the account that paid for it."""
+    return {**account, "adds": dict(added), "text": f"{added['text']} {account['text']}"}
 
 
 def guarantee_of_population(
@@ -164,8 +213,9 @@ def guarantee_of_population(
         limit = f"(ε, δ)-differential privacy with ε = {epsilon} and δ = {shown_delta}"
     text = (
         f"For any two worlds whose datasets of this population differ in {what}{person} and carry the same "
-        f"declarations, all outputs about these datasets together have {limit}. It assumes that the owner's statement "
-        f"about the people in them is true, and what the guarantees of the single datasets assume."
+        f"declarations, all outputs about these datasets together have {limit}. This is the guarantee until the "
+        f"population's cap is raised or a dataset that was spent on joins. It assumes that the owner's statement about "
+        f"the people in them is true, and what the guarantees of the single datasets assume."
     )
     return {"epsilon": epsilon, "delta": shown_delta, "text": text}
 
@@ -196,28 +246,37 @@ def _rounded_up(value: Fraction) -> Fraction:
     return -(-value // unit) * unit
 
 
-def _pure_claim(subject: Subject, single: str, replaced: str) -> str:
-    return f"{_pure_bound(subject, single, '0')} Where one is replaced by another, at most {replaced}."
+def _pure_claim(single: str, replaced: str) -> str:
+    return _pure_bound(single, "0", then=f" Where one is replaced by another, at most {replaced}.")
 
 
-def _pure_bound(subject: Subject, epsilon: str, delta: str) -> str:
-    return f"{_SUBJECTS[subject]} a privacy loss of at most ε = {epsilon}, with δ = {delta}."
+def _pure_bound(epsilon: str, delta: str, *, then: str = "") -> str:
+    return (
+        f"{_TOGETHER} have a privacy loss of at most ε = {epsilon}, with δ = {delta}.{then} This is the guarantee of "
+        f"the account until its cap is raised."
+    )
 
 
-def _approximate_claim(subject: Subject, single: tuple[str, str], replaced: tuple[str, str]) -> str:
+def _approximate_claim(single: tuple[str, str], replaced: tuple[str, str]) -> str:
     (epsilon, delta), (replaced_epsilon, replaced_delta) = single, replaced
     at = "at the same δ" if replaced_delta == delta else f"and δ = {replaced_delta}"
     replacing = f" Where one is replaced by another, with ε = {replaced_epsilon} {at}."
-    return _approximate_bound(subject, epsilon, delta, then=replacing)
+    return _approximate_bound(epsilon, delta, then=replacing)
 
 
-def _approximate_bound(subject: Subject, epsilon: str, delta: str, *, then: str = "") -> str:
-    included = "" if subject == "ledger" else f", this {subject} among them,"
+def _approximate_bound(epsilon: str, delta: str, *, then: str = "") -> str:
     return (
-        f"all outputs released under this ledger together{included} are (ε, δ)-differentially private with ε = "
-        f"{epsilon} and δ = {delta}.{then} This is the guarantee of the account at its highest cap since the first "
-        f"charge: a smaller number for what was spent so far would not be a theorem."
+        f"{_TOGETHER} are (ε, δ)-differentially private with ε = {epsilon} and δ = {delta}.{then} This is the "
+        f"guarantee of the account at its highest cap since the first charge, until its cap is raised: a smaller "
+        f"number for what was spent so far would not be a theorem."
     )
+
+
+_ADDED = {
+    pure.NAME: "a privacy loss of at most ε = {amount}",
+    zcdp.NAME: "at most ρ = {amount} of zero-concentrated differential privacy",
+    gdp.NAME: "at most μ² = {amount} of Gaussian differential privacy",
+}
 
 
 _SEVERAL_ROWS = {

@@ -24,18 +24,19 @@ _INDENT = "  "
 _SIGNIFICANT_DIGITS = 6
 
 
+_TOTAL = "Total, given everything that was released before: "
 _TOTALS = {
-    "pure": "Total: adding or removing one row changes the chance of any outcome by a factor of at most e^ε, "
-    "ε {total}; replacing one row, by twice that ε.",
-    "zcdp": "Total: ρ {total} of zero-concentrated differential privacy where one row is added or removed; four times "
-    "that ρ where one is replaced.",
-    "gdp": "Total: μ² {total} of Gaussian differential privacy where one row is added or removed; four times that μ² "
+    "pure": "adding or removing one row changes the chance of any outcome by a factor of at most e^ε, ε {total}; "
+    "replacing one row, by twice that ε.",
+    "zcdp": "ρ {total} of zero-concentrated differential privacy where one row is added or removed; four times that ρ "
     "where one is replaced.",
+    "gdp": "μ² {total} of Gaussian differential privacy where one row is added or removed; four times that μ² where "
+    "one is replaced.",
 }
 _LABEL_TOTALS = {
-    "pure": "Total: changing one label changes the chance of any outcome by a factor of at most e^ε, ε {total}.",
-    "zcdp": "Total: ρ {total} of zero-concentrated differential privacy where one label changes.",
-    "gdp": "Total: μ² {total} of Gaussian differential privacy where one label changes.",
+    "pure": "changing one label changes the chance of any outcome by a factor of at most e^ε, ε {total}.",
+    "zcdp": "ρ {total} of zero-concentrated differential privacy where one label changes.",
+    "gdp": "μ² {total} of Gaussian differential privacy where one label changes.",
 }
 _LABELS_ONLY = " Features and membership are not protected."
 _TWO_STEPS = {
@@ -64,9 +65,9 @@ class _Teller:
     def total(self, event: Event) -> str:
         name, figure = self.accountant.NAME, _figure(self.loss(event))
         if self.adjacency is not Adjacency.LABEL:
-            return _TOTALS[name].format(total=figure)
+            return _TOTAL + _TOTALS[name].format(total=figure)
         steps = "" if _is_stated_under(event, self.adjacency) else _TWO_STEPS[name]
-        return _LABEL_TOTALS[name].format(total=figure) + _LABELS_ONLY + steps
+        return _TOTAL + _LABEL_TOTALS[name].format(total=figure) + _LABELS_ONLY + steps
 
     def together(self, event: Event, rows: int) -> str:
         total = _figure(self.accountant.group(rows) * self.loss(event))

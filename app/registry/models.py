@@ -83,7 +83,7 @@ def is_referenced(session: Session, digest: str) -> bool:
 
 
 def put_guarantee(session: Session, dataset_id: str, guarantee: Mapping[str, Any]) -> None:
-    """Notes what every model of a dataset guarantees from here on, in place of what was noted before."""
+    """Notes the guarantee of a dataset's account from here on, in place of what was noted before."""
     new = insert(session, GuaranteeRow).values(dataset_id=dataset_id, guarantee=dict(guarantee))
     session.execute(
         new.on_conflict_do_update(index_elements=["dataset_id"], set_={"guarantee": new.excluded.guarantee})

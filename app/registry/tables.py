@@ -29,9 +29,9 @@ class ModelRow(Base):
 
 
 class GuaranteeRow(Base):
-    """What models of a dataset whose cap was changed guarantee since: newer than what stands in their artifacts.
+    """The guarantee of a dataset's account since its cap was changed: newer than what stands in its models' artifacts.
 
-    Only where the guarantee of a model is that of the whole account. Kept here, so that cards need no other table.
+    Kept here, so that cards need no other table.
     """
 
     __tablename__ = "dataset_guarantees"

@@ -9,6 +9,7 @@ from app.access import grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
+from app.privacy import guarantees
 from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.guarantees import of_population
@@ -20,8 +21,8 @@ from app.wire.models import ModelList, ModelOut, ModelSummary
 def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
     """The card of one model, read from the artifact itself.
 
-    Its guarantee is that of today: where it is the whole account's, a cap that was changed since changes it; and it
-    names the population that the dataset joined since.
+    Its guarantee is that of today: a cap that was changed since changes what holds for all outputs of the account
+    together, and it names the population that the dataset joined since.
 
     Raises:
         NotFound: no such model, or none that this key may know of.
@@ -101,8 +102,10 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
 
 
 def _guarantee(session: Session, dataset_id: str, own: Any) -> dict[str, Any]:
-    """What a model guarantees the people of a dataset today; ``own`` is what it did when it was made."""
-    return of_population(models.guarantee(session, dataset_id) or own, models.population(session, dataset_id))
+    """The guarantee of a model and of its account today; ``own`` is the one of the day the model was made."""
+    account = models.guarantee(session, dataset_id)
+    told = own if account is None else guarantees.of_output(own["adds"], account)
+    return of_population(told, models.population(session, dataset_id))
 
 
 def _unlabelled(session: Session, facts: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -117,7 +117,7 @@ def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(database_url:
             assert len(found) == numbers[-1] + 2
             told = {each.id: each.guarantee["add_remove"] for each in found}
             assert (told["ev_0"], told["ev_1"]["delta"]) == (told[made], DELTA)
-    assert counts[0] == counts[1] <= 8, counts
+    assert counts[0] == counts[1] <= 13, counts
 
 
 def _add_models(installation: Installation, ids: list[str]) -> None:

@@ -51,7 +51,7 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
         "delta": "0.000001",
     }  # fmt: skip
     assert (quote["fits"], quote["largest_that_fits"]) == (True, "1")
-    assert f"Total: {SYMBOLS[accountant]} " in quote["receipt"]
+    assert f"Total, given everything that was released before: {SYMBOLS[accountant]} " in quote["receipt"]
     job = server.trained(dataset["id"], algorithm=algorithm, delta=DELTA)
     assert (job["state"], job["price"]) == ("succeeded", quote["price"])
     balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
@@ -61,15 +61,19 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
 
 
 @approximate
-def test_model_is_covered_by_the_accounts_cap_and_not_by_its_own_price(server: Server, accountant: str) -> None:
+def test_model_adds_its_price_and_is_covered_by_the_accounts_cap(server: Server, accountant: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
     job = server.trained(dataset["id"], epsilon="0.25", delta=DELTA)
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
 
     assert card["guarantee"]["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
     assert card["guarantee"]["replace_one"] == {"epsilon": REPLACED[accountant], "delta": "0.000001"}
-    assert "released under this ledger together, this model among them, are" in card["guarantee"]["text"]
-    assert f"Total: {SYMBOLS[accountant]} " in card["receipt"]
+    added = card["guarantee"]["adds"]
+    assert (added["unit"], added["add_remove"]) == (UNITS[accountant], job["price"]["amount"])
+    assert Decimal(added["replace_one"]) == 4 * Decimal(added["add_remove"])
+    assert card["guarantee"]["text"].startswith("Given everything that was released before, whatever that was, this")
+    assert "all outputs released under this ledger together are" in card["guarantee"]["text"]
+    assert f"Total, given everything that was released before: {SYMBOLS[accountant]} " in card["receipt"]
 
 
 @approximate
@@ -218,3 +222,19 @@ def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under
     capped("0.2")
     assert claims() == {("1.5", "0.000001")}
     verify(server.admin.http.get(f"/ledger/{dataset['id']}/export").content.splitlines(keepends=True))
+
+
+def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(server: Server) -> None:
+    dataset = server.uploaded(budget={"accountant": "pure", "epsilon": "2"})
+    model = f"/models/{server.trained(dataset['id'], epsilon='1')['model_id']}"
+    added = server.admin.http.get(model).json()["guarantee"]["adds"]
+    for cap, told in (("2", "2"), ("3", "3"), ("0.5", "1")):
+        if cap != "2":
+            asked = {"cap": cap, "reason": "a test"}
+            assert server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=asked).status_code == 200
+        shown = server.admin.http.get(model).json()["guarantee"]
+        account = server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]
+        assert shown["add_remove"] == account["add_remove"] == {"epsilon": told, "delta": "0"}
+        assert shown["adds"] == added
+        assert shown["text"] == f"{added['text']} {account['text']}"
+    assert (added["add_remove"], added["replace_one"]) == ("1", "2")

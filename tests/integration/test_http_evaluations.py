@@ -80,7 +80,7 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     assert (elsewhere["dataset"], elsewhere["warnings"]) == (fresh["id"], [])
     found = _evaluated(server, path, epsilon="5", scope={})
     assert len(found["warnings"]) == 1
-    assert found["guarantee"]["add_remove"]["epsilon"] == "25", "what it says is a function of the model's release too"
+    assert found["guarantee"]["adds"]["add_remove"] == "5", "given the model, like everything before it"
 
 
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])

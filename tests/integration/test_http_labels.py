@@ -39,7 +39,8 @@ def test_the_card_speaks_of_labels_and_gives_no_number_for_rows(server: Server) 
     job = server.trained(dataset["id"], epsilon="0.7")
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
 
-    assert card["guarantee"]["label"] == {"epsilon": "0.7", "delta": "0"}
+    assert card["guarantee"]["adds"]["label"] == "0.7"
+    assert card["guarantee"]["label"] == server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]["label"]
     assert (card["guarantee"]["add_remove"], card["guarantee"]["replace_one"]) == (None, None)
     assert card["guarantee"]["text"].startswith("Labels only; features and membership are not protected.")
     assert "changing one label" in card["receipt"]

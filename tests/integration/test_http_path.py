@@ -90,7 +90,7 @@ def test_a_job_runs_to_a_model_that_predicts(server: Server, algorithm: str) -> 
     assert (card["name"], card["algorithm"], card["job_id"]) == ("forest", algorithm, job["id"])
     assert card["parameters"].items() >= parameters.items()
     assert card["schema"]["label"] == {"name": "income", "classes": ["<=50K", ">50K"]}
-    assert set(card["guarantee"]) >= {"add_remove", "replace_one", "text"}
+    assert set(card["guarantee"]) >= {"adds", "add_remove", "replace_one", "text"}
     assert card["ledger"]["reservation_id"] == job["reservation_id"]
     by_rows = server.admin.http.post(f"{model}/predict", json=ROWS).json()
     by_columns = server.admin.http.post(f"{model}/predict", json=COLUMNS).json()

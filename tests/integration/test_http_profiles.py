@@ -132,13 +132,12 @@ def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, acc
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
     assert card["profile_id"] == profile["id"]
     assert card["event"] == quote["event"]
-    if accountant == "pure":
-        assert card["guarantee"]["add_remove"]["epsilon"] == "6", "the model is a function of both releases"
+    assert card["guarantee"]["adds"]["add_remove"] == alone["price"]["amount"], "given the profile, like all before it"
     balance = server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": '{"shard": [3]}'}).json()
     assert balance["charged"] == "0"
 
 
-def test_a_model_whose_size_follows_from_a_profile_counts_it_even_where_it_has_no_splits(server: Server) -> None:
+def test_a_model_whose_size_follows_from_a_profile_names_it_even_where_it_has_no_splits(server: Server) -> None:
     dataset = server.uploaded(400)
     profile = _released(server, dataset["id"], epsilon="2")
     asked = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "parameters": {"max_depth": 0}}
@@ -147,7 +146,7 @@ def test_a_model_whose_size_follows_from_a_profile_counts_it_even_where_it_has_n
     accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
     job = server.ended(accepted.json()["job_id"])
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
-    assert card["guarantee"]["add_remove"]["epsilon"] == "3", "the number of trees is a function of the profile's size"
+    assert card["guarantee"]["adds"]["add_remove"] == "1", "given the profile, like all before it"
     assert card["profile_id"] == profile["id"]
     twin = server.uploaded(400)
     accepted = server.admin.http.post("/train", json={**body, "dataset": twin["id"]}, headers=new_idempotency_key())
@@ -172,8 +171,8 @@ def test_a_profile_counts_on_the_account_of_its_own_dataset(server: Server) -> N
     card = server.admin.http.get(f"/models/{server.ended(accepted.json()['job_id'])['model_id']}").json()
 
     assert card["profile_id"] == profile["id"]
-    assert card["guarantee"]["add_remove"]["epsilon"] == "1"
-    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "5"
+    assert card["guarantee"]["adds"]["add_remove"] == "1"
+    assert card["unlabelled"]["guarantee"]["adds"]["add_remove"] == "2"
     for dataset, charged in ((labelled, "1"), (unlabelled, "5")):
         assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == charged
         export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content

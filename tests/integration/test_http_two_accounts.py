@@ -36,7 +36,7 @@ def test_a_job_on_two_datasets_is_quoted_charged_and_told_on_both(server: Server
     assert quote["event"] != quote["unlabelled"]["event"]
     assert "permute-and-flip" in quote["unlabelled"]["receipt"]
     assert "permute-and-flip" not in quote["receipt"]
-    assert any("protected at the sum" in warning for warning in quote["warnings"])
+    assert any("adds the sum of the two prices" in warning for warning in quote["warnings"])
 
     accepted = submitted(server, body).json()
     job = server.ended(accepted["job_id"])
@@ -47,10 +47,10 @@ def test_a_job_on_two_datasets_is_quoted_charged_and_told_on_both(server: Server
     assert job["unlabelled"]["dataset"] == unlabelled["id"]
     assert charged(server, labelled["id"]) == ("1", "0")
     assert charged(server, unlabelled["id"]) == ("2", "0")
-    assert card["guarantee"]["add_remove"]["epsilon"] == "1"
-    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "2"
+    assert card["guarantee"]["adds"]["add_remove"] == "1"
+    assert card["unlabelled"]["guarantee"]["adds"]["add_remove"] == "2"
     assert card["unlabelled"]["ledger"]["reservation_id"] == accepted["unlabelled"]["reservation_id"]
-    assert "protected at the sum" in card["unlabelled"]["persons_in_both"]
+    assert "adds the sum of the two prices" in card["unlabelled"]["persons_in_both"]
     rows = [{"age": age, "height": 1.5, "sex": "Male"} for age in (10, 90)]
     assert server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": rows}).status_code == 200
 
@@ -206,15 +206,15 @@ def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None
     assert accepted["reservation_id"] != accepted["unlabelled"]["reservation_id"]
     assert [charged_in(server, dataset["id"], shard) for shard in range(3)] == ["1", "2", "0"]
     assert charged(server, dataset["id"]) == ("2", "0"), "the larger of the two, and not the sum"
-    assert card["guarantee"]["add_remove"]["epsilon"] == "2", "what holds for the rows of either part"
-    assert card["unlabelled"]["guarantee"]["add_remove"]["epsilon"] == "2"
+    assert card["guarantee"]["adds"]["add_remove"] == "2", "what holds for the rows of either part"
+    assert card["unlabelled"]["guarantee"]["adds"]["add_remove"] == "2"
     assert "no row is in both" in card["unlabelled"]["persons_in_both"]
     verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
     asked = {"epsilon": "1", "scope": {"shard": [2]}, "metrics": ["accuracy"]}
     path = f"/models/{job['model_id']}/evaluations"
     evaluation = server.ended(server.admin.http.post(path, json=asked, headers=new_idempotency_key()).json()["job_id"])
     found = server.admin.http.get(f"/evaluations/{evaluation['evaluation_id']}").json()
-    assert found["guarantee"]["add_remove"]["epsilon"] == "3"
+    assert found["guarantee"]["adds"]["add_remove"] == "1"
 
 
 def test_parts_that_share_a_cell_of_one_dataset_are_refused(server: Server) -> None:

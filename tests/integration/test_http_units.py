@@ -53,6 +53,7 @@ def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountan
 
     job = server.trained(dataset["id"], **asked)
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
+    assert f"one value of the column 'patient' with all of its at most {K} rows is added" in card["guarantee"]["text"]
     assert f"differ in one value of the column 'patient' with all of its at most {K} rows" in card["guarantee"]["text"]
     assert card["receipt"] == quote["receipt"]
     balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,7 +12,6 @@ from app.datasets.catalog import Dataset
 from app.forests.evaluation import Evaluation, EvaluationInvalid
 from app.jobs.tables import JobRow
 from app.privacy import events
-from app.privacy.accountants import pure
 from app.registry import evaluations
 from app.registry.tables import EvaluationRow
 from app.services.installation import Installation
@@ -54,9 +52,8 @@ class EvaluationKind:
         """What is shown with the released numbers."""
         work = row.task["work"]
         event = events.from_json(work["plan"]["event"])
-        models_price = pure.price(Fraction(work["models_epsilon"]))
         return {
-            **output_facts.of(session, row, dataset, event=event, subject="evaluation", besides=models_price),
+            **output_facts.of(session, row, dataset, event=event, output="evaluation"),
             "models": [model["id"] for model in work["models"]],
             "classes": work["classes"],
             "warnings": work["warnings"],

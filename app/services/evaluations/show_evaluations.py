@@ -58,7 +58,7 @@ def list_evaluations(
 
 def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.body) for row in rows]
-    texts = guarantees.today_of_each(session, outputs, subject="evaluation")
+    texts = guarantees.today_of_each(session, outputs)
     return [_evaluation_out(row, told) for row, told in zip(rows, texts, strict=True)]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -14,14 +13,12 @@ from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
 from app.forests import evaluation
-from app.forests.artifacts import Artifact
 from app.forests.contract.algorithm import PublicFacts
 from app.forests.evaluation import EvaluationPlan
 from app.forests.planning import public_facts
 from app.jobs import queue
-from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.registry import models, profiles
+from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.authorization import permitted
 from app.services.installation import Installation
@@ -44,13 +41,11 @@ class EvaluationQuote(Asked):
         plan: what would be released.
         rows: the models.
         overlaps: whether one of them was trained on rows in the scope.
-        models_epsilon: what they cost the dataset, where losses just add up.
     """
 
     plan: EvaluationPlan
     rows: Sequence[ModelRow]
     overlaps: bool
-    models_epsilon: Fraction
 
     @property
     def all_warnings(self) -> list[str]:
@@ -145,9 +140,7 @@ def _quote(
         raise InvalidRequest.at("/dataset", "other-declaration")
     plan = _plan(wanted, public_facts(within.request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
     overlaps = any(_was_trained_on(session, row, within) for row in rows)
-    is_pure = within.balance.accountant == pure.NAME
-    epsilon = _epsilon_of_models(session, artifacts, dataset) if is_pure else Fraction(0)
-    return EvaluationQuote(**vars(within), plan=plan, rows=rows, overlaps=overlaps, models_epsilon=epsilon)
+    return EvaluationQuote(**vars(within), plan=plan, rows=rows, overlaps=overlaps)
 
 
 def _plan(wanted: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
@@ -174,24 +167,6 @@ def _work(quoted: EvaluationQuote) -> dict[str, Any]:
     return {
         "plan": quoted.plan.to_json(),
         "models": [{"id": row.id, "digest": row.digest} for row in quoted.rows],
-        "models_epsilon": str(quoted.models_epsilon),
         "classes": list(quoted.dataset.schema.label.classes),
         "warnings": quoted.all_warnings,
     }
-
-
-def _epsilon_of_models(session: Session, artifacts: Sequence[Artifact], dataset: catalog.Dataset) -> Fraction:
-    """What the models cost a dataset on a pure account: an evaluation is a function of their releases too.
-
-    A model may have read the dataset as its own, or as a second one, or have used a profile of it.
-    """
-    total = Fraction(0)
-    for artifact in artifacts:
-        read: list[Any] = [artifact.metadata, artifact.metadata.get("unlabelled")]
-        own = [part["guarantee"] for part in read if part and part["ledger"]["dataset"] == dataset.id]
-        # Both parts of one dataset are told at the larger of their prices, which holds for every row.
-        total += max((Fraction(guarantee[dataset.adjacency.value]["epsilon"]) for guarantee in own), default=0)
-        if not own and artifact.plan.profile is not None:
-            profile = profiles.find(session, artifact.plan.profile.id)
-            total += Fraction(profile.body["price"]["amount"]) if profile.dataset_id == dataset.id else 0
-    return total

@@ -1,5 +1,6 @@
 """Public facts that the output of every kind of job carries: whose it is, its price, its guarantee, its receipt."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -8,17 +9,14 @@ from sqlalchemy.orm import Session
 from app.core import ids
 from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
-from app.ledger import service as ledger
-from app.ledger.limit import Limit
-from app.privacy import receipts
-from app.privacy.accountants import pure
+from app.privacy import accountants, receipts
 from app.privacy.events import Event
-from app.privacy.guarantees import Subject
-from app.services.guarantees import guarantee_of
+from app.privacy.guarantees import Output
+from app.services.guarantees import of_charged
 
 
 def of(
-    session: Session, row: JobRow, dataset: Dataset, *, event: Event, subject: Subject, besides: int = 0
+    session: Session, row: JobRow, dataset: Dataset, *, event: Event, output: Output, charged: int | None = None
 ) -> dict[str, Any]:
     """The facts of a job that is being charged.
 
@@ -27,12 +25,10 @@ def of(
         row: the job.
         dataset: whose rows it reads.
         event: what was priced.
-        subject: what the guarantee speaks of.
-        besides: what the guarantee has to cover besides the price, in nano-ε: releases of the same dataset that the
-            output is a function of; what another part of the job costs more, in other cells. Counts where losses just
-            add up.
+        output: what the job releases.
+        charged: what the job charges for one unit of this dataset, where that is more than its price.
     """
-    own = on_account(session, dataset, price=row.price, event=event, subject=subject, besides=besides)
+    own = on_account(session, dataset, price=row.price, event=event, output=output, charged=charged)
     ledger_entry = {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id}
     return {"job_id": row.id, "name": row.name, "ledger": ledger_entry, **own}
 
@@ -50,23 +46,21 @@ def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
 
 
 def on_account(
-    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, subject: Subject, besides: int = 0
+    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, output: Output, charged: int | None
 ) -> dict[str, Any]:
     """The facts of a job on one of the accounts that pay for it; arguments as those of :func:`of`."""
-    covered = _covered(session, dataset, price, besides=besides)
+    amount = steps_of(price) if charged is None else charged
     return {
         "dataset": dataset.id,
         "dataset_name": dataset.name,
         "price": price,
-        "guarantee": guarantee_of(dataset, covered, subject=subject),
+        "guarantee": of_charged(session, dataset, amount=amount, output=output),
         "receipt": receipts.in_words(
-            event, accountant=covered.accountant, adjacency=dataset.adjacency, max_rows=dataset.max_rows
+            event, accountant=price["accountant"], adjacency=dataset.adjacency, max_rows=dataset.max_rows
         ),
     }
 
 
-def _covered(session: Session, dataset: Dataset, price: dict[str, Any], *, besides: int) -> Limit:
-    """What the guarantee is made of: the job's own price where losses just add up, else the whole account's cap."""
-    if price["accountant"] == pure.NAME:
-        return Limit(pure.NAME, pure.price(Fraction(price["amount"])) + besides, None)
-    return ledger.highest_cap(session, dataset.id)
+def steps_of(price: Mapping[str, Any]) -> int:
+    """The amount of a price in whole steps of its accountant's unit."""
+    return int(Fraction(price["amount"]) * 10 ** accountants.by_name(price["accountant"]).PLACES)

@@ -72,5 +72,4 @@ def change_checked(session: Session, principal: Principal, account_id: str, *, c
 
 def _change(session: Session, principal: Principal, dataset_id: str, *, cap: int, reason: str) -> None:
     change_checked(session, principal, dataset_id, cap=cap, reason=reason)
-    if ledger.highest_cap(session, dataset_id).delta is not None:
-        models.put_guarantee(session, dataset_id, account_guarantee(session, dataset_id, subject="model"))
+    models.put_guarantee(session, dataset_id, account_guarantee(session, dataset_id))

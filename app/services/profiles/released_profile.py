@@ -53,7 +53,7 @@ class ProfileKind:
         """What is shown with the released numbers."""
         event = events.from_json(row.task["work"]["plan"]["event"])
         return {
-            **output_facts.of(session, row, dataset, event=event, subject="profile"),
+            **output_facts.of(session, row, dataset, event=event, output="profile"),
             "scope": row.task["scope"],
             "epochs": row.task["epochs"],
         }

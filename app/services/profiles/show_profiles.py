@@ -77,7 +77,7 @@ def _profile_out(session: Session, row: ProfileRow) -> ProfileOut:
             ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd) for label, count in counts
         ],
         size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
-        guarantee=guarantees.today(session, row.dataset_id, facts, subject="profile"),
+        guarantee=guarantees.today(session, row.dataset_id, facts),
         receipt=facts["receipt"],
         event=profile.plan.event.to_json(),
         ledger=facts["ledger"],

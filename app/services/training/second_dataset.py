@@ -16,12 +16,12 @@ from app.wire.training import PlanIn
 POINTER = "/unlabelled"
 
 _PERSONS_IN_BOTH = (
-    "The two datasets are declared to be about different people. A person who is in both is protected at the sum of "
-    "what the two accounts were charged, told in one unit; nothing checks it."
+    "The two datasets are declared to be about different people. For a person who is in both, the job adds the sum of "
+    "the two prices, told in one unit, to what was released before; nothing checks it."
 )
 _NO_ROW_IN_BOTH = (
-    "Both parts are of one dataset, on cells that no row is in both of. What holds for its people is the larger of the "
-    "two prices; its account shows both, cell by cell."
+    "Both parts are of one dataset, on cells that no row is in both of. For its people the job adds the larger of the "
+    "two prices to what was released before; its account shows both, cell by cell."
 )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -13,7 +12,6 @@ from app.datasets.catalog import Dataset
 from app.forests import artifacts
 from app.jobs.tables import JobRow
 from app.privacy import events
-from app.privacy.accountants import pure
 from app.privacy.events import Event
 from app.registry import models, profiles
 from app.registry.tables import ModelRow, ProfileRow
@@ -51,16 +49,13 @@ class StoredArtifact:
         installation.store.remove(self.digest)
 
 
-def _on_unlabelled(
-    session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event, profile: ProfileRow | None
-) -> dict[str, Any]:
+def _on_unlabelled(session: Session, row: JobRow, part: Mapping[str, Any], *, event: Event) -> dict[str, Any]:
     """The same of the second dataset, and what holds for a person who is in both."""
     other = catalog.find(session, part["dataset"])
-    besides = _price_of_profile(profile, other)
-    if other.id == row.dataset_id:
-        besides += _other_cells(part["price"], {"dataset": other.id, "price": row.price}, other)
     return {
-        **output_facts.on_account(session, other, price=part["price"], event=event, subject="model", besides=besides),
+        **output_facts.on_account(
+            session, other, price=part["price"], event=event, output="model", charged=_charged(row, other)
+        ),
         "ledger": {"dataset": other.id, "reservation_id": part["reservation_id"], "job_id": row.id},
         "persons_in_both": persons_in_both(row.dataset_id, other.id),
     }
@@ -79,14 +74,13 @@ class TrainKind:
         event = events.from_json(plan["event"])
         profile = _profile(session, row.task["work"], dataset)
         also = row.task.get("unlabelled")
-        besides = _price_of_profile(profile, dataset) + _other_cells(row.price, also, dataset)
         facts = {
-            **output_facts.of(session, row, dataset, event=event, subject="model", besides=besides),
+            **output_facts.of(session, row, dataset, event=event, output="model", charged=_charged(row, dataset)),
             "profile_id": None if profile is None else profile.id,
         }
         if also is not None:
             event = events.from_json(plan["unlabelled"]["event"])
-            facts["unlabelled"] = _on_unlabelled(session, row, also, event=event, profile=profile)
+            facts["unlabelled"] = _on_unlabelled(session, row, also, event=event)
         return facts
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> StoredArtifact:
@@ -110,22 +104,11 @@ def _profile(session: Session, work: dict[str, Any], dataset: Dataset) -> Profil
     return row if "profile" in work["plan"] or row.dataset_id == dataset.id else None
 
 
-def _other_cells(price: Mapping[str, Any], part: Mapping[str, Any] | None, dataset: Dataset) -> int:
-    """What another part of a job costs the same dataset more than ``price``, in nano-ε.
+def _charged(row: JobRow, dataset: Dataset) -> int:
+    """What a job charges for one unit of a dataset: the larger price where both parts are of the same one.
 
-    A row is in the cells of one part at most, so that the larger price holds for every row.
+    Their cells are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
     """
-    if part is None or part["dataset"] != dataset.id or price["accountant"] != pure.NAME:
-        return 0
-    return max(pure.price(Fraction(part["price"]["amount"])) - pure.price(Fraction(price["amount"])), 0)
-
-
-def _price_of_profile(row: ProfileRow | None, dataset: Dataset) -> int:
-    """What a profile cost this dataset, in nano-ε: a model that uses it is a function of both releases.
-
-    A profile of another dataset cost these rows nothing; where there is a δ losses do not just add up.
-    """
-    if row is None or row.dataset_id != dataset.id or row.body["price"]["accountant"] != pure.NAME:
-        return 0
-    price = row.body["price"]
-    return pure.price(Fraction(price["amount"]))
+    also = row.task.get("unlabelled")
+    parts = [(row.dataset_id, row.price), *([] if also is None else [(also["dataset"], also["price"])])]
+    return max(output_facts.steps_of(price) for dataset_id, price in parts if dataset_id == dataset.id)

@@ -5,46 +5,91 @@ from fractions import Fraction
 import pytest
 
 from app.privacy import accountants
-from app.privacy.guarantees import guarantee, guarantee_of_labels
+from app.privacy.adjacency import Adjacency
+from app.privacy.guarantees import addition, guarantee, guarantee_of_labels, of_output
 
 
 def test_replacing_a_row_is_printed_at_twice_the_price() -> None:
-    printed = guarantee(accountant="pure", amount=700_000_000, delta=None, subject="model")
+    printed = guarantee(accountant="pure", amount=700_000_000, delta=None)
 
     assert printed["add_remove"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["replace_one"] == {"epsilon": "1.4", "delta": "0"}
 
 
-def test_text_names_the_row_and_what_is_assumed() -> None:
-    text = guarantee(accountant="pure", amount=1_000_000_000, delta=None, subject="model")["text"]
+ASSUMED = (
+    "This assumes the declared public schema and size, that the exact number of rows is not published, and that "
+    "neither the running times of jobs nor whether they fail are observed."
+)
+
+
+def test_text_of_an_account_names_the_row_and_what_is_assumed() -> None:
+    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None)["text"]
 
     assert text == (
         "For any two datasets that differ in one row (one has it, the other does not) and carry the same declaration, "
-        "this model has a privacy loss of at most ε = 1, with δ = 0. Where one is replaced by another, at most 2. It "
-        "assumes the declared public schema and size, that the exact number of rows is not published, and that running "
-        "times are not observed. A person with several rows is protected at the sum over those rows."
+        "all outputs released under this ledger together have a privacy loss of at most ε = 3, with δ = 0. Where one "
+        "is replaced by another, at most 6. This is the guarantee of the account until its cap is raised. "
+        f"{ASSUMED} A person with several rows is protected at the sum over those rows."
     )
 
 
-def test_text_of_a_ledger_covers_all_its_outputs() -> None:
-    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None, subject="ledger")["text"]
+def test_an_output_adds_its_charge_to_what_was_released_before() -> None:
+    account = guarantee(accountant="pure", amount=3_000_000_000, delta=None)
+    added = addition("model", accountant="pure", amount=700_000_000, adjacency=Adjacency.ADD_REMOVE_ONE)
+    printed = of_output(added, account)
 
-    assert "all outputs released under this ledger together have a privacy loss of at most ε = 3," in str(text)
-    assert "this model" not in str(text)
+    assert added == {
+        "unit": "epsilon",
+        "add_remove": "0.7",
+        "replace_one": "1.4",
+        "text": "Given everything that was released before, whatever that was, this model adds a privacy loss of at "
+        "most ε = 0.7 where one row is added or removed, and at most 1.4 where one is replaced by another.",
+    }
+    assert printed["text"] == f"{added['text']} {account['text']}"
+    assert printed["adds"] == added
+    assert printed["add_remove"] == account["add_remove"] == {"epsilon": "3", "delta": "0"}
+    assert printed["replace_one"] == account["replace_one"] == {"epsilon": "6", "delta": "0"}
+
+
+@pytest.mark.parametrize(
+    ("accountant", "unit", "added"),
+    [
+        ("zcdp", "rho", "at most ρ = 0.02 of zero-concentrated differential privacy where one row"),
+        ("gdp", "mu_squared", "at most μ² = 0.02 of Gaussian differential privacy where one row"),
+    ],
+)
+def test_other_units_add_their_own_amount_and_four_times_that(accountant: str, unit: str, added: str) -> None:
+    printed = addition("profile", accountant=accountant, amount=20_000_000_000, adjacency=Adjacency.ADD_REMOVE_ONE)
+
+    assert (printed["unit"], printed["add_remove"], printed["replace_one"]) == (unit, "0.02", "0.08")
+    assert f"this profile adds {added} is added or removed, and at most 0.08" in str(printed["text"])
+
+
+def test_what_an_output_adds_to_labels_has_no_number_for_rows() -> None:
+    printed = addition(
+        "model", accountant="pure", amount=10**9, adjacency=Adjacency.LABEL, unit_column="person", max_rows=3
+    )
+
+    assert (printed["label"], printed["add_remove"], printed["replace_one"]) == ("1", None, None)
+    assert printed["text"] == (
+        "Labels only; features and membership are not protected. Given everything that was released before, whatever "
+        "that was, this model adds a privacy loss of at most ε = 1 where the labels of one value of the column "
+        "'person' with its at most 3 rows change."
+    )
 
 
 @pytest.mark.parametrize(("max_rows", "rows"), [(1, "its one row"), (5, "all of its at most 5 rows")])
 def test_unit_with_several_rows_is_protected_as_a_whole(max_rows: int, rows: str) -> None:
-    text = guarantee(
-        accountant="pure", amount=3_000_000_000, delta=None, subject="model", unit_column="person", max_rows=max_rows
-    )["text"]
+    text = guarantee(accountant="pure", amount=3_000_000_000, delta=None, unit_column="person", max_rows=max_rows)[
+        "text"
+    ]
 
     assert f"differ in one value of the column 'person' with {rows} (one has it" in str(text)
     assert "sum over those rows" not in str(text)
 
 
 def test_nothing_spent_is_a_guarantee_too() -> None:
-    assert guarantee(accountant="pure", amount=0, delta=None, subject="ledger")["replace_one"] == {
+    assert guarantee(accountant="pure", amount=0, delta=None)["replace_one"] == {
         "epsilon": "0",
         "delta": "0",
     }
@@ -54,18 +99,18 @@ def test_nothing_spent_is_a_guarantee_too() -> None:
 def test_approximate_accounts_print_the_cap_and_never_twice_its_epsilon(accountant: str, replaced: str) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
-    printed = guarantee(accountant=accountant, amount=cap, delta=delta, subject="model")
+    printed = guarantee(accountant=accountant, amount=cap, delta=delta)
 
     assert printed["add_remove"] == {"epsilon": "1", "delta": "0.000001"}
     assert printed["replace_one"] == {"epsilon": replaced, "delta": "0.000001"}
     text = str(printed["text"])
-    assert "all outputs released under this ledger together, this model among them, are (ε, δ)-differentially" in text
+    assert "all outputs released under this ledger together are (ε, δ)-differentially" in text
     assert f"with ε = 1 and δ = 0.000001. Where one is replaced by another, with ε = {replaced} at the same δ." in text
     assert "at its highest cap since the first charge" in text
 
 
 def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
-    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6), subject="ledger")["text"]
+    text = guarantee(accountant="gdp", amount=10**12, delta=Fraction(1, 10**6))["text"]
 
     assert "released under this ledger together are (ε, δ)" in str(text)
     assert "model" not in str(text)
@@ -74,23 +119,25 @@ def test_approximate_guarantee_of_a_ledger_names_no_model() -> None:
 @pytest.mark.parametrize(("accountant", "symbol"), [("zcdp", "ρ"), ("gdp", "μ²")])
 def test_several_rows_of_a_person_are_never_called_a_sum_where_it_is_not_one(accountant: str, symbol: str) -> None:
     delta = Fraction(1, 10**6)
-    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta, subject="model")["text"])
+    text = str(guarantee(accountant=accountant, amount=10**9, delta=delta)["text"])
 
     assert "sum over those rows" not in text
     assert f"k² times its {symbol}" in text
 
 
 def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> None:
-    printed = guarantee_of_labels(accountant="pure", amount=700_000_000, delta=None, subject="model")
+    printed = guarantee_of_labels(accountant="pure", amount=700_000_000, delta=None)
 
     assert printed["label"] == {"epsilon": "0.7", "delta": "0"}
     assert printed["add_remove"] is None
     assert printed["replace_one"] is None
     assert printed["text"] == (
         "Labels only; features and membership are not protected. For any two datasets with the same rows and the same "
-        "features that differ in one label and carry the same declaration, this model has a privacy loss of at most "
-        "ε = 0.7, with δ = 0. It assumes the declared public schema, and that running times are not observed. A person "
-        "with several rows is protected at the sum over the labels of those rows."
+        "features that differ in one label and carry the same declaration, all outputs released under this ledger "
+        "together have a privacy loss of at most ε = 0.7, with δ = 0. This is the guarantee of the account until its "
+        "cap is raised. This assumes the declared public schema, and that neither the running times of jobs nor "
+        "whether they fail are observed. A person with several rows is protected at the sum over the labels of those "
+        "rows."
     )
 
 
@@ -98,14 +145,12 @@ def test_an_account_of_labels_prints_a_number_for_labels_and_none_for_rows() -> 
 def test_labels_with_a_delta_are_those_of_the_whole_account(accountant: str) -> None:
     delta = Fraction(1, 10**6)
     cap = accountants.by_name(accountant).cap(Fraction(1), delta)
-    printed = guarantee_of_labels(
-        accountant=accountant, amount=cap, delta=delta, subject="model", unit_column="person", max_rows=3
-    )
+    printed = guarantee_of_labels(accountant=accountant, amount=cap, delta=delta, unit_column="person", max_rows=3)
     text = str(printed["text"])
 
     assert printed["label"] == {"epsilon": "1", "delta": "0.000001"}
     assert "differ in the labels of one value of the column 'person' with its at most 3 rows" in text
-    assert "all outputs released under this ledger together, this model among them, are (ε, δ)" in text
+    assert "all outputs released under this ledger together are (ε, δ)" in text
     assert "highest cap since the first charge" in text
     assert "replaced" not in text
     assert "several rows" not in text

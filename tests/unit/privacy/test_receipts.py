@@ -37,7 +37,8 @@ def test_one_release_of_counts_in_words() -> None:
         "one after another, so that losses add up (ε = 1):\n"
         "  4 × release of 8 whole numbers, each with discrete Laplace noise of scale 4; one row moves all of them "
         "together by at most 1 (ε = 0.25 each)\n"
-        "Total: adding or removing one row changes the chance of any outcome by a factor of at most e^ε, ε = 1; "
+        "Total, given everything that was released before: adding or removing one row changes the chance of any "
+        "outcome by a factor of at most e^ε, ε = 1; "
         "replacing one row, by twice that ε."
     )
 
@@ -98,10 +99,11 @@ def test_units_of_the_account_are_told() -> None:
         "one after another, so that losses add up (ρ = 0.125):\n"
         "  4 × choice of one among at most 9 public candidates by the exponential mechanism: the weight of a candidate "
         "of score u is exp(u · 0.25); one row moves scores against each other by at most 2 (ρ = 0.03125 each)\n"
-        "Total: ρ = 0.125 of zero-concentrated differential privacy where one row is added or removed; four times that "
+        "Total, given everything that was released before: ρ = 0.125 "
+        "of zero-concentrated differential privacy where one row is added or removed; four times that "
         "ρ where one is replaced."
     )
-    assert "Total: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(
+    assert "Total, given everything that was released before: μ² ≤ 0.391825 of Gaussian" in receipts.in_words(
         event, accountant="gdp", adjacency=Adjacency.ADD_REMOVE_ONE
     )
 
@@ -113,7 +115,7 @@ def test_normal_noise_in_words() -> None:
         "1 × release of 12 whole numbers, each with normal noise of variance 400, rounded to the nearest whole number; "
         "the squares of what one row moves them by add up to at most 3, so that the noise's deviation is 11.547 times "
         "that length (μ² = 0.0075 each)\n"
-        "Total: μ² = 0.0075 of Gaussian differential privacy"
+        "Total, given everything that was released before: μ² = 0.0075 of Gaussian differential privacy"
     )
     with pytest.raises(UnknownPrivacyEvent):
         receipts.in_words(event, accountant="pure", adjacency=Adjacency.ADD_REMOVE_ONE)
@@ -127,7 +129,8 @@ def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
         "one after another, so that losses add up (ε = 1):\n"
         "  4 × release of 8 whole numbers, each with discrete Laplace noise of scale 8; one changed label moves all of "
         "them together by at most 2 (ε = 0.25 each)\n"
-        "Total: changing one label changes the chance of any outcome by a factor of at most e^ε, ε = 1. Features and "
+        "Total, given everything that was released before: "
+        "changing one label changes the chance of any outcome by a factor of at most e^ε, ε = 1. Features and "
         "membership are not protected."
     )
     for accountant, symbol in (

@@ -1,0 +1,258 @@
+"""Exact laws of what is published, where requests and the choice of what to publish depend on earlier outputs."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+from app.forests import evaluation, profile
+from app.forests.contract.forest import Forest
+from app.forests.grow import grow
+from app.forests.planning import AccountRequest, PlanRequest, plan, price_of, public_facts
+from app.privacy import accountants
+from app.privacy.adjacency import Adjacency
+from tests.privacy.enumeration import EnumeratingRandomness, output_law
+from tests.privacy.universe import EMPTY, TWO_SPLITS, Dataset, Record, released, rows_of
+
+Law: TypeAlias = Mapping[Hashable, float]
+History: TypeAlias = tuple[Hashable, ...]
+Output: TypeAlias = Literal["model", "profile", "evaluation"]
+
+ROW: Record = (0, 1.0, 1)
+SAME_ROW_OTHER_CLASS: Record = (0, 1.0, 0)
+HELD_OUT: Dataset = {100 + number: ROW for number in range(6)}
+"""Rows of other cells than those that models are trained on. They prefer a model that answers ``yes``."""
+
+_forests: dict[Hashable, Forest] = {}
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account, and the two neighbours whose outputs are compared.
+
+    Attributes:
+        max_rows: rows of one unit.
+        replacing: whether one unit is replaced by another, instead of added or removed.
+    """
+
+    accountant: str
+    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
+    max_rows: int = 1
+    replacing: bool = False
+
+    @property
+    def delta(self) -> Fraction | None:
+        return Fraction(1, 10**6) if accountants.by_name(self.accountant).TAKES_DELTA else None
+
+    def price(self, epsilon: Fraction = Fraction(1)) -> int:
+        return price_of(epsilon, accountant=self.accountant, delta=self.delta)
+
+    @property
+    def neighbours(self) -> tuple[Dataset, Dataset]:
+        unit = dict.fromkeys(range(self.max_rows), ROW)
+        if self.replacing or self.adjacency is Adjacency.LABEL:
+            return dict.fromkeys(unit, SAME_ROW_OTHER_CLASS), unit
+        return EMPTY, unit
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job: its output, its parameters, and the exact law of what it releases of the rows that it reads."""
+
+    output: Output
+    parameters: Hashable
+    law: Callable[[Dataset], Law]
+
+
+@dataclass
+class World:
+    """Everything that one analyst asks and publishes.
+
+    Attributes:
+        job: the next job after a history, or ``None``.
+        published: what the analyst publishes of a whole history.
+        total: what all charges of a history come to in the cells where they come to most, in whole steps.
+    """
+
+    account: Account
+    job: Callable[[History], Job | None]
+    published: Callable[[History], Hashable]
+    total: int
+    laws: list[dict[History, float]] = field(default_factory=list)
+
+    def transcripts(self) -> tuple[Law, Law]:
+        """The law of all outputs together, for both neighbours."""
+        one, other = self.account.neighbours
+        return dict(self._histories(one)), dict(self._histories(other))
+
+    def publications(self) -> tuple[Law, Law]:
+        """The law of what is published alone."""
+        found = []
+        for law in self.transcripts():
+            published = defaultdict[Hashable, float](float)
+            for history, probability in law.items():
+                published[self.published(history)] += probability  # type: ignore[arg-type]
+            found.append(dict(published))
+        return found[0], found[1]
+
+    def steps(self) -> Iterator[tuple[Job, Law, Law]]:
+        """Every job after every history, with the law of its output given that history."""
+        one, other = self.account.neighbours
+        pending: list[History] = [()]
+        while pending:
+            history = pending.pop()
+            job = self.job(history)
+            if job is not None:
+                yield job, job.law(one), job.law(other)
+                pending += [(*history, outcome) for outcome in job.law(one)]
+
+    def _histories(self, rows: Dataset) -> Iterator[tuple[History, float]]:
+        pending: list[tuple[History, float]] = [((), 1.0)]
+        while pending:
+            history, probability = pending.pop()
+            job = self.job(history)
+            if job is None:
+                yield history, probability
+            else:
+                pending += [((*history, outcome), probability * p) for outcome, p in job.law(rows).items()]
+
+
+def best_of(account: Account, n_models: int) -> World:
+    """Several models, and a charged evaluation on held-out rows that chooses the one that is published."""
+
+    def job(history: History) -> Job | None:
+        if len(history) < n_models:
+            return model(account)
+        return choice(account, history) if len(history) == n_models else None
+
+    return World(account, job, lambda history: history[_best(history[-1])], n_models * account.price())
+
+
+def follow_up(account: Account, output: Output) -> World:
+    """A model, and then a job whose parameters depend on the model; the second output is published."""
+
+    def job(history: History) -> Job | None:
+        if not history:
+            return model(account)
+        return _second(account, output, history[0]) if len(history) == 1 else None
+
+    def published(history: History) -> Hashable:
+        second = _second(account, output, history[0])
+        return second.output, second.parameters, history[1]
+
+    return World(account, job, published, 2 * account.price())
+
+
+def models_only(account: Account, n_models: int) -> World:
+    """Several models, all of which are published."""
+
+    def job(history: History) -> Job | None:
+        return model(account) if len(history) < n_models else None
+
+    return World(account, job, lambda history: history, n_models * account.price())
+
+
+def model(account: Account, **parameters: object) -> Job:
+    """A forest of stumps without splits: each is one released label."""
+    return Job("model", tuple(sorted(parameters.items())), lambda rows: _model_law(account, _key(rows), **parameters))
+
+
+def choice(account: Account, models: History) -> Job:
+    """The best of several released models, by a charged count on held-out rows."""
+    return Job("evaluation", models, lambda rows: _choice_law(account, models))
+
+
+def _second(account: Account, output: Output, first: Hashable) -> Job:
+    number = int(first == min(_forests_of(account)))
+    if output == "model":
+        return model(account, n_estimators=1 + number)
+    if output == "profile":
+        share = ("0.25", "0.5")[number]
+        return Job("profile", share, lambda rows: _profile_law(account, _key(rows), share))
+    metric = ("accuracy", "confusion")[number]
+    return Job("evaluation", metric, lambda rows: _evaluation_law(account, _key(rows), metric))
+
+
+def _forests_of(account: Account) -> list[Any]:
+    return sorted(_model_law(account, ()))  # type: ignore[type-var]
+
+
+def _best(outcome: Hashable) -> int:
+    assert isinstance(outcome, tuple)
+    return int(outcome[0])
+
+
+def _key(rows: Dataset) -> tuple[tuple[int, Record], ...]:
+    return tuple(sorted(rows.items()))
+
+
+@cache
+def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimators: int = 1) -> Law:
+    parameters = {"n_estimators": n_estimators, "max_depth": 0, "leaf": "label"}
+    request = PlanRequest("mrf", parameters, **_asked(account))
+    planned = plan(request, TWO_SPLITS)
+
+    def run(randomness: EnumeratingRandomness) -> Hashable:
+        forest = grow(planned, TWO_SPLITS, rows_of(dict(rows)), randomness, on_tree_done=lambda: None)  # type: ignore[arg-type]
+        return _forests.setdefault(released(forest), forest) and released(forest)
+
+    return output_law(run)
+
+
+@cache
+def _choice_law(account: Account, models: History) -> Law:
+    planned = evaluation.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
+    return _release_law(planned, models, HELD_OUT)
+
+
+@cache
+def _evaluation_law(account: Account, rows: tuple[tuple[int, Record], ...], metric: str) -> Law:
+    planned = evaluation.plan_tables([metric], _facts(account), score_bins=2)
+    return _release_law(planned, (min(_forests_of(account)),), dict(rows))
+
+
+def _release_law(planned: evaluation.EvaluationPlan, models: History, rows: Dataset) -> Law:
+    read = [(_forests[each], TWO_SPLITS) for each in models]
+
+    def run(randomness: EnumeratingRandomness) -> Hashable:
+        found = evaluation.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
+        return found.best, tuple((name, table.tobytes()) for name, table in sorted(found.tables.items()))
+
+    return output_law(run)
+
+
+@cache
+def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_share: str) -> Law:
+    planned = profile.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
+
+    def run(randomness: EnumeratingRandomness) -> Hashable:
+        found = profile.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        return found.cuts.tobytes(), found.class_counts.tobytes(), found.size
+
+    return output_law(run)
+
+
+def _facts(account: Account, epsilon: Fraction = Fraction(1)) -> Any:
+    return public_facts(AccountRequest(**_asked(account, epsilon)), TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
+
+
+def _asked(account: Account, epsilon: Fraction = Fraction(1)) -> dict[str, Any]:
+    return {
+        "epsilon": epsilon,
+        "public_size": None,
+        "accountant": account.accountant,
+        "delta": account.delta,
+        "adjacency": account.adjacency,
+        "max_rows": account.max_rows,
+    }
+
+
+def every_account() -> Iterator[Account]:
+    """One of each kind that sentences differ in, with each pair of neighbours that it speaks of."""
+    for accountant, max_rows in itertools.product(accountants.NAMES, (1, 2)):
+        yield Account(accountant, max_rows=max_rows)
+        yield Account(accountant, max_rows=max_rows, replacing=True)
+        yield Account(accountant, Adjacency.LABEL, max_rows)
