@@ -1,1 +1,1 @@
-"""The ``grovekeeper`` command: starts the processes of an installation, and talks to one over HTTP."""
+"""The ``grovekeeper`` command: starts the processes of an installation and calls its HTTP API."""

@@ -1,4 +1,4 @@
-"""``python -m app.cli``: the same as ``grovekeeper``, for processes that start each other."""
+"""``python -m app.cli``: runs ``grovekeeper``, for processes that start each other."""
 
 from app.cli.main import main
 

@@ -1,4 +1,4 @@
-"""How a function becomes a command: shared options, exit codes, one way to report what went wrong.
+"""Decorators that make a function a command: shared options, exit codes, error reports.
 
 A parameter whose type is a dataclass stands for the options that are its fields, so that commands share groups of
 options instead of repeating them.

@@ -1,4 +1,4 @@
-"""``grovekeeper datasets``: declare, upload, look, grant, erase."""
+"""``grovekeeper datasets``: declare, upload, show, grant, erase."""
 
 import sys
 from pathlib import Path
@@ -97,7 +97,7 @@ def list_datasets(call: Remote) -> None:
 @app.command("show")
 @command
 def show(call: Remote, dataset: DatasetArgument) -> None:
-    """Show the public facts of a dataset and the budget left."""
+    """Show the public facts of a dataset and its balance."""
     output = call.output
     with call.client() as client:
         found = client.dataset(dataset)
@@ -136,7 +136,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 def delete(
     call: Remote,
     dataset: DatasetArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Erase the rows of a dataset for good. Its ledger and its models stay."""
     confirm(call.output, f"Erase the rows of {dataset} for good?", yes=yes)
@@ -156,9 +156,9 @@ def erase_unit(
         str,
         typer.Argument(help="The value of the unit column, or - to read it from standard input.", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Erase the rows of one person. What was spent stays spent."""
+    """Erase the rows of one unit. Spend stays spent."""
     if unit == "-":
         unit = sys.stdin.readline().rstrip("\r\n")
     confirm(call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes)
@@ -173,7 +173,7 @@ def erase_unit(
 @app.command("overlaps")
 @command
 def overlaps(call: Remote, dataset: DatasetArgument) -> None:
-    """Show which rows a dataset shares with your other ones. For its owner only; it changes nothing."""
+    """Show which rows a dataset shares with your other datasets. For its owner only; changes nothing."""
     with call.client() as client:
         found = client.overlaps(dataset)
     output = call.output
@@ -212,7 +212,7 @@ def grant(
 @app.command("revoke")
 @command
 def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
-    """Take a key's role on a dataset back."""
+    """Revoke a key's role on a dataset."""
     with call.client() as client:
         client.revoke_grant(dataset, key_id)
     if call.as_json:

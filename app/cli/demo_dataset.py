@@ -1,4 +1,4 @@
-"""The real dataset that the demo uses, cut into rows to upload and rows to measure accuracy on."""
+"""Dataset of the demo: rows to upload, and rows to measure accuracy on."""
 
 import csv
 import gzip

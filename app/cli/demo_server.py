@@ -1,4 +1,4 @@
-"""The demo's own server process: started, awaited, and ended with everything that it started."""
+"""Server process of the demo: start, wait until ready, end with all its processes."""
 
 import os
 import signal

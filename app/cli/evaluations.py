@@ -1,4 +1,4 @@
-"""``grovekeeper evaluations``: what models are worth on rows that were held out, and which of several is the best."""
+"""``grovekeeper evaluations``: private accuracy of models, and the choice of the best model."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,8 @@ class SpendOptions:
         str | None, typer.Option("--delta", help="On zcdp and gdp accounts, such as 1e-6.", show_default=False)
     ] = None
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="Whose rows; by default the model's own.", show_default=False)
+        str | None,
+        typer.Option("--dataset", help="Dataset to evaluate on; default the model's dataset.", show_default=False),
     ] = None
     scope: ScopeOption = None
 
@@ -52,7 +53,7 @@ MetricOption = Annotated[
 @app.command("quote")
 @command
 def show_price(call: Remote, model_id: ModelArgument, spend: SpendOptions, metric: MetricOption = None) -> None:
-    """Ask for the price of an evaluation. It never touches rows and costs nothing."""
+    """Quote an evaluation. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_evaluation(
             model_id, spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
@@ -70,7 +71,7 @@ def run(
     wait: WaitOption = False,
     idempotency_key: KeyOption = None,
 ) -> None:
-    """Reserve budget and evaluate a model; choose a scope that was held out of its training."""
+    """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
     with call.client() as client:
         body = spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         with one_attempt(call.output, idempotency_key) as key:
@@ -85,7 +86,7 @@ class SelectionOptions(SpendOptions):
     winner_accuracy: Annotated[
         bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")
     ] = False
-    quote: Annotated[bool, typer.Option("--quote", help="Only ask for the price, at no cost.")] = False
+    quote: Annotated[bool, typer.Option("--quote", help="Quote the price and spend nothing.")] = False
 
 
 @app.command("best")
@@ -97,7 +98,7 @@ def best(
     wait: WaitOption = False,
     idempotency_key: KeyOption = None,
 ) -> None:
-    """Reserve budget and choose the best of several models: one price, however many there are."""
+    """Reserve budget and choose the best of several models, for one price."""
     with call.client() as client:
         body = selection.to_json(client, models[0])
         body |= {"models": models, "winner_accuracy": selection.winner_accuracy}
@@ -112,7 +113,7 @@ def best(
 @app.command("list")
 @command
 def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
-    """List the evaluations of a model, the newest first."""
+    """List the evaluations of a model, newest first."""
     with call.client() as client:
         found = list(client.evaluations(model_id))
     if call.as_json:

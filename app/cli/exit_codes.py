@@ -1,4 +1,4 @@
-"""What the exit code of every command means."""
+"""Exit codes of every command."""
 
 from enum import IntEnum
 

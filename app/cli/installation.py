@@ -1,4 +1,4 @@
-"""``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands that work on the installation itself."""
+"""``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands on the installation itself."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class WorkOptions:
     """How workers share jobs."""
 
     lease_ttl_s: Annotated[
-        int | None, typer.Option(help="Seconds until a silent worker's job is taken.", show_default=False)
+        int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.", show_default=False)
     ] = None
     poll_interval_s: Annotated[
         float | None, typer.Option(help="Seconds between looks at an empty queue.", show_default=False)
@@ -69,7 +69,7 @@ def serve(
     work: WorkOptions,
     workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default=False)] = None,
 ) -> None:
-    """Run the API and its workers on the embedded database: everything, on one machine."""
+    """Run the API and its workers on the embedded database, on one machine."""
     from app.cli.serve import serve as run
 
     def announce(url: str) -> None:
@@ -81,7 +81,7 @@ def serve(
 
 @command
 def api(call: ListenOptions) -> None:
-    """Run the API alone; workers run elsewhere."""
+    """Run the API alone; workers run as other processes."""
     from app.cli.serve import serve_api
 
     serve_api(call.settings())
@@ -118,7 +118,7 @@ def upgrade(
 @db.command("status")
 @command
 def status(call: HomeOptions) -> None:
-    """Say which revision the database is at. Ends with 1 if it is not the newest."""
+    """Show the database's revision. Exits with 1 if it is not the newest."""
     from app.db import migrate
 
     current, head = migrate.current_revision(call.settings().database_url), migrate.head_revision()

@@ -1,4 +1,4 @@
-"""``grovekeeper jobs``: look, follow, cancel."""
+"""``grovekeeper jobs``: list, show, follow, cancel."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
 @app.command("list")
 @command
 def list_jobs(call: Remote) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     with call.client() as client:
         jobs = list(client.jobs())
     if call.as_json:
@@ -65,7 +65,7 @@ def show(
 @app.command("cancel")
 @command
 def cancel(call: Remote, job_id: JobArgument) -> None:
-    """Cancel a job. One that has not started gives its budget back; one that has stays charged."""
+    """Cancel a job. A job that has not started frees its reservation; a charge stays."""
     with call.client() as client:
         job = client.cancel_job(job_id)
     if call.as_json:

@@ -1,4 +1,4 @@
-"""``grovekeeper keys``: who may call."""
+"""``grovekeeper keys``: access keys."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ def create(
         typer.Option("--role", help="admin, owner or auditor, everywhere; may be repeated.", show_default=False),
     ] = None,
 ) -> None:
-    """Make a key. Its secret is shown this once."""
+    """Make a key. Its secret is shown once."""
     with call.client() as client:
         made = client.create_key(name, role or [])
     output = call.output
@@ -68,7 +68,7 @@ def create_admin(
     call: HomeOptions,
     name: Annotated[str, typer.Option(help="Whose key it is.")] = "admin",
 ) -> None:
-    """Make an admin key on the installation itself: the way back in when all are lost."""
+    """Make an admin key on the installation itself, for when all admin keys are lost."""
     from app.cli.prepare import opened
     from app.services import keys
 

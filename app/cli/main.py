@@ -1,4 +1,4 @@
-"""Puts the commands together. Nothing heavy is imported before a command needs it."""
+"""Entry point: assembles the commands, and imports heavy modules only when a command needs them."""
 
 import io
 import sys

@@ -72,9 +72,9 @@ def show(call: Remote, model_id: ModelArgument) -> None:
 def delete(
     call: Remote,
     model_id: ModelArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a model. What it cost stays in the ledger."""
+    """Delete a model. Its charge stays."""
     confirm(call.output, f"Delete {model_id} for good?", yes=yes)
     with call.client() as client:
         client.delete_model(model_id)
@@ -90,11 +90,9 @@ def download(
     model_id: ModelArgument,
     file: Annotated[Path, typer.Argument(help="Where to; must not exist.", show_default=False)],
     artifact_format: Annotated[str, typer.Option("--format", help="safetensors or onnx.")] = "safetensors",
-    read_out: Annotated[
-        str | None, typer.Option(help="Which answers an ONNX file gives, where the model has several.")
-    ] = None,
+    read_out: Annotated[str | None, typer.Option(help="Read-out of an ONNX file, if the model has several.")] = None,
 ) -> None:
-    """Take a model away. A safetensors file is checked against the digest on the model card."""
+    """Download a model. A safetensors file is compared with the digest on the model card."""
     check_new(file)
     output = call.output
     with call.client() as client:
@@ -116,9 +114,9 @@ def predict(
     file: Annotated[
         Path, typer.Argument(help="Rows: .csv with a header, .jsonl, or JSON.", show_default=False, metavar="ROWS")
     ],
-    read_out: Annotated[str | None, typer.Option(help="mv, ta or pa, where the model has them.")] = None,
+    read_out: Annotated[str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")] = None,
 ) -> None:
-    """Predict rows. Predictions are free: they spend no budget and nothing is stored."""
+    """Predict rows. Predictions cost no budget, and nothing is stored."""
     with call.client() as client:
         schema = client.model(model_id)["schema"]
         answer = predict_all(client, model_id, prediction_rows.read(file, schema), read_out=read_out)

@@ -1,4 +1,4 @@
-"""What commands print: for people by default, one JSON value and nothing else on stdout with ``--json``.
+"""Output of commands: text for people, or one JSON value on stdout with ``--json``.
 
 Progress and problems go to stderr, so that stdout can be piped. Texts of the service are printed as they are, never
 read as markup.

@@ -1,4 +1,4 @@
-"""How this program starts another process of itself, wherever the user stands.
+"""Command line and environment for starting this program as another process, from any folder.
 
 ``python -m`` puts the working directory in front of every other place where modules are looked for. People who run this
 program stand in folders of their own, and ``app`` is a common name there; so the path is given, and that rule is off.

@@ -1,4 +1,4 @@
-"""Turns a CSV or JSON file of a user into rows for ``/predict``: the service takes JSON values, never guessed text."""
+"""Rows for ``/predict`` from a CSV or JSON file, as JSON values."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""``grovekeeper profiles``: bins, class counts and a size, paid for once and reused by later jobs."""
+"""``grovekeeper profiles``: bins, class counts and a size, paid for once and reused at no privacy cost."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +49,7 @@ class ProfileOptions:
 @app.command("quote")
 @command
 def quote(call: Remote, request: ProfileOptions) -> None:
-    """Ask for the price of a profile. It never touches rows and costs nothing."""
+    """Quote a profile. Reads no row and costs nothing."""
     with call.client() as client:
         answer = client.quote_profile(request.dataset, request.to_json(client))
     if call.as_json:
@@ -69,7 +69,7 @@ def release(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the job.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
-    """Reserve budget and release a profile, which later plans and jobs use with --profile at no price."""
+    """Reserve budget and release a profile, which later jobs reuse with --profile at no privacy cost."""
     with call.client() as client:
         body = request.to_json(client) | {"name": name}
         with one_attempt(call.output, idempotency_key) as key:
@@ -80,7 +80,7 @@ def release(
 @app.command("list")
 @command
 def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
-    """List the profiles of a dataset, the newest first."""
+    """List the profiles of a dataset, newest first."""
     with call.client() as client:
         profiles = list(client.profiles(dataset))
     if call.as_json:

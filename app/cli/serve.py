@@ -1,4 +1,4 @@
-"""Runs the API in this process and workers beside it, and ends all of them on one signal.
+"""Serving: the API in this process, workers beside it, and one signal that ends all of them.
 
 The main thread supervises: it starts processes, restarts dead ones and waits for signals. The API runs in a thread of
 its own, so that no handler of its server stands between a signal and this code.

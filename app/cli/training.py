@@ -40,25 +40,30 @@ class PlanOptions:
     scope: ScopeOption = None
 
     profile: Annotated[
-        str | None, typer.Option(help="Id of a profile, whose bins are used for nothing.", show_default=False)
+        str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.", show_default=False)
     ] = None
 
     unlabelled: Annotated[
         str | None,
         typer.Option(
             "--unlabelled",
-            help="For sspe-1: a dataset of other people, or other cells of this one.",
+            help="For sspe-1: the second dataset, or the same with another scope.",
             show_default=False,
         ),
     ] = None
     unlabelled_epsilon: Annotated[
-        str | None, typer.Option("--unlabelled-epsilon", help="What it pays; default --epsilon.", show_default=False)
+        str | None,
+        typer.Option("--unlabelled-epsilon", help="ε of the second dataset; default --epsilon.", show_default=False),
     ] = None
     unlabelled_delta: Annotated[
-        str | None, typer.Option("--unlabelled-delta", help="On its account, if that has a δ.", show_default=False)
+        str | None,
+        typer.Option("--unlabelled-delta", help="δ of the second dataset, if its account has one.", show_default=False),
     ] = None
     unlabelled_scope: Annotated[
-        list[str] | None, typer.Option("--unlabelled-scope", help="As --scope; default all of it.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            "--unlabelled-scope", help="Scope of the second dataset, as --scope; default all cells.", show_default=False
+        ),
     ] = None
 
     def as_typed(self) -> str:
@@ -99,7 +104,7 @@ def algorithms(
         list[str] | None, typer.Argument(metavar="ALGORITHM", help="Only these.", show_default=False)
     ] = None,
 ) -> None:
-    """List the forests that can be trained: what their papers claim, what runs here, parameters."""
+    """List the algorithms: what their papers claim, what runs here, parameters."""
     with call.client() as client:
         found = client.algorithms()
     unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in found}]
@@ -130,7 +135,7 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
 
 @command
 def plan(call: Remote, request: PlanOptions) -> None:
-    """Ask for the price of a training job. It never touches rows and costs nothing."""
+    """Quote a training job. Reads no row and costs nothing."""
     with call.client() as client:
         quote = client.plan(request.to_json(client))
     output = call.output

@@ -1,4 +1,4 @@
-"""Keeps worker processes alive: starts them, starts dead ones again, ends all of them in bounded time."""
+"""Pool of worker processes: starts them, restarts dead ones, ends all in bounded time."""
 
 import logging
 import os

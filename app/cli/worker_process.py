@@ -1,4 +1,4 @@
-"""``python -m app.cli.worker_process``: a worker that ends with the process that started it.
+"""``python -m app.cli.worker_process``: runs a worker that ends with the process that started it.
 
 ``serve`` keeps the other end of this process's stdin. When ``serve`` is gone, even by ``kill -9``, stdin ends and the
 worker stops as if it had been asked to; a job it holds is then found by its lease.
