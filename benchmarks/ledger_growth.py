@@ -44,7 +44,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.publish_heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn
 from tests.support.postgres import client_program, driver_url, fresh_database, running_server
 

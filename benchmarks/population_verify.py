@@ -17,8 +17,8 @@ from typing import Any
 
 import rfc8785
 
-from app.verifier import replay, sums
-from app.verifier.members import MemberLedger
+from app.verifier import dataset_replay, population_replay
+from app.verifier.member_comparison import MemberLedger
 
 Fields = dict[str, Any]
 CELLS = 10
@@ -108,9 +108,9 @@ def rows(n_jobs: int) -> Iterator[str]:
         people, member = (each.file() for each in history(n_jobs, n_partitions))
         ledgers = [MemberLedger(member, (), file="member")]
         costs = [
-            seconds(partial(replay.verify, member)),
-            seconds(partial(sums.verify, people)),
-            seconds(partial(sums.verify, people, ledgers)),
+            seconds(partial(dataset_replay.verify, member)),
+            seconds(partial(population_replay.verify, people)),
+            seconds(partial(population_replay.verify, people, ledgers)),
         ]
         yield f"| {n_partitions} | {n_jobs:,} | " + " | ".join(f"{1e6 * cost / n_jobs:.0f}" for cost in costs) + " |"
 

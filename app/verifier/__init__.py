@@ -1,13 +1,16 @@
-"""The stand-alone checker of ledger exports: ``python -m app.verifier FILE``.
+"""The stand-alone verifier of ledger exports: ``python -m app.verifier FILE``.
 
-It shares no code with the service. Everything here is the standard library (checkpoints need ``cryptography`` too), so
-that an auditor can copy this one folder, read it in an afternoon and run it years later. What it knows of the ledger it
-knows from the published form of an export: JSON Lines, a header line, then every entry in order, each carrying the hash
-of the one before it.
+It shares no code with the service and uses the standard library alone (checkpoints need ``cryptography`` too). An
+auditor can copy this folder, read it in an afternoon and run it years later. It relies on the published form of an
+export: JSON Lines, a header line, then every entry in order, each with the hash of the entry before it.
 
-To be read in this order: ``canonical``, ``amounts``, ``form``, ``chain`` and ``reading`` are what all exports have in
-common; ``export``, ``events``, ``bounds``, ``attested`` and ``prices`` what a dataset's entry says and costs;
-``composition`` what joint cells carry; ``replay`` puts a dataset's account together. ``population``
-and ``sums`` are the same for a population, ``largest`` and ``members`` compare it with its members. ``checkpoints``,
-``tree`` and ``proofs`` are about what was signed, ``report`` and ``main`` about what is printed.
+Reading order:
+
+* every export: ``canonical_json``, ``amounts``, ``json_fields``, ``chain``, ``export_lines``
+* an entry of a dataset and its price: ``dataset_export``, ``events``, ``conversions``, ``external_charges``, ``prices``
+* the account of a dataset: ``joint_cells``, ``dataset_replay``
+* a population: ``population_export``, ``population_replay``; compared with its members: ``largest_load``,
+  ``member_comparison``
+* signatures: ``checkpoints``, ``merkle_tree``, ``proofs``
+* output: ``result_text``, ``main``
 """

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import canonical
-from app.verifier.canonical import Json
+from app.verifier import canonical_json
+from app.verifier.canonical_json import Json
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.tree import GrowingTree, leaf
+from app.verifier.merkle_tree import GrowingTree, leaf
 
 GENESIS = "0" * 64
 """The ``previous_hash`` of the first entry."""
@@ -56,7 +56,7 @@ class Chain:
         """
         self._check_place(link)
         assert isinstance(value, dict), "entries are objects"
-        hashed = canonical.dumps({name: item for name, item in value.items() if name != "hash"})
+        hashed = canonical_json.dumps({name: item for name, item in value.items() if name != "hash"})
         if hashlib.sha256(hashed).hexdigest() != link.hash:
             raise Broken("hash is not that of the entry's content: something in it was changed")
         if (link.kind == "open") is not (self.last is None):
@@ -109,7 +109,7 @@ def check_repeated(details: Json, header: Json, names: Sequence[str]) -> None:
     for name in names:
         if name not in details:
             raise Broken(f"the first entry's details do not say {name}")
-        if canonical.dumps(details[name]) != canonical.dumps(header.get(name)):
+        if canonical_json.dumps(details[name]) != canonical_json.dumps(header.get(name)):
             raise Broken(f"the header's {name} is not what the first entry says")
 
 

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from app.verifier import bounds
-from app.verifier.canonical import Json
+from app.verifier import conversions
+from app.verifier.canonical_json import Json
 
 MAX_DEPTH = 32
 _LOWEST_TERMS = re.compile(r"(?:0|[1-9][0-9]{0,99})(?:/[1-9][0-9]{0,99})?", re.ASCII)
@@ -124,9 +124,9 @@ def _selection_or_noise(epsilon: Fraction, accountant: str, *, bounded_range: bo
     if accountant == "pure":
         return epsilon
     if accountant == "zcdp":
-        rho = bounds.rho_of_pure(epsilon)
+        rho = conversions.rho_of_pure(epsilon)
         return min(epsilon**2 / 8, rho) if bounded_range else rho
-    return bounds.mu_squared_of_pure(epsilon / 2 if bounded_range else epsilon)
+    return conversions.mu_squared_of_pure(epsilon / 2 if bounded_range else epsilon)
 
 
 def _fields(value: Json) -> dict[str, Json]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from app.verifier import canonical, population, proofs, replay, report, sums
+from app.verifier import canonical_json, dataset_replay, population_export, population_replay, proofs, result_text
 from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
-from app.verifier.members import MemberLedger
+from app.verifier.export_lines import MAX_LINE_BYTES, NotVerified
+from app.verifier.member_comparison import MemberLedger
 from app.verifier.proofs import Disproven
-from app.verifier.reading import MAX_LINE_BYTES, NotVerified
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 
@@ -78,7 +78,9 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
     except NotVerified as failure:
         where = failure.file or str(file)
         found = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
-        _print(json.dumps(found) if as_json else f"NOT VERIFIED: {report.shown(where)}\n{report.shown(failure)}")
+        _print(
+            json.dumps(found) if as_json else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
+        )
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
         _print(json.dumps({"verified": False, "line": None, "reason": str(failure)}) if as_json else _not(failure))
@@ -91,12 +93,12 @@ def _unreadable(reason: str, *, as_json: bool) -> int:
     if as_json:
         _print(json.dumps({"verified": False, "line": None, "reason": reason}))
     else:
-        print(report.shown(reason), file=sys.stderr)
+        print(result_text.shown(reason), file=sys.stderr)
     return UNREADABLE
 
 
 def _not(failure: Exception) -> str:
-    return f"NOT VERIFIED\n{report.shown(failure)}"
+    return f"NOT VERIFIED\n{result_text.shown(failure)}"
 
 
 def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
@@ -119,23 +121,23 @@ def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint
     """What is found, for programs and for people."""
     with file.open("rb") as stream:
         first = _first(stream)
-        if members and first is not None and not population.is_population(first):
+        if members and first is not None and not population_export.is_population(first):
             raise _Unreadable("--member goes with the export of a population")
         if proofs.is_proof(first):
             if not checkpoints:
                 raise _Unreadable("a proof is held to checkpoints: give --checkpoint and --public-key")
             proven = proofs.check(first, checkpoints)
             return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
-        if population.is_population(first):
+        if population_export.is_population(first):
             together = _check_population(stream, members, checkpoints)
-            return report.population_to_json(together), report.population_to_text(together)
-        summary = replay.verify(_lines(stream), checkpoints)
-        return report.to_json(summary), report.to_text(summary)
+            return result_text.population_to_json(together), result_text.population_to_text(together)
+        summary = dataset_replay.verify(_lines(stream), checkpoints)
+        return result_text.to_json(summary), result_text.to_text(summary)
 
 
 def _check_population(
     stream: BinaryIO, members: Sequence[Path], checkpoints: Sequence[Checkpoint]
-) -> sums.PopulationSummary:
+) -> population_replay.PopulationSummary:
     with ExitStack() as opened:
         ledgers: dict[str, MemberLedger] = {}
         for file in members:
@@ -144,21 +146,21 @@ def _check_population(
             if ledger.dataset in ledgers:
                 raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one of each member")
             ledgers[ledger.dataset] = ledger
-        return sums.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
+        return population_replay.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
 
 
-def _first(stream: BinaryIO) -> canonical.Json:
+def _first(stream: BinaryIO) -> canonical_json.Json:
     """The first line, or None: whatever cannot be read, the export's own checks name it."""
     line = stream.readline(MAX_LINE_BYTES)
     stream.seek(0)
     try:
-        return canonical.loads(line)
-    except canonical.NotStrictJson:
+        return canonical_json.loads(line)
+    except canonical_json.NotStrictJson:
         return None
 
 
 def _proven(proven: proofs.Proven) -> str:
-    return f"VERIFIED\n{report.shown(proven.statement[0].upper() + proven.statement[1:])}."
+    return f"VERIFIED\n{result_text.shown(proven.statement[0].upper() + proven.statement[1:])}."
 
 
 def _print(text: str) -> None:

@@ -2,9 +2,9 @@
 
 from fractions import Fraction
 
-from app.verifier import amounts, attested, events
-from app.verifier.attested import Attested
-from app.verifier.export import Entry, Header
+from app.verifier import amounts, events, external_charges
+from app.verifier.dataset_export import Entry, Header
+from app.verifier.external_charges import Attested
 
 
 class NoPrice(ValueError):
@@ -21,9 +21,9 @@ def check(entry: Entry, header: Header) -> Attested | None:
         NoPrice: it does not, or its event or its details are of no known form.
     """
     try:
-        witness = attested.read(entry.details, has_event=entry.event is not None)
+        witness = external_charges.read(entry.details, has_event=entry.event is not None)
         loss = _loss(entry, header, witness)
-    except (events.NotAnEvent, attested.NotAttested) as error:
+    except (events.NotAnEvent, external_charges.NotAttested) as error:
         raise NoPrice(f"the price cannot be recomputed: {error}") from error
     if loss > Fraction(entry.amount, 10**header.places):
         what = "declared loss" if entry.event is None else "event"
@@ -39,7 +39,7 @@ def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
     """Of one unit: k rows cost kε, k²ρ and k²μ² of what one costs."""
     if witness is not None and witness.declared is not None:
         measure, value, adjacency = witness.declared
-        one = attested.loss(measure, value, accountant=header.accountant)
+        one = external_charges.loss(measure, value, accountant=header.accountant)
         steps = events.steps(stated=adjacency, on=header.adjacency)
         one *= steps if header.accountant == "pure" else steps**2
     else:

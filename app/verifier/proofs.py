@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.verifier import canonical, tree
-from app.verifier.canonical import Json
+from app.verifier import canonical_json, merkle_tree
+from app.verifier.canonical_json import Json
 from app.verifier.checkpoints import Checkpoint
 
 _FIELDS = {
@@ -50,7 +50,7 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
     path = _path(value["path"])
     try:
         return _inclusion(value, path, checkpoints) if kind == "inclusion" else _consistency(value, path, checkpoints)
-    except tree.NotProven as error:
+    except merkle_tree.NotProven as error:
         raise Disproven(str(error)) from error
 
 
@@ -63,12 +63,12 @@ def _inclusion(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[
     if not isinstance(entry, dict) or not isinstance(entry.get("hash"), str):
         raise Disproven("the entry is not an object with its hash")
     content = {name: item for name, item in entry.items() if name != "hash"}
-    digest = hashlib.sha256(canonical.dumps(content)).hexdigest()
+    digest = hashlib.sha256(canonical_json.dumps(content)).hexdigest()
     if digest != entry["hash"]:
         raise Disproven("hash is not that of the entry's content: something in it was changed")
-    if canonical.dumps(entry.get("sequence")) != canonical.dumps(sequence):
+    if canonical_json.dumps(entry.get("sequence")) != canonical_json.dumps(sequence):
         raise Disproven("the entry has another sequence than the proof")
-    tree.check_inclusion(tree.leaf(digest), sequence - 1, size, path, checkpoint.root)
+    merkle_tree.check_inclusion(merkle_tree.leaf(digest), sequence - 1, size, path, checkpoint.root)
     return Proven("inclusion", f"entry {sequence} is in the log of {size} entries that was signed at {checkpoint.at}")
 
 
@@ -78,7 +78,7 @@ def _consistency(value: dict[str, Json], path: list[bytes], checkpoints: Sequenc
         raise Disproven("the earlier log is larger than the later one")
     earlier = _checkpoint(value["origin"], first, checkpoints)
     later = _checkpoint(value["origin"], second, checkpoints)
-    tree.check_consistency(first, second, path, (earlier.root, later.root))
+    merkle_tree.check_consistency(first, second, path, (earlier.root, later.root))
     return Proven(
         "consistency", f"the log of {second} entries begins with the log of {first}: nothing in it was changed"
     )

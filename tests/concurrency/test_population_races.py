@@ -14,8 +14,8 @@ from app.ledger import population_totals, populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
-from app.verifier.members import MemberLedger
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import PopulationSummary, verify
 from tests.concurrency.test_races import race
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 from tests.support.evidence import export, verified

@@ -13,7 +13,7 @@ from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job
 from app.services.ledger import history
 from app.services.ledger.change_cap import change_cap
-from app.verifier.report import to_json
+from app.verifier.result_text import to_json
 from app.wire.ledger import CapIn, DatasetBalance
 from tests.support.crash_scene import OWNER, Scene, opened
 

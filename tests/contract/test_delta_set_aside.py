@@ -18,7 +18,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.change_cap import change_cap
 from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from app.wire.datasets import BudgetIn
 from app.wire.external_charges import ElsewhereIn
 from app.wire.ledger import CapIn, DatasetBalance

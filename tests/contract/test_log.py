@@ -13,7 +13,7 @@ from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow
 from app.services.installation import Installation
-from app.verifier import tree
+from app.verifier import merkle_tree
 from tests.support.crash_scene import EVENT, open_account, open_installation
 
 ACCOUNT = "ds_account"
@@ -54,7 +54,7 @@ def test_complete_subtrees_are_stored_once_and_no_others(installation: Installat
 def test_roots_of_every_size_are_those_of_the_leaves(installation: Installation) -> None:
     with installation.database.read() as session:
         leaves, log = _leaves(session), Log(session, ACCOUNT)
-        growing = tree.GrowingTree()
+        growing = merkle_tree.GrowingTree()
         for size, leaf in enumerate(leaves, start=1):
             growing.add(leaf)
             assert log.root(size) == growing.root(), size
@@ -68,9 +68,9 @@ def test_proofs_hold_in_the_verifier(installation: Installation) -> None:
             root = log.root(size)
             for sequence in range(1, size + 1, 3):
                 path = log.inclusion(sequence, size)
-                tree.check_inclusion(leaves[sequence - 1], sequence - 1, size, path, root)
+                merkle_tree.check_inclusion(leaves[sequence - 1], sequence - 1, size, path, root)
                 path = log.consistency(sequence, size)
-                tree.check_consistency(sequence, size, path, (log.root(sequence), root))
+                merkle_tree.check_consistency(sequence, size, path, (log.root(sequence), root))
 
 
 def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:

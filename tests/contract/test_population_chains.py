@@ -17,8 +17,8 @@ from app.ledger import caps, external
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
-from app.verifier.members import MemberLedger
-from app.verifier.sums import verify
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import verify
 from tests.support.crash_scene import EVENT, OWNER, open_installation
 from tests.support.evidence import export, verified
 from tests.support.population_accounts import ADMIN, ZCDP, account, join, opened, reserve, said

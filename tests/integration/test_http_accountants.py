@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.privacy import accountants
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.server import Server, training
 
 DELTA = "1e-6"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.server import SCHEMA, Server, new_idempotency_key
 
 DELTA = "0.000001"

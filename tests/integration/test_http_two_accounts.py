@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.server import SCHEMA, Server, new_idempotency_key, training
 
 PARAMETERS = {"n_estimators": 2, "max_depth": 2}

@@ -11,7 +11,7 @@ import pytest
 from app.api.main import POOL_SIZE
 from app.core import limits
 from app.datasets import admission
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.server import CSV, Server, csv_rows, new_idempotency_key, training
 
 K = 3

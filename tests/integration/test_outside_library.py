@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.server import Server
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "outside_library.py"

@@ -18,8 +18,8 @@ from app.ledger import merkle
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow, MemberRow, PopulationRow, ReservationRow
-from app.verifier import replay
-from app.verifier.tree import GrowingTree
+from app.verifier import dataset_replay
+from app.verifier.merkle_tree import GrowingTree
 from tests.support import snapshot
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export, verified
@@ -80,7 +80,7 @@ def test_every_account_verifies_with_the_balance_that_the_service_shows(
     kinds: set[str] = set()
     with upgraded.read() as session:
         for account_id in accounts[0]:
-            summary, balance = replay.verify(export(session, account_id)), ledger.balance(session, account_id)
+            summary, balance = dataset_replay.verify(export(session, account_id)), ledger.balance(session, account_id)
             assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
             assert summary.cap == balance.cap
             kinds |= summary.kinds.keys()

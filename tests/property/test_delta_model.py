@@ -16,7 +16,7 @@ from app.ledger import external
 from app.ledger import service as ledger
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation
 
 REGIONS = ["EU", "MISSING", "OTHER", "US"]

@@ -31,7 +31,7 @@ from app.services.ledger import history
 from app.services.ledger.change_cap import change_cap
 from app.services.ledger.charge_external import charge_elsewhere
 from app.services.training.submit_training import submit_training
-from app.verifier.replay import Summary, verify
+from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
 from app.wire.external_charges import ElsewhereIn
 from app.wire.ledger import CapIn

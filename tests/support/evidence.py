@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.ledger import caps, population_totals
 from app.ledger import service as ledger
-from app.verifier.members import MemberLedger
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import PopulationSummary, verify
 
 _ALL = 1_000_000
 

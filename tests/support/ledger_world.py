@@ -24,9 +24,9 @@ from app.ledger.tables import BoxRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
 from app.services.installation import Installation
-from app.verifier import replay as verifier
-from app.verifier import sums
-from app.verifier.members import MemberLedger
+from app.verifier import dataset_replay as verifier
+from app.verifier import population_replay
+from app.verifier.member_comparison import MemberLedger
 from tests.support.crash_scene import DELTA, EVENT
 from tests.support.ledger_model import (
     Job,
@@ -380,7 +380,7 @@ class World:
             entries, lines = self._exported(session, self._population)
         members = {name: member.load for name, member in together.members.items()}
         assert replay_population(entries) == (together.cap, members)
-        said = sums.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
+        said = population_replay.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
         assert (said.cap, said.highest_cap, said.together) == (together.cap, together.highest, together.load)
         assert said.printable == together.printable
 

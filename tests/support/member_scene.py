@@ -10,8 +10,8 @@ from app.services.ledger import history
 from app.services.ledger.change_population_cap import change_population_cap
 from app.services.ledger.readable_accounts import of_population
 from app.services.populations import join_population
-from app.verifier.members import MemberLedger
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import PopulationSummary, verify
 from app.wire.ledger import CapIn
 from tests.support.crash_scene import OWNER, Scene
 

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from app.ledger import merkle
-from app.verifier import tree
+from app.verifier import merkle_tree
 
 N_LEAVES = 70
 
@@ -50,7 +50,7 @@ def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
 
 @pytest.mark.parametrize("size", range(1, N_LEAVES + 1))
 def test_the_root_is_the_defined_one(size: int) -> None:
-    growing = tree.GrowingTree()
+    growing = merkle_tree.GrowingTree()
     for found in LEAVES[:size]:
         growing.add(found)
     assert merkle.root(size, _subtree) == _defined(LEAVES[:size]) == growing.root()
@@ -61,7 +61,7 @@ def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: i
     root, other = merkle.root(size, _subtree), merkle.root(size, lambda *_: b"\x00" * 32)
     for index in range(size):
         path = merkle.inclusion(index, size, _subtree)
-        tree.check_inclusion(LEAVES[index], index, size, path, root)
+        merkle_tree.check_inclusion(LEAVES[index], index, size, path, root)
         wrong = [
             (LEAVES[index], index, path, other),
             (LEAVES[(index + 1) % N_LEAVES], index, path, root),
@@ -74,8 +74,8 @@ def test_every_entry_has_a_proof_that_leads_to_the_root_and_nowhere_else(size: i
                 (LEAVES[index], (index + 1) % size, path, root),
             ]
         for leaf, at, steps, target in wrong:
-            with pytest.raises(tree.NotProven):
-                tree.check_inclusion(leaf, at, size, steps, target)
+            with pytest.raises(merkle_tree.NotProven):
+                merkle_tree.check_inclusion(leaf, at, size, steps, target)
 
 
 @pytest.mark.parametrize("second", [1, 2, 5, 8, 21, 32, 33])
@@ -83,11 +83,11 @@ def test_every_beginning_has_a_proof_that_leads_to_both_roots_and_nowhere_else(s
     later = merkle.root(second, _subtree)
     for first in range(1, second + 1):
         path, earlier = merkle.consistency(first, second, _subtree), merkle.root(first, _subtree)
-        tree.check_consistency(first, second, path, (earlier, later))
+        merkle_tree.check_consistency(first, second, path, (earlier, later))
         forged = hashlib.sha256(earlier).digest()
         wrong = [(path, (forged, later)), (path, (earlier, forged)), ([*path, earlier], (earlier, later))]
         if path:
             wrong += [(path[:-1], (earlier, later)), ([forged, *path[1:]], (earlier, later))]
         for steps, roots in wrong:
-            with pytest.raises(tree.NotProven):
-                tree.check_consistency(first, second, steps, roots)
+            with pytest.raises(merkle_tree.NotProven):
+                merkle_tree.check_consistency(first, second, steps, roots)

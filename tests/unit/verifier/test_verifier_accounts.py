@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.verifier.reading import NotVerified
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
+from app.verifier.export_lines import NotVerified
 
 Export = Callable[..., Any]
 PARTITIONS = [

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
 from app.verifier.main import Evidence, main, run
-from app.verifier.report import CUT_TAIL
+from app.verifier.result_text import CUT_TAIL
 from tests.support.subtrees import subtrees
 
 Export = Callable[..., Any]

@@ -13,7 +13,7 @@ import pytest
 
 import app.verifier
 from app.verifier.main import main
-from app.verifier.report import CUT_TAIL
+from app.verifier.result_text import CUT_TAIL
 
 Export = Callable[..., Any]
 

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
-from app.verifier import composition
+from app.verifier import joint_cells
 from app.verifier.main import main
-from app.verifier.report import CUT_TAIL
+from app.verifier.result_text import CUT_TAIL
 from tests.support.subtrees import subtrees
 
 People = Callable[..., Any]
@@ -148,7 +148,7 @@ def test_of_loads_that_were_not_recomputed_it_is_not_said_that_they_agree(
     for kind in ("reserve", "void"):
         for number, scope in enumerate(boxes, start=1):
             population.step("ds_a", kind, f"jb_{number}", "0.25", scope=scope)
-    monkeypatch.setattr(composition, "MAX_WORK", 4)
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 4)
     folder = Folder(population, tmp_path)
     assert folder.verify(members=("ds_a", "ds_b")) == 0
     printed = capsys.readouterr().out

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.verifier.members import MemberLedger
-from app.verifier.reading import NotVerified
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier.export_lines import NotVerified
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import PopulationSummary, verify
 
 People = Callable[..., Any]
 NAMES = ("ds_a", "ds_b", "ds_c")

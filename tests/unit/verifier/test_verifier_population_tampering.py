@@ -13,9 +13,9 @@ import pytest
 
 from app.ledger import merkle
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.members import MemberLedger
-from app.verifier.reading import NotVerified
-from app.verifier.sums import verify
+from app.verifier.export_lines import NotVerified
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import verify
 from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, places
 

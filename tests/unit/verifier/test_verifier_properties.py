@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.verifier.reading import NotVerified
-from app.verifier.replay import verify
+from app.verifier.dataset_replay import verify
+from app.verifier.export_lines import NotVerified
 
 CAP = 12
 SHARDS = 3

@@ -12,8 +12,8 @@ import pytest
 
 from app.ledger import merkle
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.reading import NotVerified
-from app.verifier.replay import Summary, verify
+from app.verifier.dataset_replay import Summary, verify
+from app.verifier.export_lines import NotVerified
 from tests.support.subtrees import subtrees
 from tests.support.tampering import changed, places
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.privacy.composition import HashPartition, Partitions
-from app.verifier import composition
-from app.verifier.composition import JointCells, TooComplex
-from app.verifier.export import Entry, Partition
-from app.verifier.largest import Largest
+from app.verifier import joint_cells
+from app.verifier.dataset_export import Entry, Partition
+from app.verifier.joint_cells import JointCells, TooComplex
+from app.verifier.largest_load import Largest
 from tests.support.loads import BoxAmount, loads_of
 
 PARTITIONS = (
@@ -107,7 +107,7 @@ def test_entangled_boxes_past_the_limit_are_refused_and_not_guessed_at(monkeypat
     for shard, region in product(range(3), ("EU", "US")):
         cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
     assert cells.tightest(()).load == 3
-    monkeypatch.setattr(composition, "MAX_WORK", 10)
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 10)
     with pytest.raises(TooComplex, match="does not guess"):
         cells.tightest(())
     assert not cells.exceeds((), 12), "a bound answers this one"
@@ -176,7 +176,7 @@ def test_the_largest_load_is_not_guessed_at_once_it_is_too_complex(monkeypatch: 
     assert largest.load == 1
     largest.follow(_entry("charge", (), 1))
     assert largest.load == 1, "what was held is charged, and carries as much"
-    monkeypatch.setattr(composition, "MAX_WORK", 3)
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 3)
     cells.reserve((), 2)
     largest.follow(_entry("reserve", (), 2))
     assert largest.load is None

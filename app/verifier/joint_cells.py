@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from app.verifier.export import Cell, Partition, Scope
+from app.verifier.dataset_export import Cell, Partition, Scope
 
 MAX_WORK = 2**25
 """Boxes and cells that one search may visit: about ten seconds."""

@@ -6,10 +6,10 @@ reserved of one member after an entry of that member's own ledger, which they na
 
 from dataclasses import dataclass
 
-from app.verifier import amounts, form
-from app.verifier.canonical import Json
+from app.verifier import amounts, json_fields
+from app.verifier.canonical_json import Json
 from app.verifier.chain import Link
-from app.verifier.form import Malformed
+from app.verifier.json_fields import Malformed
 
 _HEADER_FIELDS = {"kind", "format", "population", "accountant", "cap", "delta"}
 _ENTRY_FIELDS = {
@@ -85,14 +85,14 @@ def read_header(value: Json) -> PopulationHeader:
     Raises:
         Malformed: not the header of a population's export in format 1.
     """
-    fields = form.fields(value, _HEADER_FIELDS, "the header")
-    form.check_export(fields)
-    accountant = form.accountant(fields["accountant"])
+    fields = json_fields.fields(value, _HEADER_FIELDS, "the header")
+    json_fields.check_export(fields)
+    accountant = json_fields.accountant(fields["accountant"])
     return PopulationHeader(
-        population=form.text(fields["population"], "population"),
+        population=json_fields.text(fields["population"], "population"),
         accountant=accountant,
-        cap=form.amount(fields["cap"], "cap", amounts.PLACES[accountant]),
-        delta=form.delta(fields["delta"], accountant),
+        cap=json_fields.amount(fields["cap"], "cap", amounts.PLACES[accountant]),
+        delta=json_fields.delta(fields["delta"], accountant),
     )
 
 
@@ -102,7 +102,7 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
     Raises:
         Malformed: a field too many or too few, or one that is not of its form.
     """
-    fields = form.entry_fields(value, _ENTRY_FIELDS)
+    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
     kind = fields["kind"]
     if kind not in _KINDS:
         raise Malformed("the entry's kind is none of a population's")
@@ -112,33 +112,33 @@ def read_entry(value: Json, *, places: int) -> PopulationEntry:
         raise Malformed("a job is named by entries of kind load, and by no other")
     details = fields.get("details")
     if kind == "open":
-        form.fields(details, set(BOUND_FIELDS), "the details of the opening")
+        json_fields.fields(details, set(BOUND_FIELDS), "the details of the opening")
     return PopulationEntry(
-        sequence=form.positive(fields["sequence"], "sequence"),
+        sequence=json_fields.positive(fields["sequence"], "sequence"),
         kind=str(kind),
-        amount=form.amount(fields["amount"], "amount", places),
-        job_id=form.text_or_none(fields["job_id"], "job_id"),
-        at=form.time(fields["at"]),
-        previous_hash=form.digest(fields["previous_hash"], "previous_hash"),
-        hash=form.digest(fields["hash"], "hash"),
+        amount=json_fields.amount(fields["amount"], "amount", places),
+        job_id=json_fields.text_or_none(fields["job_id"], "job_id"),
+        at=json_fields.time(fields["at"]),
+        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
+        hash=json_fields.digest(fields["hash"], "hash"),
         details=details,
         member=_member(details, places=places, is_join=kind == "join") if kind in ("join", "load") else None,
     )
 
 
 def _member(details: Json, *, places: int, is_join: bool) -> Named:
-    member = form.fields(details, {"member"}, "the details of a join or a load")["member"]
-    fields = form.fields(member, _JOINED_FIELDS if is_join else _NAMED_FIELDS, "the member")
-    dataset = form.text(fields["dataset"], "the member's dataset")
-    sequence = form.positive(fields["sequence"], "the member's sequence")
-    digest = form.digest(fields["hash"], "the member's hash")
+    member = json_fields.fields(details, {"member"}, "the details of a join or a load")["member"]
+    fields = json_fields.fields(member, _JOINED_FIELDS if is_join else _NAMED_FIELDS, "the member")
+    dataset = json_fields.text(fields["dataset"], "the member's dataset")
+    sequence = json_fields.positive(fields["sequence"], "the member's sequence")
+    digest = json_fields.digest(fields["hash"], "the member's hash")
     if not is_join:
         return Named(dataset, sequence, digest)
     return Joined(
         dataset,
         sequence,
         digest,
-        adjacency=form.adjacency(fields["adjacency"]),
-        unit_column=form.text_or_none(fields["unit_column"], "the member's unit_column"),
-        highest_cap=form.amount(fields["highest_cap"], "the member's highest_cap", places),
+        adjacency=json_fields.adjacency(fields["adjacency"]),
+        unit_column=json_fields.text_or_none(fields["unit_column"], "the member's unit_column"),
+        highest_cap=json_fields.amount(fields["highest_cap"], "the member's highest_cap", places),
     )

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from app.verifier import amounts, form
-from app.verifier.canonical import Json
+from app.verifier import amounts, json_fields
+from app.verifier.canonical_json import Json
 from app.verifier.chain import Link
-from app.verifier.form import Malformed
+from app.verifier.json_fields import Malformed
 
 Cell: TypeAlias = "int | str"
 """A number of a hash partition, a declared text of a column, the id of an upload."""
@@ -109,20 +109,20 @@ def read_header(value: Json) -> Header:
         Malformed: not the header of an export in format 1 of an account that this verifier can check.
     """
     sets_aside = isinstance(value, dict) and SET_ASIDE in value
-    fields = form.fields(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
-    form.check_export(fields)
-    accountant = form.accountant(fields["accountant"])
-    adjacency = form.adjacency(fields["adjacency"])
-    unit = form.fields(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
-    unit_column = form.text_or_none(unit["column"], "the privacy unit's column")
-    max_rows = form.positive(unit["max_rows"], "max_rows")
+    fields = json_fields.fields(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
+    json_fields.check_export(fields)
+    accountant = json_fields.accountant(fields["accountant"])
+    adjacency = json_fields.adjacency(fields["adjacency"])
+    unit = json_fields.fields(fields["privacy_unit"], {"column", "max_rows"}, "the privacy unit")
+    unit_column = json_fields.text_or_none(unit["column"], "the privacy unit's column")
+    max_rows = json_fields.positive(unit["max_rows"], "max_rows")
     if unit_column is None and max_rows != 1:
         raise Malformed("without a column that tells units apart, a unit is one row")
     return Header(
-        dataset=form.text(fields["dataset"], "dataset"),
+        dataset=json_fields.text(fields["dataset"], "dataset"),
         accountant=accountant,
-        cap=form.amount(fields["cap"], "cap", amounts.PLACES[accountant]),
-        delta=form.delta(fields["delta"], accountant),
+        cap=json_fields.amount(fields["cap"], "cap", amounts.PLACES[accountant]),
+        delta=json_fields.delta(fields["delta"], accountant),
         delta_set_aside=_set_aside(fields) if sets_aside else 0,
         adjacency=adjacency,
         max_rows=max_rows,
@@ -132,8 +132,8 @@ def read_header(value: Json) -> Header:
 
 
 def _set_aside(fields: Mapping[str, Json]) -> int:
-    set_aside = form.fraction(fields[SET_ASIDE], SET_ASIDE)
-    if fields["accountant"] != "zcdp" or not 0 < set_aside < form.fraction(fields["delta"], "delta"):
+    set_aside = json_fields.fraction(fields[SET_ASIDE], SET_ASIDE)
+    if fields["accountant"] != "zcdp" or not 0 < set_aside < json_fields.fraction(fields["delta"], "delta"):
         raise Malformed(f"{SET_ASIDE} is not a part of the delta of a zcdp account")
     return int(set_aside * 10**amounts.DELTA_PLACES)
 
@@ -144,19 +144,19 @@ def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int)
     Raises:
         Malformed: a field too many or too few, or one that is not of its form.
     """
-    fields = form.entry_fields(value, _ENTRY_FIELDS)
+    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
     if fields["kind"] not in _KINDS:
         raise Malformed("the entry's kind is unknown")
     entry = Entry(
-        sequence=form.positive(fields["sequence"], "sequence"),
+        sequence=json_fields.positive(fields["sequence"], "sequence"),
         kind=str(fields["kind"]),
-        amount=form.amount(fields["amount"], "amount", places),
+        amount=json_fields.amount(fields["amount"], "amount", places),
         scope=_scope(fields["scope"], partitions),
         event=fields["event"],
-        job_id=form.text_or_none(fields["job_id"], "job_id"),
-        at=form.time(fields["at"]),
-        previous_hash=form.digest(fields["previous_hash"], "previous_hash"),
-        hash=form.digest(fields["hash"], "hash"),
+        job_id=json_fields.text_or_none(fields["job_id"], "job_id"),
+        at=json_fields.time(fields["at"]),
+        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
+        hash=json_fields.digest(fields["hash"], "hash"),
         details=fields.get("details"),
     )
     _check_by_kind(entry)
@@ -178,7 +178,7 @@ def _check_by_kind(entry: Entry) -> None:
 
 def _check_opening(details: Json) -> None:
     set_aside = {SET_ASIDE} if isinstance(details, dict) and SET_ASIDE in details else set()
-    form.fields(details, {*BOUND_FIELDS, *set_aside}, "the details of the opening")
+    json_fields.fields(details, {*BOUND_FIELDS, *set_aside}, "the details of the opening")
 
 
 def _partitions(value: Json) -> tuple[Partition, ...]:
@@ -196,17 +196,17 @@ def _partition(value: Json) -> Partition:
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in _PARTITION_FIELDS:
         raise Malformed("a partition is none of hash, column and epoch")
-    fields = form.fields(value, {"name", "kind"} | _PARTITION_FIELDS[kind], f"a partition of kind {kind}")
-    name = form.text(fields["name"], "a partition's name")
+    fields = json_fields.fields(value, {"name", "kind"} | _PARTITION_FIELDS[kind], f"a partition of kind {kind}")
+    name = json_fields.text(fields["name"], "a partition's name")
     if kind == "hash":
-        n_cells = form.positive(fields["cells"], "cells")
+        n_cells = json_fields.positive(fields["cells"], "cells")
         if n_cells > MAX_HASH_CELLS:
             raise Malformed(f"a hash partition has more than {MAX_HASH_CELLS} cells")
         return Partition(name, kind, range(n_cells))
     if kind == "epoch":
-        form.text(fields["how"], "how")
+        json_fields.text(fields["how"], "how")
         return Partition(name, kind, None)
-    form.text(fields["column"], "a partition's column")
+    json_fields.text(fields["column"], "a partition's column")
     if not isinstance(fields["feature"], bool):
         raise Malformed("feature is neither true nor false")
     listed = fields["cells"]

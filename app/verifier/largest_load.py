@@ -7,8 +7,8 @@ joint cell that carries it.
 
 from collections.abc import Mapping
 
-from app.verifier.composition import JointCells, TooComplex
-from app.verifier.export import Cell, Entry, Scope
+from app.verifier.dataset_export import Cell, Entry, Scope
+from app.verifier.joint_cells import JointCells, TooComplex
 
 
 class Largest:

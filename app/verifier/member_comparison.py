@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import replay
+from app.verifier import dataset_replay
 from app.verifier.chain import Broken, Link
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.export import Entry
-from app.verifier.largest import Largest, moves_load
-from app.verifier.population import Joined, Named, PopulationEntry, PopulationHeader
-from app.verifier.reading import NotVerified, Reading
-from app.verifier.replay import Account, Summary
+from app.verifier.dataset_export import Entry
+from app.verifier.dataset_replay import Account, Summary
+from app.verifier.export_lines import NotVerified, Reading
+from app.verifier.largest_load import Largest, moves_load
+from app.verifier.population_export import Joined, Named, PopulationEntry, PopulationHeader
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class MemberLedger:
         Raises:
             NotVerified: the header does not hold.
         """
-        self._reading: Reading[Account] = replay.read(lines, checkpoints, file=file)
+        self._reading: Reading[Account] = dataset_replay.read(lines, checkpoints, file=file)
         self._largest = Largest(self._account.cells)
         self._file = file
         self._has_joined = False

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.verifier import composition
-from app.verifier.members import MemberLedger
-from app.verifier.reading import NotVerified
-from app.verifier.sums import PopulationSummary, verify
+from app.verifier import joint_cells
+from app.verifier.export_lines import NotVerified
+from app.verifier.member_comparison import MemberLedger
+from app.verifier.population_replay import PopulationSummary, verify
 
 People = Callable[..., Any]
 HASHES = [{"name": "shard", "kind": "hash", "cells": 3}, {"name": "half", "kind": "hash", "cells": 2}]
@@ -168,7 +168,7 @@ def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
         population.step("ds_a", "reserve", f"jb_1{number}", "0.25", scope=scope)
     for number, scope in enumerate(boxes):
         population.step("ds_a", "void", f"jb_1{number}", "0.25", scope=scope)
-    monkeypatch.setattr(composition, "MAX_WORK", 8)
+    monkeypatch.setattr(joint_cells, "MAX_WORK", 8)
     compared = checked(population, "ds_a").compared["ds_a"]
     assert (compared.n_bounds, 4 < compared.n_too_complex < 13) == (0, True)
     assert compared.ledger.tightest.load == 10**9

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.verifier import canonical, prices
-from app.verifier.canonical import Json
+from app.verifier import canonical_json, prices
+from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.composition import Balance, JointCells
-from app.verifier.export import BOUND_FIELDS, SET_ASIDE, Entry, Header, Scope, read_entry, read_header
-from app.verifier.reading import Reading, check_logs
+from app.verifier.dataset_export import BOUND_FIELDS, SET_ASIDE, Entry, Header, Scope, read_entry, read_header
+from app.verifier.export_lines import Reading, check_logs
+from app.verifier.joint_cells import Balance, JointCells
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Su
 
 
 def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":
-    """Begins to check an export, as :class:`app.verifier.reading.Reading` does.
+    """Begins to check an export, as :class:`app.verifier.export_lines.Reading` does.
 
     Raises:
         NotVerified: the header does not hold.
@@ -163,8 +163,8 @@ class Account:
         same = {
             "amount": entry.amount == reservation.amount,
             "scope": entry.scope == reservation.scope,
-            "event": canonical.dumps(entry.event) == canonical.dumps(reservation.event),
-            "details": canonical.dumps(entry.details) == canonical.dumps(reservation.details),
+            "event": canonical_json.dumps(entry.event) == canonical_json.dumps(reservation.event),
+            "details": canonical_json.dumps(entry.details) == canonical_json.dumps(reservation.details),
         }
         for name, holds in same.items():
             if not holds:

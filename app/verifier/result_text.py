@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from app.verifier.amounts import SYMBOLS
-from app.verifier.export import Header
-from app.verifier.members import Compared
-from app.verifier.population import PopulationHeader
-from app.verifier.replay import Summary
-from app.verifier.sums import PopulationSummary
+from app.verifier.dataset_export import Header
+from app.verifier.dataset_replay import Summary
+from app.verifier.member_comparison import Compared
+from app.verifier.population_export import PopulationHeader
+from app.verifier.population_replay import PopulationSummary
 
 CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from app.verifier import amounts, bounds
-from app.verifier.canonical import Json
+from app.verifier import amounts, conversions
+from app.verifier.canonical_json import Json
 
 _MEMBERS = {"attested_by", "description", "per", "declared", "delta"}
 _MAX_PLACES = 120
@@ -77,9 +77,9 @@ def loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
     if accountant == "pure" and measure == "epsilon":
         return value
     if accountant == "zcdp":
-        return {"epsilon": bounds.rho_of_pure(value), "rho": value, "mu": value**2 / 2}[measure]
+        return {"epsilon": conversions.rho_of_pure(value), "rho": value, "mu": value**2 / 2}[measure]
     if accountant == "gdp" and measure != "rho":
-        return bounds.mu_squared_of_pure(value) if measure == "epsilon" else value**2
+        return conversions.mu_squared_of_pure(value) if measure == "epsilon" else value**2
     raise NotAttested(f"a declared {measure} has no bound on this account")
 
 

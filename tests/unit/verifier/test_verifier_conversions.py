@@ -22,7 +22,7 @@ from app.privacy.events import (
     RoundedGaussian,
     Sequential,
 )
-from app.verifier import bounds
+from app.verifier import conversions
 from app.verifier.events import NotAnEvent, total
 
 AR = Adjacency.ADD_REMOVE_ONE
@@ -37,8 +37,8 @@ wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(lambda power: 
 @example(Fraction(64 * 512))
 def test_both_programs_say_the_same(epsilon: Fraction) -> None:
     for own, service in (
-        (bounds.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
-        (bounds.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),
+        (conversions.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
+        (conversions.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),
     ):
         assert abs(own - service) <= service * Fraction(1, 10**20)
 
@@ -48,35 +48,35 @@ def test_both_programs_say_the_same(epsilon: Fraction) -> None:
 def test_no_bound_is_below_the_truth(epsilon: Fraction) -> None:
     exact = enclosure(epsilon)
 
-    assert bounds.rho_of_pure(epsilon) > lower_end(exact * (exact / 2).tanh()) * (1 - Fraction(1, 10**60))
-    x = (enclosure(bounds.mu_squared_of_pure(epsilon)) / 4).sqrt()
+    assert conversions.rho_of_pure(epsilon) > lower_end(exact * (exact / 2).tanh()) * (1 - Fraction(1, 10**60))
+    x = (enclosure(conversions.mu_squared_of_pure(epsilon)) / 4).sqrt()
     assert normal_lower_tail(x) <= 1 / (1 + exact.exp())
 
 
 def test_exact_values_from_other_sources() -> None:
-    assert float(bounds.rho_of_pure(Fraction(1))) == pytest.approx(math.tanh(0.5), rel=1e-15)
-    assert float(bounds.mu_squared_of_pure(Fraction(1))) ** 0.5 == pytest.approx(1.2320353853449007, rel=1e-12)
-    assert float(bounds.mu_squared_of_pure(Fraction(1, 2))) ** 0.5 == pytest.approx(0.6238925920985082, rel=1e-12)
+    assert float(conversions.rho_of_pure(Fraction(1))) == pytest.approx(math.tanh(0.5), rel=1e-15)
+    assert float(conversions.mu_squared_of_pure(Fraction(1))) ** 0.5 == pytest.approx(1.2320353853449007, rel=1e-12)
+    assert float(conversions.mu_squared_of_pure(Fraction(1, 2))) ** 0.5 == pytest.approx(0.6238925920985082, rel=1e-12)
 
 
 def test_ends_of_the_range_are_covered_by_plain_bounds() -> None:
-    assert bounds.rho_of_pure(Fraction(0)) == bounds.mu_squared_of_pure(Fraction(0)) == 0
+    assert conversions.rho_of_pure(Fraction(0)) == conversions.mu_squared_of_pure(Fraction(0)) == 0
     for tiny in (Fraction(1, 10**15), Fraction(1, 10**99)):
-        assert 0 <= bounds.rho_of_pure(tiny) - zcdp.of_pure(tiny) <= tiny**2 * Fraction(1, 10**25)
+        assert 0 <= conversions.rho_of_pure(tiny) - zcdp.of_pure(tiny) <= tiny**2 * Fraction(1, 10**25)
     tiny, huge = Fraction(1, 10**15), Fraction(10**7)
-    assert gdp.of_pure(tiny) <= bounds.mu_squared_of_pure(tiny) * (1 + Fraction(1, 10**25))
-    assert bounds.mu_squared_of_pure(huge) == 8 * huge
-    assert bounds.rho_of_pure(huge) == huge
+    assert gdp.of_pure(tiny) <= conversions.mu_squared_of_pure(tiny) * (1 + Fraction(1, 10**25))
+    assert conversions.mu_squared_of_pure(huge) == 8 * huge
+    assert conversions.rho_of_pure(huge) == huge
 
 
 def test_callers_precision_does_not_matter() -> None:
-    bounds.mu_squared_of_pure.cache_clear()
+    conversions.mu_squared_of_pure.cache_clear()
     with localcontext() as context:
         context.prec = 5
-        coarse = bounds.mu_squared_of_pure(Fraction(1, 3))
+        coarse = conversions.mu_squared_of_pure(Fraction(1, 3))
         assert Decimal(1) / 3 == Decimal("0.33333")
-    bounds.mu_squared_of_pure.cache_clear()
-    assert bounds.mu_squared_of_pure(Fraction(1, 3)) == coarse
+    conversions.mu_squared_of_pure.cache_clear()
+    assert conversions.mu_squared_of_pure(Fraction(1, 3)) == coarse
 
 
 LEAVES: tuple[Event, ...] = (

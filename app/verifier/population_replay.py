@@ -3,7 +3,7 @@
 Checked for every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against what the first
 entry says; that members join once and count the same unit; that loads are of members, and name entries of them in
 order; and the sum over all members at every load that grew, against the cap in force. The members' own exports, where
-they are given, are read in step (:mod:`app.verifier.members`).
+they are given, are read in step (:mod:`app.verifier.member_comparison`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.verifier import form
-from app.verifier.canonical import Json
+from app.verifier import json_fields
+from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain, Link, check_reason, check_repeated
 from app.verifier.checkpoints import Checkpoint
-from app.verifier.form import Malformed
-from app.verifier.members import Compared, MemberLedger
-from app.verifier.population import (
+from app.verifier.export_lines import Reading, check_logs
+from app.verifier.json_fields import Malformed
+from app.verifier.member_comparison import Compared, MemberLedger
+from app.verifier.population_export import (
     BOUND_FIELDS,
     Joined,
     Named,
@@ -26,7 +27,6 @@ from app.verifier.population import (
     read_entry,
     read_header,
 )
-from app.verifier.reading import Reading, check_logs
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class PopulationAccount:
         found = []
         for checkpoint in self.chain.checkpoints:
             with suppress(Malformed):
-                found += [form.time(checkpoint.at)] if checkpoint.size == last.sequence else []
+                found += [json_fields.time(checkpoint.at)] if checkpoint.size == last.sequence else []
         return max(found, default=None)
 
     def _join(self, joined: Joined, entry: PopulationEntry) -> None:

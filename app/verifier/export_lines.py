@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from app.verifier import amounts, canonical
-from app.verifier.canonical import Json
+from app.verifier import amounts, canonical_json
+from app.verifier.canonical_json import Json
 from app.verifier.chain import Broken, Chain
 from app.verifier.checkpoints import ORIGIN, Checkpoint
-from app.verifier.composition import TooComplex
-from app.verifier.form import Malformed
+from app.verifier.joint_cells import TooComplex
+from app.verifier.json_fields import Malformed
 from app.verifier.prices import NoPrice
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -153,6 +153,6 @@ def _read_line(line: bytes) -> Json:
     if not line.endswith(b"\n"):
         raise Malformed("the line has no line end: the file was cut, or the line is longer than any entry")
     try:
-        return canonical.loads(line)
-    except canonical.NotStrictJson as error:
+        return canonical_json.loads(line)
+    except canonical_json.NotStrictJson as error:
         raise Malformed(f"the line cannot be read: {error}") from error

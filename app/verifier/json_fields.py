@@ -6,7 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 
 from app.verifier import amounts
-from app.verifier.canonical import Json
+from app.verifier.canonical_json import Json
 
 _MAX_DELTA_PLACES = 120
 """No request can name a δ with more."""
