@@ -86,3 +86,20 @@ def test_every_page_that_the_code_cites_exists() -> None:
     }
     assert "docs/settings.md" in cited
     assert sorted(page for page in cited if not (_ROOT / page).is_file()) == []
+
+
+def test_links_between_pages_lead_to_files_and_headings() -> None:
+    for page in [*_ROOT.glob("*.md"), *(_ROOT / "docs").rglob("*.md"), *(_ROOT / "benchmarks").rglob("*.md")]:
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8"))
+        for target, heading in links:
+            if "://" in target:
+                continue
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}"
+            if heading:
+                assert heading in _anchors(linked), f"{page.name} links to {target}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
