@@ -118,10 +118,10 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
     """Holds two runs on one transcript to the priced sensitivities; the largest share of one that a tree reached."""
     parts = Parts.of(plan.event)
     differences = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
-    start, batches = differences[0], differences[1:]
+    start, trees = differences[0], differences[1:]
     assert np.square(start).sum() == parts.start
     if parts.tally:
-        tally = batches.pop()
+        tally = trees.pop()
         assert np.count_nonzero(tally) <= 1
         assert np.square(tally).sum() in (0, parts.tally)
     if parts.split:
@@ -131,11 +131,10 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
             assert int(moved.max()) <= 1
     count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=start.shape[-1]).count
     largest = 0
-    for batch in batches:
-        for tree in batch.astype(object):
-            assert np.count_nonzero(tree.any(axis=1)) == 1  # one leaf
-            assert np.abs(tree[:, -1]).sum() == count
-            square = int(np.square(tree).sum())
-            assert square <= parts.tree
-            largest = max(largest, square)
+    for tree in (integers.astype(object) for integers in trees):
+        assert np.count_nonzero(tree.any(axis=1)) == 1  # one leaf
+        assert np.abs(tree[:, -1]).sum() == count
+        square = int(np.square(tree).sum())
+        assert square <= parts.tree
+        largest = max(largest, square)
     return largest / parts.tree

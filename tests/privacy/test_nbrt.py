@@ -12,7 +12,7 @@ from app.forests.algorithms.nbrt import boosted_rows as rows_module
 from app.forests.algorithms.nbrt import first_split, temperature
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.random_trees import random_trees
+from app.forests.algorithms.nbrt.random_trees import random_tree
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.algorithms.nbrt.start_scores import leaf_scores
 from app.forests.data.encoding import Encoding
@@ -201,22 +201,21 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
     encoding, X, y = make(n_classes)
     X, y = X[:700], y[:700]
     scales = Scales.of(2**36, n_trees=40, n_classes=n_classes)
-    batches, scored = [], []
+    trees, scored = [], []
     randomness = SystemRandomness()
     whole = LocalBoostedRows(X, y, n_classes=n_classes)
     whole.start(np.zeros(scales.n_scores, dtype=np.int64), scales)
-    for _ in range(5):
-        trees = random_trees(encoding, n_trees=4, depth=3, randomness=randomness)
-        sums = whole.sums(trees)
-        batches.append(trees)
+    for _ in range(20):
+        trees.append(random_tree(encoding, depth=3, randomness=randomness))
+        sums = whole.sums(trees[-1])
         scored.append(leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=24), scales))
         whole.add_scores(scored[-1])
 
     def integers(index: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         rows = LocalBoostedRows(np.ascontiguousarray(X[index]), y[index], n_classes=n_classes)
         rows.start(np.zeros(scales.n_scores, dtype=np.int64), scales)
-        for trees, own in zip(batches, scored, strict=True):
-            sums = rows.sums(trees)
+        for tree, own in zip(trees, scored, strict=True):
+            sums = rows.sums(tree)
             rows.add_scores(own)
         return rows._scores, kernels.gradients(rows._scores, rows._y, scales), sums
 
@@ -292,7 +291,8 @@ def test_a_vanishing_budget_learns_nothing() -> None:
             rows = LocalBoostedRows(X, y, n_classes=2)
             grown = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
             reached = kernels.leaves(X, feature=grown.trees.feature, right=grown.trees.right, depth=3)
-            summed = kernels.add_scores(np.tile(grown.start, (400, 1)), reached, grown.scores)
+            summed = np.tile(grown.start, (400, 1))
+            kernels.add_scores(summed, reached, grown.scores)
             found.append(float(((summed[:, 0] > 0) == y).mean()))
         return float(np.mean(found))
 

@@ -37,6 +37,16 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED"))
 
 
+def require_result(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int, ...], name: str) -> None:
+    """Holds an array that a loop writes to to its type, shape and layout: a copy would take the result.
+
+    Raises:
+        ValueError: another type or shape, or an array that is read-only, not contiguous or not aligned.
+    """
+    if array.dtype != dtype or array.shape != shape or not array.flags.carray:
+        raise ValueError(f"{name} must be a contiguous {np.dtype(dtype).name} array of the right shape")
+
+
 def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) -> None:
     """Holds every element to ``lowest`` ≤ element < ``below``.
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS, Scales
 from app.forests.kernels import exponential
-from app.forests.kernels.arrays import MAX_FEATURES, require, require_range
+from app.forests.kernels.arrays import MAX_FEATURES, require, require_range, require_result
 
 MAX_LEAVES: Final = 2**16
 """A row's leaf has two bytes."""
@@ -77,18 +77,18 @@ def leaves(
 
 
 def sum_gradients(
-    reached: NDArray[np.uint16], gradients: NDArray[np.int32], *, count: int, n_leaves: int
+    leaf: NDArray[np.uint16], gradients: NDArray[np.int32], *, count: int, n_leaves: int
 ) -> NDArray[np.int64]:
-    """Sums of what rows add to each leaf of each tree: integers, so any cut of the rows gives the same total.
+    """Sums of what rows add to each leaf of a tree: integers, so any cut of the rows gives the same total.
 
     Args:
-        reached: PRIVATE uint16 ``(n_trees, n_rows)``.
+        leaf: PRIVATE leaf that the row reached, uint16 ``(n_rows,)``.
         gradients: PRIVATE int32 ``(n_rows, n_scores)``.
         count: public; what a row adds to its leaf's count.
         n_leaves: public.
 
     Returns:
-        PRIVATE int64 ``(n_trees, n_leaves, n_scores + 1)``.
+        PRIVATE int64 ``(n_leaves, n_scores + 1)``.
 
     Raises:
         ValueError: a type, a shape or a leaf out of its range.
@@ -96,25 +96,20 @@ def sum_gradients(
     from app.forests.kernels.loops import boosting as loops
 
     gradients = require(gradients, np.int32, shape=(None, None), name="gradients")
-    reached = require(reached, np.uint16, shape=(None, gradients.shape[0]), name="reached")
-    require_range(reached, lowest=0, below=n_leaves, name="reached")
-    sums = np.zeros((reached.shape[0], n_leaves, gradients.shape[1] + 1), dtype=np.int64)
-    loops.sum_gradients(reached, gradients, count, sums)
+    leaf = require(leaf, np.uint16, shape=(gradients.shape[0],), name="leaf")
+    require_range(leaf, lowest=0, below=n_leaves, name="leaf")
+    sums = np.zeros((n_leaves, gradients.shape[1] + 1), dtype=np.int64)
+    loops.sum_gradients(leaf, gradients, count, sums)
     return sums
 
 
-def add_scores(
-    scores: NDArray[np.int64], reached: NDArray[np.uint16], leaf_scores: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """The rows' scores plus those of their leaves.
+def add_scores(scores: NDArray[np.int64], reached: NDArray[np.uint16], leaf_scores: NDArray[np.int32]) -> None:
+    """Adds the scores of their leaves to the scores of all rows, in place.
 
     Args:
-        scores: int64 ``(n_rows, n_scores)``; not modified.
+        scores: int64 ``(n_rows, n_scores)``, contiguous.
         reached: uint16 ``(n_trees, n_rows)``.
         leaf_scores: public; int32 ``(n_trees, n_leaves, n_scores)``.
-
-    Returns:
-        A new int64 array like ``scores``.
 
     Raises:
         ValueError: a type, a shape or a leaf out of its range.
@@ -123,8 +118,6 @@ def add_scores(
 
     leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
     reached = require(reached, np.uint16, shape=(leaf_scores.shape[0], None), name="reached")
-    scores = require(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
     require_range(reached, lowest=0, below=leaf_scores.shape[1], name="reached")
-    result = scores.copy()
-    loops.add_scores(reached, leaf_scores, result)
-    return result
+    require_result(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
+    loops.add_scores(reached, leaf_scores, scores)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.kernels import exponential
-from app.forests.kernels.arrays import require, require_range
+from app.forests.kernels.arrays import require, require_range, require_result
 from app.forests.kernels.histograms import MAX_CELLS
 
 UNIT: Final = 256
@@ -113,8 +113,7 @@ def add_scores(sums: NDArray[np.int64], leaf: NDArray[np.int32], scores: NDArray
     scores = require(scores, np.int64, shape=(None, None), name="scores")
     require_range(leaf, lowest=0, below=len(scores), name="leaf")
     require_range(scores, lowest=-_MAX_SCORE, below=_MAX_SCORE, name="scores")
-    if sums.dtype != np.int64 or sums.shape != (leaf.size, scores.shape[1]) or not sums.flags.c_contiguous:
-        raise ValueError("sums must be a contiguous int64 table of rows and classes")
+    require_result(sums, np.int64, shape=(leaf.size, scores.shape[1]), name="sums")
     loops.add_scores(leaf, scores, sums)
 
 

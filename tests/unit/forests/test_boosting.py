@@ -186,16 +186,16 @@ def test_start_scores_are_the_logarithms_of_the_smoothed_prior() -> None:
 
 def test_sums_over_parts_of_the_rows_add_up() -> None:
     rng = np.random.default_rng(3)
-    reached = rng.integers(0, 8, (5, 333), dtype=np.uint16)
+    leaf = rng.integers(0, 8, 333, dtype=np.uint16)
     gradients = rng.integers(-(2**20), 2**20, (333, 3), dtype=np.int32)
-    whole = kernels.sum_gradients(reached, gradients, count=17, n_leaves=8)
+    whole = kernels.sum_gradients(leaf, gradients, count=17, n_leaves=8)
     parts = [
-        kernels.sum_gradients(np.ascontiguousarray(reached[:, own]), gradients[own], count=17, n_leaves=8)
+        kernels.sum_gradients(leaf[own], gradients[own], count=17, n_leaves=8)
         for own in np.array_split(rng.permutation(333), 4)
     ]
     assert np.array_equal(sum(parts), whole)
-    assert whole[:, :, -1].sum() == 5 * 333 * 17
-    assert np.array_equal(whole[2, 4, :3], gradients[reached[2] == 4].sum(axis=0))
+    assert whole[:, -1].sum() == 333 * 17
+    assert np.array_equal(whole[4, :3], gradients[leaf == 4].sum(axis=0))
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 7, 8, 9, 100])
@@ -216,13 +216,15 @@ def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> No
             assert found[tree, i] == node - n_nodes
 
 
-def test_scores_are_added_without_touching_the_argument() -> None:
+def test_scores_of_all_trees_are_added_in_place() -> None:
     scores = np.arange(6, dtype=np.int64).reshape(3, 2)
-    before = scores.copy()
     leaf = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.int32)
-    found = kernels.add_scores(scores, np.array([[0, 1, 1], [1, 0, 1]], dtype=np.uint16), leaf)
-    assert found.tolist() == [[31, 43], [15, 27], [37, 49]]
-    assert np.array_equal(scores, before)
+    reached = np.array([[0, 1, 1], [1, 0, 1]], dtype=np.uint16)
+    kernels.add_scores(scores, reached, leaf)
+    assert scores.tolist() == [[31, 43], [15, 27], [37, 49]]
+    for copied in (scores.astype(np.int32), np.asfortranarray(scores), scores[:2]):
+        with pytest.raises(ValueError, match="scores must be"):
+            kernels.add_scores(copied, reached, leaf)
 
 
 def test_what_would_index_foreign_memory_is_refused() -> None:
@@ -233,9 +235,7 @@ def test_what_would_index_foreign_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="int64"):
         kernels.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
     with pytest.raises(ValueError, match="range"):
-        kernels.sum_gradients(
-            np.full((1, 2), 4, dtype=np.uint16), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4
-        )
+        kernels.sum_gradients(np.full(2, 4, dtype=np.uint16), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
     with pytest.raises(ValueError, match="range"):
         kernels.leaves(
             np.zeros((1, 2), dtype=np.uint8),

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.random_trees import joined, no_trees, random_trees
+from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.bins import quantile_bins
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
@@ -34,12 +34,17 @@ def codes_right(mask: np.ndarray) -> set[int]:
     return {code for code in range(256) if int(mask[code // 64]) >> code % 64 & 1}
 
 
+def some_trees(encoding: Encoding, n_trees: int, *, depth: int) -> Trees:
+    randomness = SystemRandomness()
+    return joined([random_tree(encoding, depth=depth, randomness=randomness) for _ in range(n_trees)])
+
+
 def test_one_split_has_the_uniform_law_over_features_then_thresholds() -> None:
     """Four features or fewer: all are drawn from. Numbers are cut between neighbours, nothing else."""
     encoding = encoding_of(number(2), number(4))
 
     def run(randomness: EnumeratingRandomness) -> tuple:
-        trees = random_trees(encoding, n_trees=1, depth=1, randomness=randomness)
+        trees = random_tree(encoding, depth=1, randomness=randomness)
         return int(trees.feature[0, 0]), frozenset(codes_right(trees.right[0, 0]))
 
     expected = {(0, frozenset({1})): 1 / 2, (1, frozenset({1, 2, 3})): 1 / 6, (1, frozenset({2, 3})): 1 / 6}
@@ -52,7 +57,7 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
     encoding = encoding_of(categories(3))
 
     def run(randomness: EnumeratingRandomness) -> frozenset:
-        return frozenset(codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=randomness).right[0, 0]))
+        return frozenset(codes_right(random_tree(encoding, depth=1, randomness=randomness).right[0, 0]))
 
     subsets = [frozenset(own) for size in (1, 2) for own in itertools.combinations(range(3), size)]
     expected = {own: (3 - len(own)) / 18 for own in subsets} | {own | {3}: len(own) / 18 for own in subsets}
@@ -61,10 +66,7 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
 
 def test_a_missing_category_has_a_place_of_its_own() -> None:
     encoding = encoding_of(categories(2, missing=True))  # codes: two categories, OTHER, MISSING
-    right = [
-        codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0])
-        for _ in range(200)
-    ]
+    right = [codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]) for _ in range(200)]
     assert {frozenset(own & {0, 1, 3}) for own in right} == {
         frozenset(own) for size in (1, 2) for own in itertools.combinations((0, 1, 3), size)
     }
@@ -83,7 +85,7 @@ def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]
     """OTHER (code 3) stands with the highest category, MISSING above everything."""
     encoding = encoding_of(feature())
     seen = {
-        frozenset(codes_right(random_trees(encoding, n_trees=1, depth=1, randomness=SystemRandomness()).right[0, 0]))
+        frozenset(codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]))
         for _ in range(80)
     }
     assert seen == {frozenset(own) for own in expected}
@@ -94,7 +96,7 @@ def test_many_ordered_categories_are_cut_between_their_bins(missing: bool) -> No
     """They are grouped as numbers are: fewer bins than categories, and no bin for OTHER."""
     many = encoding_of(categories(255, ordered=True, missing=missing), categories(255, missing=missing))
     encoding = quantile_bins.widest_encoding(many.schema)
-    trees = random_trees(encoding, n_trees=300, depth=1, randomness=SystemRandomness())
+    trees = some_trees(encoding, 300, depth=1)
     grouped = trees.right[trees.feature == 0]
     cuts = {frozenset(codes_right(right)) for right in grouped}
 
@@ -106,8 +108,7 @@ def test_many_ordered_categories_are_cut_between_their_bins(missing: bool) -> No
 
 def test_a_tree_draws_half_of_the_features_uniformly() -> None:
     encoding = encoding_of(*[number(2)] * 8)
-    randomness = SystemRandomness()
-    trees = random_trees(encoding, n_trees=3_000, depth=4, randomness=randomness)
+    trees = some_trees(encoding, 3_000, depth=4)
     used = [frozenset(own) for own in trees.feature.tolist()]
     assert all(len(own) == 4 for own in used)  # four binary features fill four levels exactly
     subsets = [frozenset(own) for own in itertools.combinations(range(8), 4)]
@@ -117,7 +118,7 @@ def test_a_tree_draws_half_of_the_features_uniformly() -> None:
 
 def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -> None:
     encoding = encoding_of(number(3))
-    trees = random_trees(encoding, n_trees=50, depth=4, randomness=SystemRandomness())
+    trees = some_trees(encoding, 50, depth=4)
     for tree in range(50):
         boxes = {0: {0, 1, 2}}
         for node in range(15):
@@ -135,7 +136,7 @@ def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -
 def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
     encoding = encoding_of(categories(255, missing=True))
     assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last one
-    trees = random_trees(encoding, n_trees=200, depth=1, randomness=SystemRandomness())
+    trees = some_trees(encoding, 200, depth=1)
     sides = np.array([[code in codes_right(mask[0]) for code in range(256)] for mask in trees.right])
     assert len(np.unique(sides.T[:255], axis=0)) == 255
     assert 60 < sides.sum(axis=1).mean() < 196
@@ -143,15 +144,15 @@ def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
 
 def test_features_without_a_split_are_never_asked() -> None:
     encoding = encoding_of(number(1), number(1), number(2))
-    trees = random_trees(encoding, n_trees=20, depth=2, randomness=SystemRandomness())
+    trees = some_trees(encoding, 20, depth=2)
     assert set(trees.feature[:, 0].tolist()) == {2}
-    nothing = random_trees(encoding_of(number(1)), n_trees=2, depth=2, randomness=SystemRandomness())
+    nothing = some_trees(encoding_of(number(1)), 2, depth=2)
     assert not nothing.right.any()
 
 
 def test_trees_can_be_joined_and_be_none() -> None:
     encoding = encoding_of(number(5))
-    one, two = (random_trees(encoding, n_trees=n, depth=2, randomness=SystemRandomness()) for n in (1, 3))
+    one, two = (some_trees(encoding, n, depth=2) for n in (1, 3))
     both = joined([one, two])
     assert both.feature.shape == (4, 3)
     assert both.depth == 2

@@ -120,9 +120,9 @@ def test_sides_go_three_quarters_of_the_way_to_their_own_proportions(n_classes: 
     shrunk = counts + (1 + 2.5 * deviation) * prior / prior.sum()
     assert start / UNIT == pytest.approx(logs(prior), abs=1e-4)
     for side, leaf in enumerate((0, 2)):
-        assert found[0, leaf] / UNIT == pytest.approx(0.75 * (logs(shrunk[side]) - logs(prior)), abs=1e-4)
+        assert found[leaf] / UNIT == pytest.approx(0.75 * (logs(shrunk[side]) - logs(prior)), abs=1e-4)
     assert found.dtype == np.int32
-    assert not found[0, [1, 3]].any()
+    assert not found[[1, 3]].any()
 
 
 def test_no_release_scores_above_the_limit() -> None:

@@ -29,19 +29,16 @@ class BoostedRows(Protocol):
         """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
-        """Rows per leaf of a single tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
+        """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
 
-    def sums(self, trees: Trees) -> NDArray[np.int64]:
-        """Gradient sums and scaled counts of every leaf: int64 ``(n_trees, n_leaves, n_scores + 1)``.
-
-        All trees of the call see the same gradients.
-        """
+    def sums(self, tree: Trees) -> NDArray[np.int64]:
+        """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
-        """Adds the released scores, int32 ``(n_trees, n_leaves, n_scores)``, of the trees that were summed last."""
+        """Adds the released scores, int32 ``(n_leaves, n_scores)``, of the tree that was summed or counted last."""
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows by the margin of their scores: int64, see ``app.forests.algorithms.nbrt.temperature``.
@@ -84,8 +81,9 @@ class LocalBoostedRows:
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
+        (leaf,) = self._reached
         return histograms.leaf_histogram(
-            self._reached[0].astype(np.int32), self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
+            leaf.astype(np.int32), self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
         )
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
@@ -93,15 +91,16 @@ class LocalBoostedRows:
         self._scales = scales
         self._scores = np.tile(scores, (len(self._y), 1))
 
-    def sums(self, trees: Trees) -> NDArray[np.int64]:
+    def sums(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         gradients = kernels.gradients(self._scores, self._y, self._scales)
-        self._reached = kernels.leaves(self._X, feature=trees.feature, right=trees.right, depth=trees.depth)
-        return kernels.sum_gradients(self._reached, gradients, count=self._scales.count, n_leaves=trees.n_leaves)
+        self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
+        (leaf,) = self._reached
+        return kernels.sum_gradients(leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves)
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
         """See :class:`BoostedRows`."""
-        self._scores = kernels.add_scores(self._scores, self._reached, leaf_scores)
+        kernels.add_scores(self._scores, self._reached, leaf_scores[np.newaxis])
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""

@@ -98,13 +98,13 @@ def scores(released: NDArray[np.int64], count: int, *, n_leaves: int) -> tuple[N
         n_leaves: of the tree.
 
     Returns:
-        int64 ``(n_scores,)`` and int32 ``(1, n_leaves, n_scores)``, in units of 2^-16.
+        int64 ``(n_scores,)`` and int32 ``(n_leaves, n_scores)``, in units of 2^-16.
     """
     together = released.sum(axis=0)
     deviation = isqrt(N_SIDES * _DEVIATION**2)
     start = start_scores(together, deviation=deviation)
     prior = [max(own, 0) + deviation for own in together.tolist()]
-    found = np.zeros((1, n_leaves, len(start)), dtype=np.int32)
+    found = np.zeros((n_leaves, len(start)), dtype=np.int32)
     with localcontext() as context:
         context.prec = _DIGITS
         added = (count + _SHRINKAGE * _DEVIATION) / sum(prior)
@@ -113,5 +113,5 @@ def scores(released: NDArray[np.int64], count: int, *, n_leaves: int) -> tuple[N
             own = centred_logs([max(rows, 0) + added * share for rows, share in zip(side, prior, strict=True)])
             steps = [_STEP * (mine - other) * SCORE_UNIT for mine, other in zip(own, base, strict=True)]
             limit = SCORE_LIMIT * SCORE_UNIT
-            found[0, leaf] = [min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit) for step in steps]
+            found[leaf] = [min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit) for step in steps]
     return start, found

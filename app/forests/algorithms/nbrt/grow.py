@@ -1,4 +1,4 @@
-"""Growth of boosted random trees: release, score, go on."""
+"""Grow boosted random trees: one release per tree, each on the gradients that the released trees before it leave."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.algorithms.nbrt import first_split, temperature
 from app.forests.algorithms.nbrt.event_parts import Parts
-from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_trees
+from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.algorithms.nbrt.scales import SCALE_BITS, Scales
 from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_at_reading, start_scores
 from app.forests.contract.plan import Plan
@@ -22,9 +22,6 @@ from app.forests.data.encoding import Encoding
 if TYPE_CHECKING:
     from app.forests.algorithms.nbrt.boosted_rows import BoostedRows
     from app.forests.noise.randomness import Randomness
-
-BATCH: Final = 4
-"""Trees on the same gradients: a quarter of the passes over the rows, and no loss of accuracy."""
 
 
 @dataclass(frozen=True)
@@ -77,30 +74,29 @@ def boost(
         for _ in range(plan.n_trees):
             on_tree_done()
         return Boosted(start, no_trees(plan.n_trees), np.zeros((plan.n_trees, 1, len(start)), dtype=np.int32), None)
-    batches, scores = list[Trees](), list[NDArray[np.int32]]()
+    trees, scores = list[Trees](), list[NDArray[np.int32]]()
     if parts.split:
-        start, first, of_first = _first_split(parts, encoding, rows, randomness, depth=depth)
-        batches.append(first)
-        scores.append(of_first)
+        start, first_tree, first_scores = _first_split(parts, encoding, rows, randomness, depth=depth)
+        trees.append(first_tree)
+        scores.append(first_scores)
     else:
         start = start_scores(_class_counts(plan, parts, rows, randomness))
-    n_random = plan.n_trees - len(batches)
+    n_random = plan.n_trees - len(trees)
     scales = Scales.of(parts.tree, n_trees=n_random, n_classes=encoding.schema.n_classes)
     rows.start(start, scales)
-    for own in scores:
-        rows.add_scores(own)
+    if parts.split:
+        rows.add_scores(first_scores)
         on_tree_done()
-    for begun in range(0, n_random, BATCH):
-        trees = random_trees(encoding, n_trees=min(BATCH, n_random - begun), depth=depth, randomness=randomness)
-        sums = rows.sums(trees)
+    for _ in range(n_random):
+        tree = random_tree(encoding, depth=depth, randomness=randomness)
+        sums = rows.sums(tree)
         released = leaf_scores(sums + randomness.rounded_gaussian(sums.shape, scale_bits=SCALE_BITS), scales)
         rows.add_scores(released)
-        batches.append(trees)
+        trees.append(tree)
         scores.append(released)
-        for _ in released:
-            on_tree_done()
-    own_temperature = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
-    return Boosted(start, joined(batches), np.concatenate(scores), own_temperature)
+        on_tree_done()
+    fitted = _temperature(parts, start_at_reading(start) - start, rows, randomness) if parts.tally else None
+    return Boosted(start, joined(trees), np.stack(scores), fitted)
 
 
 def _first_split(

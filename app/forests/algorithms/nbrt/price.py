@@ -195,7 +195,7 @@ class NoiseMatchedBoosting:
         *,
         on_tree_done: Callable[[], None],
     ) -> Forest:
-        """Releases bins and class counts, then trees, four at a time, then margins. One call is one release."""
+        """Releases bins and class counts, then trees one by one, then margins. One call is one release."""
         from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
         from app.forests.contract.forest import Forest
 

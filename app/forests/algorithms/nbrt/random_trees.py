@@ -52,15 +52,13 @@ def no_trees(n_trees: int, *, depth: int = 0) -> Trees:
     )
 
 
-def joined(batches: Sequence[Trees]) -> Trees:
-    """All trees of some batches, in order."""
-    return Trees(
-        np.concatenate([trees.feature for trees in batches]), np.concatenate([trees.right for trees in batches])
-    )
+def joined(parts: Sequence[Trees]) -> Trees:
+    """All trees of several sequences of trees, in order."""
+    return Trees(np.concatenate([trees.feature for trees in parts]), np.concatenate([trees.right for trees in parts]))
 
 
-def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Randomness) -> Trees:
-    """Draws complete random trees. Touches no row; the draws are public.
+def random_tree(encoding: Encoding, *, depth: int, randomness: Randomness) -> Trees:
+    """Draws one complete random tree. Touches no row; the draws are public.
 
     A tree draws ⌈d/2⌉ features. At each node it takes one of them uniformly, among those that can still split in the
     node's box, and a uniform threshold inside the box. The categories of an unordered feature are in an order of their
@@ -69,14 +67,12 @@ def random_trees(encoding: Encoding, *, n_trees: int, depth: int, randomness: Ra
 
     Args:
         encoding: public bins.
-        n_trees: at least 1.
         depth: at least 0.
         randomness: source of the public structure.
     """
-    trees = no_trees(n_trees, depth=depth)
-    for tree in range(n_trees):
-        _draw_tree(encoding, trees.feature[tree], trees.right[tree], randomness)
-    return trees
+    tree = no_trees(1, depth=depth)
+    _draw_tree(encoding, tree.feature[0], tree.right[0], randomness)
+    return tree
 
 
 def _draw_tree(

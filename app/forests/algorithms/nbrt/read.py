@@ -101,8 +101,8 @@ class BoostedScores:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         codes = np.ascontiguousarray(self.encoding.encode(columns).T)
         reached = kernels.leaves(codes, feature=self.arrays["feature"], right=self.arrays["right"], depth=self.depth)
-        start = np.tile(self.arrays["start"], (columns.n_rows, 1))
-        scores = kernels.add_scores(start, reached, self.arrays["scores"])
+        scores = np.tile(self.arrays["start"], (columns.n_rows, 1))
+        kernels.add_scores(scores, reached, self.arrays["scores"])
         return probabilities(scores, self.read_out, temperature=self.temperature)
 
 

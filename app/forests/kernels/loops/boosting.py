@@ -165,19 +165,14 @@ def leaves(
                 reached[tree, first + i] = at[i] - np.uint64(right.shape[1])
 
 
-@compiled_for(read("uint16", 2), read("int32", 2), integer, written("int64", 3))
-def sum_gradients(
-    reached: NDArray[np.uint16], gradients: NDArray[np.int32], count: int, sums: NDArray[np.int64]
-) -> None:
-    """Adds every row's gradient and ``count`` to its leaves in ``sums`` ``(n_trees, n_leaves, n_scores + 1)``."""
-    n_trees, n_rows = reached.shape
-    n_scores = gradients.shape[1]
-    for tree in range(n_trees):
-        for i in range(n_rows):
-            leaf = reached[tree, i]
-            for k in range(n_scores):
-                sums[tree, leaf, k] += gradients[i, k]
-            sums[tree, leaf, n_scores] += count
+@compiled_for(read("uint16", 1), read("int32", 2), integer, written("int64", 2))
+def sum_gradients(leaf: NDArray[np.uint16], gradients: NDArray[np.int32], count: int, sums: NDArray[np.int64]) -> None:
+    """Adds every row's gradient and ``count`` to its leaf in ``sums`` ``(n_leaves, n_scores + 1)``."""
+    n_rows, n_scores = gradients.shape
+    for i in range(n_rows):
+        for k in range(n_scores):
+            sums[leaf[i], k] += gradients[i, k]
+        sums[leaf[i], n_scores] += count
 
 
 @compiled_for(read("uint16", 2), read("int32", 3), written("int64", 2))
