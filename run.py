@@ -1,11 +1,11 @@
-"""The two commands of the README, with nothing but Python: it makes ``.venv`` beside itself and installs the lock.
+"""Entry point of a checkout: makes ``.venv`` with nothing but Python, installs the hashed lock, and runs a command.
 
 ::
 
     python3 run.py demo [options]     grovekeeper demo
     python3 run.py test [options]     every test; options go to pytest (-n0: in one process, for a debugger)
     python3 run.py lint               formatting, lint, types, import contracts
-    python3 run.py check              lint, then test: all that CI runs
+    python3 run.py check              lint, then test, as CI does
     python3 run.py lock               renews the hashed lock files (needs uv)
     python3 run.py <command> …        grovekeeper <command> …
 """
@@ -41,7 +41,7 @@ LINT = (
 
 
 def main(arguments: list[str]) -> None:
-    """Runs one command and never returns."""
+    """Run one command and never return."""
     command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if command == "lock":
         _renew_locks()
@@ -58,10 +58,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _on_every_processor() -> list[str]:
-    """Options that stand before the caller's own, which win.
+    """Options of pytest before the caller's options, which take precedence.
 
-    The tests of a file stay together, because they share what their fixtures start. Files are taken in their order:
-    the quick ones come last, so that no process waits for another at the end.
+    The tests of a file stay together, because they share fixtures. Files run in their order: the quick ones come last,
+    so that no process waits for another at the end.
     """
     return [f"--numprocesses={_n_test_processes()}", "--dist=loadfile", "--no-loadscope-reorder"]
 
@@ -74,7 +74,7 @@ def _n_test_processes() -> int:
 
 
 def _install(lock: str) -> None:
-    """Makes the environment hold exactly a lock and this project, if it does not already."""
+    """Install exactly a lock and this project into the environment, unless that was done."""
     with _one_at_a_time():
         wanted = _fingerprint(lock)
         stamp = VENV / f"{lock}.stamp"
@@ -92,7 +92,7 @@ def _install(lock: str) -> None:
 
 
 def _fingerprint(lock: str) -> str:
-    """What the environment depends on: the interpreter, the folder, the locks and the project's own declaration."""
+    """Digest of what the environment depends on: interpreter, folder, locks and ``pyproject.toml``."""
     digest = hashlib.sha256(f"{sys.version}\n{sys.base_prefix}\n{ROOT}".encode())
     for path in (LOCKS / "build.lock", LOCKS / f"{lock}.lock", ROOT / "pyproject.toml"):
         digest.update(path.read_bytes())
@@ -112,7 +112,7 @@ def _make_environment() -> None:
 
 
 def _is_ours() -> bool:
-    """Whether ``.venv`` runs this very Python and has pip: one made by another version, or half made, is made anew."""
+    """Whether ``.venv`` runs this Python and has pip; otherwise, the environment is made anew."""
     if not PYTHON.exists():
         return False
     asked = subprocess.run([str(PYTHON), "-c", "import pip, sys; print(sys.version)"], capture_output=True, text=True)
@@ -132,7 +132,7 @@ def _lint() -> None:
 
 
 def _renew_locks() -> None:
-    """Resolves anew for Python 3.11 and later on every platform. No address gets into the files."""
+    """Resolve all dependencies again, for Python 3.11 and later on every platform, without addresses of a registry."""
     uv = shutil.which("uv")
     if uv is None:
         sys.exit("Renewing the locks needs uv on the PATH.")
@@ -149,7 +149,7 @@ def _renew_locks() -> None:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Two commands started together must not install into each other's environment."""
+    """Lock the checkout, so that two commands do not install at the same time."""
     try:
         import fcntl
     except ImportError:  # Windows without WSL

@@ -1,1 +1,1 @@
-"""Measurements, never tests."""
+"""Benchmarks: measurements of accuracy, time and size."""

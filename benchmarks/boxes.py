@@ -1,8 +1,8 @@
-"""How long one reservation takes as an account grows: by its entries, and by the distinct boxes that carry something.
+"""Duration of a reservation as an account grows, by entries and by distinct boxes with spend.
 
 Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
-restrict one to three of them. History is written straight into the tables, in bulk; what is timed is ``ledger.reserve``
-in a transaction of its own, committed, as the product does it. The median of some reservations is printed beside that
+restrict one to three of them. History is written into the tables in bulk; the measured code is ``ledger.reserve``
+in a committed transaction of its own, as in the product. The median of some reservations is printed beside that
 of a plain one-row update on the same engine in the same run, in brackets the CPU of this process, and last how much
 more CPU a reservation takes than with one box. A balance is the answer for the whole dataset, which is harder than that
 for a box.

@@ -1,7 +1,7 @@
-"""How fast the compiled loops and draws are, as ratios to what one would use instead.
+"""Speed of the compiled loops and draws, as ratios to their usual alternatives.
 
 Run ``python -m benchmarks.kernels``. Both sides of a pair run alternately on the same inputs and the median of the
-paired ratios is printed, because absolute times of a shared machine mean little. Above 1: ours is faster.
+paired ratios is printed, because absolute times of a shared machine mean little. Above 1, ours is faster.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""How many reservations a second one hot account takes, as ratios to a plain transaction on the same engine.
+"""Reservations per second on one busy account, as ratios to a plain transaction on the same engine.
 
 Run ``python -m benchmarks.ledger``. The plain transaction adds one to one row: the same engine, pool, write lock and
 commit, and nothing of the ledger. Both sides of a pair run one after the other on the same database, and the median of
 the paired ratios is printed, because absolute rates of a shared machine mean little. 1 would mean that a reservation
-(two locks, a balance in every cell, a hashed entry) is free.
+(two locks, a balance in every cell, a hashed entry) costs nothing.
 
 SQLite runs as the product runs it, with every commit on the disk. The PostgreSQL of the tests does not wait for it
 (``fsync`` is off), so its lines show the work of a transaction and no more.

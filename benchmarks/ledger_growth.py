@@ -1,9 +1,9 @@
-"""What a ledger costs as it grows to a million entries: balance, admission, checkpoint, proof, export, verification.
+"""Cost of a ledger of up to a million entries: balance, admission, checkpoint, proof, export, verification.
 
 Run ``python -m benchmarks.ledger_growth`` (about ten minutes on two cores; ``--sizes 10000 100000`` for a look). One
 account with eight hash cells is filled with jobs that were reserved and charged, on the whole dataset and on boxes. The
-filler writes rows in bulk, because a million commits measure the disk; everything that is timed is the product's own
-code, and exports are checked by the verifier, fill and all (the largest of SQLite only, because its time is the same).
+filler writes rows in bulk, because a million commits measure the disk; all timed code is the product's, and
+the verifier checks complete exports (the largest one of SQLite only, because the time is the same).
 
 An admission is a whole transaction with its commit. Beside it stands an UPDATE of one row through the same engine, lock
 and pool, taken in turns with the admissions, and pgbench's figure for the same statement where its program is found.

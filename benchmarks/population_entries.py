@@ -1,11 +1,11 @@
-"""What a population costs an admission and a refusal: the same on an account alone, and on members of one.
+"""Cost of a population for an admission and a refusal, compared with an account alone.
 
 Run ``python -m benchmarks.population_entries``. An account alone, a member of a population of one, and a member of one
 of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history, and the
-other members carry something on every two of their cells. Then the same with requests that are refused, by the account
-where it is alone and by the population elsewhere. Printed are the medians over batches of the time of the clock and of
-the CPU of this process for one request, and the median of the ratios to the account alone, pair by pair, because
-absolute times of a shared machine mean little.
+other members have spend on every second cell. Then the same requests are refused, by the account where it is alone and
+by the population otherwise. The output is the median over batches of wall-clock time and of the CPU of this process for
+one request, and the median of the paired ratios to the account alone, because absolute times of a shared machine mean
+little.
 """
 
 import itertools

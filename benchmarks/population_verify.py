@@ -1,8 +1,8 @@
-"""What it costs to verify a population, alone and beside the export of its one busy member.
+"""Cost of verifying a population, alone and together with the export of its one busy member.
 
-Run ``python -m benchmarks.population_verify`` (about two minutes; ``--jobs 1000`` for a look). The exports are written
-here, as the service writes them: every job is reserved on one of thirty distinct boxes, and charged, or every tenth
-time given back. CPU of this process for each job, because other work shares the machine.
+Run ``python -m benchmarks.population_verify`` (about two minutes; ``--jobs 1000`` for a look). The script writes the
+exports as the service does: every job is reserved on one of thirty distinct boxes and charged, every tenth voided
+instead. The output is CPU of this process for each job, because other work shares the machine.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""One run of the accuracy benchmark, and a CSV of runs that a later start goes on with."""
+"""One run of the accuracy benchmark, and the CSV of runs that a later start continues."""
 
 import csv
 import json

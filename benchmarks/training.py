@@ -3,7 +3,7 @@
 Run ``python -m benchmarks.training DATA``: a folder as ``benchmarks.accuracy`` reads it. Ours is everything from the
 plan to the artifact's bytes, on the rows of the protocol's first split; theirs is ``fit`` on the same rows as numbers.
 Both run alternately, and the median of the paired ratios ours / theirs is printed, because absolute times of a shared
-machine mean little. Below 1: ours is cheaper.
+machine mean little. Below 1, ours is cheaper.
 """
 
 import argparse

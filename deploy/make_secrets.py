@@ -1,6 +1,6 @@
-"""Writes the secrets of ``docker-compose.yml`` into ``secrets/``, fresh from the system's randomness.
+"""Secrets of ``docker-compose.yml``: random passwords, database addresses and the first admin key in ``secrets/``.
 
-``python3 deploy/make_secrets.py [folder]``. It never overwrites one. Needs nothing but Python.
+``python3 deploy/make_secrets.py [folder]`` needs nothing but Python and never overwrites a file.
 """
 
 import secrets
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main(folder: Path) -> None:
-    """Writes every file that is missing; refuses if only some of them are there."""
+    """Write all files; refuse if any of them exists."""
     owner, service = secrets.token_hex(24), secrets.token_hex(24)
     contents = {
         "postgres_password": secrets.token_hex(24),
@@ -22,8 +22,8 @@ def main(folder: Path) -> None:
     present = [name for name in contents if (folder / name).exists()]
     if present:
         sys.exit(f"{folder} holds {', '.join(present)} already; nothing was written.")
-    # Compose mounts each file with the rights it has here, for accounts that this machine does not know. So the files
-    # are readable, and the folder keeps everybody else of this machine out.
+    # Compose mounts each file with its permissions here, for accounts that this machine does not know. So the files
+    # are readable, and the folder's permissions exclude other accounts of this machine.
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
     for name, content in contents.items():

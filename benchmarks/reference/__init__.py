@@ -1,1 +1,1 @@
-"""Reference runs of other codes on the protocol's splits; see the README beside."""
+"""Reference runs of other codes on the protocol's splits; README.md describes the files."""

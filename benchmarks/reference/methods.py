@@ -1,4 +1,4 @@
-"""What the authors of each reference code claim, and so whom an algorithm has to beat."""
+"""Claims of the authors of each reference code, and the codes that an algorithm is compared with."""
 
 from collections.abc import Sequence
 from pathlib import Path

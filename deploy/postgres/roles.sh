@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the two roles and the database. PostgreSQL's image runs it once, when its volume is empty; on a server of your
-# own run it as a role that may create roles and databases, with SECRETS naming the folder of the password files.
+# Make the two roles and the database. PostgreSQL's image runs this script once, when its volume is empty. On your own
+# server, run it as a role that may create roles and databases, with SECRETS set to the folder of the password files.
 set -eu
 
 SECRETS="${SECRETS:-/run/secrets}"

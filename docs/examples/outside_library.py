@@ -1,11 +1,11 @@
-"""A private mean with an outside library (OpenDP) on the budget of a Grovekeeper dataset: reserve first, then run.
+"""Private means with an external library (OpenDP), charged to the account of a Grovekeeper dataset before each run.
 
     pip install opendp
     python outside_library.py --url http://127.0.0.1:8731 --key-file ~/.grovekeeper/admin.key
 
-The key needs the role ``attester`` on the dataset; an owner or admin key declares the dataset if it is not there. The
-rows stay in a file that the service never sees: it is made up here, and stands for a table in another system. The
-program asks for a mean until the budget refuses, and then it does not read the file.
+The key needs the role ``attester`` on the dataset; an owner or admin key declares the dataset if it does not exist. The
+rows stay in a file that the service never sees; the program generates them in place of a table in another system. The
+program computes means until a charge is refused, and does not read the file for the refused one.
 """
 
 import argparse
@@ -49,7 +49,7 @@ EVENT = {
         },
     ],
 }
-"""A sum of ages (ε = 120/300) and a count (ε = 1/10), one after the other: ε = 0.5. Public: no row was read for it."""
+"""A sum of ages (ε = 120/300) and a count (ε = 1/10), one after the other: ε = 0.5. No row is read for it."""
 
 DECLARATION = {
     "schema": {
