@@ -1,1 +1,1 @@
-"""Who may call: keys, roles, grants on datasets, and the answers kept for repeated requests."""
+"""Keys, roles, grants on datasets, and stored answers to repeated requests."""

@@ -1,8 +1,7 @@
-"""Idempotent answers: the first request with a key does the work, every later one gets the same bytes.
+"""Stores the answer to the first request with an idempotency key, and returns its bytes to every repetition.
 
-The row of the key is written first, in the transaction that does the work. A racing twin therefore waits for the
-first one's commit (on SQLite for its write transaction) and then finds the answer. A refusal rolls the row back, so
-the key stays free.
+The transaction that does the work first writes the key's row. A concurrent request with the same key therefore waits
+for that transaction and then reads the stored answer. A refusal rolls the row back, so the key stays free.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ _IN_FLIGHT = 0
 
 @dataclass(frozen=True)
 class Answer:
-    """A serialised answer: what is stored is what is sent."""
+    """A serialised answer, as it is stored and sent."""
 
     status: int
     body: bytes
@@ -30,7 +29,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """Whose request it is, which route, which key, and SHA-256 of the canonical body."""
+    """The identity of a request: principal, route, idempotency key, and SHA-256 of the canonical body."""
 
     principal: str
     route: str
@@ -39,10 +38,11 @@ class IdempotentRequest:
 
 
 def stored(session: Session, request: IdempotentRequest) -> Answer | None:
-    """The answer that was given to this key, if any.
+    """The stored answer to a request, if any.
 
     Raises:
-        IdempotencyKeyReused: the key came with another body then.
+        IdempotencyKeyReused: the key was used with another body.
+        IdempotencyInFlight: the first request with the key has not ended.
     """
     row = session.execute(
         select(AnswerRow)
@@ -63,15 +63,15 @@ def stored(session: Session, request: IdempotentRequest) -> Answer | None:
 
 
 def once(session: Session, request: IdempotentRequest | None, *, at: datetime, work: Callable[[], Answer]) -> Answer:
-    """Does ``work`` unless this request was answered before; stores its answer in the same transaction.
+    """Does the work of a request and stores the answer in the same transaction, or returns the stored answer.
 
     Args:
-        request: ``None`` where the key is optional and was not sent: the work is simply done.
+        request: ``None`` if the key is optional and was not sent; no answer is stored then.
         work: runs on the caller's transaction; if it raises, the caller rolls everything back.
 
     Raises:
-        IdempotencyKeyReused: the key came with another body before.
-        IdempotencyInFlight: its first request has not committed (only where a database does not wait).
+        IdempotencyKeyReused: the key was used with another body.
+        IdempotencyInFlight: the first request with the key has not committed (only where a database does not wait).
     """
     if request is None:
         return work()

@@ -1,4 +1,4 @@
-"""Making, checking and revoking keys. A key is ``<id>.<secret>``; only a hash of the secret is kept."""
+"""Creates, authenticates and lists access keys. A key is ``<id>.<secret>``; only a hash of the secret is stored."""
 
 import hashlib
 import hmac
@@ -25,17 +25,17 @@ class NotAKey(ValueError):
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key at the only moment its secret is known."""
+    """A new key with its secret, which is not stored."""
 
     id: str
     text: str
 
 
 def split(key: str) -> tuple[str, str]:
-    """Id and secret of a key's text.
+    """Splits a key's text into id and secret.
 
     Raises:
-        NotAKey: it has another form.
+        NotAKey: the text has another form.
     """
     matched = _KEY.fullmatch(key)
     if matched is None:
@@ -44,7 +44,7 @@ def split(key: str) -> tuple[str, str]:
 
 
 def create(session: Session, *, name: str, roles: Sequence[Role], at: datetime) -> NewKey:
-    """Makes a key with 256 random bits of secret."""
+    """Creates a key whose secret has 256 random bits."""
     key_id = ids.new(ids.KEY)
     secret = secrets.token_urlsafe(32)
     add(session, key_id=key_id, secret=secret, name=name, roles=roles, at=at)
@@ -52,7 +52,7 @@ def create(session: Session, *, name: str, roles: Sequence[Role], at: datetime) 
 
 
 def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequence[Role], at: datetime) -> None:
-    """Registers a key whose secret the caller chose."""
+    """Stores a key whose secret the caller chose."""
     session.add(
         KeyRow(
             id=key_id,
@@ -67,10 +67,10 @@ def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequenc
 
 
 def authenticate(session: Session, key: str) -> Principal:
-    """The caller that a key's text proves.
+    """Authenticates a caller by the text of its key.
 
     Raises:
-        Unauthenticated: malformed, unknown, wrong or revoked: all alike.
+        Unauthenticated: the key is malformed, unknown, wrong or revoked; the error does not say which.
     """
     try:
         key_id, secret = split(key)
@@ -85,7 +85,7 @@ def authenticate(session: Session, key: str) -> Principal:
 
 
 def find(session: Session, key_id: str) -> KeyRow:
-    """One key.
+    """Finds a key by its id.
 
     Raises:
         NotFound: no such key.
@@ -105,12 +105,12 @@ def page(session: Session, *, after: str | None, limit: int) -> list[KeyRow]:
 
 
 def secret_matches(row: KeyRow, secret: str) -> bool:
-    """Whether a key's secret is this one, in constant time."""
+    """Compares a secret with a key's secret in constant time."""
     return hmac.compare_digest(row.secret_sha256, _digest(secret))
 
 
 def living_admin_exists(session: Session) -> bool:
-    """Whether some key that was not revoked holds ``admin``."""
+    """Whether any key that was not revoked has the role ``admin``."""
     rows = session.execute(select(KeyRow).where(KeyRow.revoked_at.is_(None))).scalars()
     return any(Role.ADMIN.value in row.roles for row in rows)
 

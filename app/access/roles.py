@@ -1,9 +1,9 @@
-"""Who may do what: the whole policy, as one table of plain sets.
+"""Defines roles and the complete access policy, as sets of roles.
 
-A key may hold ``admin`` (every call on every dataset), ``owner`` (may declare datasets) and ``auditor`` (reads every
-ledger) globally. On a dataset a key is granted one of ``owner``, ``attester``, ``analyst``, ``predictor``, ``auditor``;
-owner includes attester, attester analyst, and analyst predictor. An attester may charge the account for mechanisms that
-run elsewhere, on its word about what they lose.
+Globally a key may have the roles ``admin`` (every call on every dataset), ``owner`` (may declare datasets) and
+``auditor`` (reads every ledger). On a dataset a key is granted one of ``owner``, ``attester``, ``analyst``,
+``predictor`` and ``auditor``; owner includes attester, attester includes analyst, and analyst includes predictor. An
+attester may charge the account for external mechanisms, whose privacy loss it states.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from app.core.errors import RoleMissing
 
 
 class Role(StrEnum):
-    """A right, held globally or on one dataset."""
+    """A role of a key, globally or on one dataset."""
 
     ADMIN = "admin"
     OWNER = "owner"
@@ -31,7 +31,7 @@ INCLUDED: dict[Role, frozenset[Role]] = {
     Role.PREDICTOR: frozenset({Role.PREDICTOR}),
     Role.AUDITOR: frozenset({Role.AUDITOR}),
 }
-"""What a grant on a dataset lets its key act as."""
+"""All roles that a key has on a dataset where it was granted a role."""
 
 SEE_DATASET = frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR})
 MANAGE_DATASET = frozenset({Role.OWNER})
@@ -47,7 +47,7 @@ SEE_LEDGER = frozenset({Role.AUDITOR, Role.OWNER})
 
 @dataclass(frozen=True)
 class Principal:
-    """A caller that proved its key."""
+    """An authenticated caller, with its global roles."""
 
     key_id: str
     roles: frozenset[Role] = field(default_factory=frozenset)
@@ -57,21 +57,21 @@ class Principal:
         return Role.ADMIN in self.roles
 
     def require(self, *needed: Role) -> None:
-        """Checks a global role.
+        """Checks that the key has one of several global roles, or ``admin``.
 
         Raises:
-            RoleMissing: the key holds neither ``admin`` nor one of ``needed``.
+            RoleMissing: the key has neither ``admin`` nor one of ``needed``.
         """
         if not self.is_admin and self.roles.isdisjoint(needed):
             raise RoleMissing([role.value for role in needed] or [Role.ADMIN.value])
 
     def acts_as(self, granted: Role | None) -> frozenset[Role]:
-        """All the roles that the principal has on a dataset where it was granted ``granted``; empty = sees nothing."""
-        held: frozenset[Role] = frozenset()
+        """All roles of the principal on a dataset where it was granted ``granted``; empty if the dataset is hidden."""
+        roles: frozenset[Role] = frozenset()
         if self.is_admin:
-            held |= INCLUDED[Role.ADMIN]
+            roles |= INCLUDED[Role.ADMIN]
         if Role.AUDITOR in self.roles:
-            held |= INCLUDED[Role.AUDITOR]
+            roles |= INCLUDED[Role.AUDITOR]
         if granted is not None:
-            held |= INCLUDED[granted]
-        return held
+            roles |= INCLUDED[granted]
+        return roles

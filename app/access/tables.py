@@ -1,4 +1,4 @@
-"""Tables of keys, grants and idempotent answers."""
+"""Maps the tables of keys, grants and idempotent answers."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from app.db.types import CanonicalJson
 
 
 class KeyRow(Base):
-    """An API key: SHA-256 of its secret, never the secret. 256 random bits need no slow hash."""
+    """An access key, with the SHA-256 of its secret. A secret of 256 random bits needs no slow hash."""
 
     __tablename__ = "keys"
 
@@ -38,7 +38,7 @@ class GrantRow(Base):
 
 
 class AnswerRow(Base):
-    """The answer to a request with an ``Idempotency-Key``: the very bytes, sent again on every replay, for ever."""
+    """The stored bytes of the answer to a request with an ``Idempotency-Key``; kept for ever."""
 
     __tablename__ = "idempotent_answers"
 

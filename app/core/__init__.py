@@ -1,1 +1,1 @@
-"""What every package may use: errors, time, ids, exact amounts, limits, settings, logging."""
+"""Errors, time, ids, exact amounts, limits, settings, logging and durable files, for every other package."""

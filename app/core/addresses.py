@@ -1,4 +1,4 @@
-"""Addresses of machines."""
+"""Tells addresses of this machine from addresses that other machines can reach."""
 
 import ipaddress
 

@@ -1,25 +1,25 @@
-"""Exact decimal amounts: the grammar of requests, and the shortest exact text of answers.
+"""Reads and writes exact decimal amounts: ε, δ, ρ and μ².
 
-Amounts (ε, δ, ρ, μ²) never pass through a float. In a request an amount is ASCII text, or a JSON number taken from
-its own characters; ``json.loads(..., parse_float=Decimal)`` keeps them. pydantic's own ``Decimal`` reads "1_0" as 10
-and accepts "1e-9999999", so it is not used.
+Amounts never pass through a float. A request states an amount as ASCII text or as a JSON number, whose characters
+``json.loads(..., parse_float=Decimal)`` preserves. pydantic's ``Decimal`` is not used, because it reads "1_0" as 10 and
+accepts "1e-9999999". Answers state an amount as its shortest exact text.
 """
 
 import re
 from decimal import Decimal
 from fractions import Fraction
 
+from app.core import limits
+
 _GRAMMAR = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
-_MAX_JSON_NUMBER_DIGITS = 15
-_MAX_EXPONENT = 99
 
 
 class NotAnAmount(ValueError):
-    """The text or number is no amount. The value itself is not part of the message."""
+    """The text or number is not an amount. The message does not contain the value."""
 
 
 def parse(value: object) -> Fraction:
-    """The exact value of an amount of a request.
+    """Reads an amount of a request.
 
     Args:
         value: text that matches the grammar, or a JSON number (``int`` or ``Decimal``) of at most 15 significant
@@ -29,7 +29,7 @@ def parse(value: object) -> Fraction:
         The exact, non-negative value.
 
     Raises:
-        NotAnAmount: anything else: booleans, floats, signs, NaN, infinities, underscores, huge exponents.
+        NotAnAmount: any other value: a boolean, a float, a sign, NaN, an infinity, an underscore, a huge exponent.
     """
     if isinstance(value, bool):
         raise NotAnAmount
@@ -44,15 +44,16 @@ def _from_json_number(number: Decimal) -> Fraction:
     if not number.is_finite() or number.is_signed():
         raise NotAnAmount
     _, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int) or abs(number.adjusted()) > _MAX_EXPONENT or abs(exponent) > _MAX_EXPONENT + 18:
+    largest = limits.MAX_DECIMAL_EXPONENT
+    if not isinstance(exponent, int) or abs(number.adjusted()) > largest or abs(exponent) > largest + 18:
         raise NotAnAmount
-    if len("".join(map(str, digits)).strip("0")) > _MAX_JSON_NUMBER_DIGITS:
+    if len("".join(map(str, digits)).strip("0")) > limits.MAX_JSON_NUMBER_DIGITS:
         raise NotAnAmount
     return Fraction(number)
 
 
 def to_text(value: Fraction | int) -> str:
-    """The shortest exact decimal of a value that has one: ``0.7``, ``3``, ``1250``. No exponent, no trailing zeros.
+    """Writes a value as its shortest exact decimal, without exponent and trailing zeros: ``0.7``, ``3``, ``1250``.
 
     Raises:
         ValueError: the value has no finite decimal expansion.
@@ -82,5 +83,5 @@ def to_text(value: Fraction | int) -> str:
 
 
 def from_steps(steps: int, places: int) -> str:
-    """Exact decimal text of an amount that is counted in whole steps of 10^−places."""
+    """Writes an amount that is counted in whole steps of 10^−places as its shortest exact decimal."""
     return to_text(Fraction(steps, 10**places))

@@ -1,20 +1,24 @@
-"""The one place that reads the wall clock. All times are aware and in UTC."""
+"""Reads the wall clock, and converts times to text and back. Every time has a zone, which is UTC."""
 
 from datetime import UTC, datetime
 
 
 def now() -> datetime:
-    """The current time, in UTC, to the microsecond."""
+    """The current time in UTC, to the microsecond."""
     return datetime.now(UTC)
 
 
 def to_text(at: datetime) -> str:
-    """RFC 3339 with microseconds and ``Z``: ``2026-11-20T09:30:00.000000Z``. Refuses a naive time."""
+    """Writes a time as RFC 3339 with microseconds and ``Z``: ``2026-11-20T09:30:00.000000Z``.
+
+    Raises:
+        ValueError: the time has no zone.
+    """
     if at.tzinfo is None:
-        raise ValueError("a time without a zone")
+        raise ValueError("the time has no zone")
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def from_text(text: str) -> datetime:
-    """Inverse of :func:`to_text`."""
+    """Reads a time that :func:`to_text` wrote."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Durable files: a name appears only when its content is complete and on the disk."""
+"""Writes files durably: a file gets its name only when its content is complete and on the disk."""
 
 import os
 import secrets
@@ -21,14 +21,14 @@ def new_file(path: Path, *, existing: Literal["replace", "keep", "refuse"]) -> I
 
     Args:
         path: the final name, in a folder that exists.
-        existing: what happens to a file of that name: the new file takes its place, the new file is dropped (so that
-            the first of several writers wins), or the call fails.
+        existing: what to do when a file of that name exists: ``replace`` it, ``keep`` it and drop the new file (so that
+            the first of several writers wins), or ``refuse`` to write.
 
     Yields:
         A binary file open for reading and writing.
 
     Raises:
-        FileExistsError: there is a file of that name, and ``existing`` is ``refuse``.
+        FileExistsError: a file of that name exists, and ``existing`` is ``refuse``.
         OSError: the folder cannot be written.
     """
     if existing == "refuse" and path.exists():
@@ -57,7 +57,7 @@ def write(path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "re
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and its parents, each readable by its owner only and each durably."""
+    """Makes a folder and its missing parents durably, readable by their owner only."""
     if folder.is_dir():
         return
     make_folder(folder.parent)

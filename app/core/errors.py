@@ -1,37 +1,37 @@
-"""Named facts about the world that a caller has to know. One class per fact, the facts as attributes.
+"""Defines the errors that callers distinguish: one class per fact, with the details as attributes.
 
 ::
 
     GrovekeeperError
-    ├── MalformedRequest             the bytes are not a request
-    ├── IdempotencyKeyMissing        a spending request without its key
-    ├── Unauthenticated              no key, or not one of ours
-    ├── RoleMissing                  our key, but not this role
-    ├── NotFound                     nothing there that this key may see
+    ├── MalformedRequest             the body or a header cannot be parsed
+    ├── IdempotencyKeyMissing        a request that spends budget has no idempotency key
+    ├── Unauthenticated              no valid key
+    ├── RoleMissing                  a valid key without the role that the call needs
+    ├── NotFound                     no such resource, or none that the key may see
     ├── MethodNotAllowed             the path exists, the method does not
-    ├── BudgetExceeded               the ledger refuses
-    ├── NoRowsYet                    training before the first upload
-    ├── NameTaken                    a living dataset, or a population, has this name
-    ├── PopulationMismatch           this dataset cannot belong to that population
-    ├── DatasetDeleted               only the tombstone is left
-    ├── JobFinished                  too late to cancel
+    ├── BudgetExceeded               the account cannot pay for the request
+    ├── NoRowsYet                    the dataset has no upload yet
+    ├── NameTaken                    a dataset or a population has this name
+    ├── PopulationMismatch           the dataset cannot become a member of the population
+    ├── DatasetDeleted               the dataset was deleted
+    ├── JobFinished                  the job has ended, so it cannot be cancelled
     ├── IdempotencyInFlight          the first request with this key has not ended
-    ├── AccountantMismatch           this account's unit cannot hold that charge
-    ├── AdjacencyMismatch            what is protected here is not what that algorithm protects
-    ├── TooLarge                     over a public limit
-    ├── UnsupportedMediaType         not a body we read
-    ├── InvalidRequest               a field breaks its rule
-    ├── RowsInvalid                  an upload the declaration cannot read
-    ├── IdempotencyKeyReused         the same key with another body
-    ├── NotSupported                 declared, but its rule is not built yet
-    ├── TooManyRequests              slow down
-    ├── Unavailable                  not ready; try again
-    ├── ReservationSettled           a reservation ends once
-    ├── LeaseLost                    another worker owns the job now (never leaves the worker)
+    ├── AccountantMismatch           the account's unit cannot express the charge
+    ├── AdjacencyMismatch            the account's adjacency is not the algorithm's
+    ├── TooLarge                     a body or a list is over a public limit
+    ├── UnsupportedMediaType         the body's type or encoding is not accepted
+    ├── InvalidRequest               a field breaks a rule
+    ├── RowsInvalid                  the upload does not match the declaration
+    ├── IdempotencyKeyReused         the key was used with another body
+    ├── NotSupported                 the request is legal, but not supported yet
+    ├── TooManyRequests              the process has too many requests in flight
+    ├── Unavailable                  the service cannot answer at the moment
+    ├── ReservationSettled           the reservation was charged, void or expired already
+    ├── LeaseLost                    another worker holds the job's lease (never leaves the worker)
     └── InstallationError            the operator has to act; printed by the command line
-        └── LedgerRewound            the database is behind, or beside, a head that was written outside it
+        └── LedgerRewound            the database contradicts a head that was written outside it
 
-No message and no attribute ever carries a private value, an exact private count or a rejected input value.
+No message and no attribute carries a private value, an exact private count or a rejected input value.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,22 +42,22 @@ _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²", "delta": "δ"}
 
 
 class GrovekeeperError(Exception):
-    """Root of all named errors. ``str()`` is a sentence for people."""
+    """Root of all errors of this module. ``str()`` is a sentence for people."""
 
 
 class MalformedRequest(GrovekeeperError):
-    """The body or a header cannot be read at all."""
+    """The body or a header cannot be parsed."""
 
 
 class IdempotencyKeyMissing(GrovekeeperError):
-    """A spending request came without an ``Idempotency-Key`` header."""
+    """A request that spends budget has no ``Idempotency-Key`` header."""
 
     def __str__(self) -> str:
         return "this request spends budget and needs an Idempotency-Key header"
 
 
 class Unauthenticated(GrovekeeperError):
-    """No key, a malformed one, an unknown one or a revoked one: all alike."""
+    """The key is missing, malformed, unknown or revoked; the error does not say which."""
 
     def __str__(self) -> str:
         return "a valid key is needed: Authorization: Bearer <key>"
@@ -75,7 +75,7 @@ class RoleMissing(GrovekeeperError):
 
 @dataclass(eq=False)
 class NotFound(GrovekeeperError):
-    """Nothing is there, or nothing that this key may know of: the two look the same."""
+    """The resource does not exist, or the key may not know that it exists; the error does not say which."""
 
     kind: str
 
@@ -84,7 +84,7 @@ class NotFound(GrovekeeperError):
 
 
 class MethodNotAllowed(GrovekeeperError):
-    """The path exists but not for this method."""
+    """The path exists, but not for this method."""
 
     def __str__(self) -> str:
         return "this path has no such method"
@@ -92,12 +92,15 @@ class MethodNotAllowed(GrovekeeperError):
 
 @dataclass(eq=False)
 class BudgetExceeded(GrovekeeperError):
-    """The ledger refuses: in some cell ``charged + reserved + requested`` would pass the cap.
+    """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds the cap.
 
-    All amounts are exact decimal strings in the account's unit. ``what_fits`` works out :attr:`largest_that_fits`, an
-    ε, from numbers that it holds already: that takes a while, and a refusal is raised under locks. Where the dataset's
-    population refuses, ``population`` names it, and the amounts are those of all its members together. Where
-    not ``exact``, the maximum over all joint cells was too much work, and the amounts are an upper bound.
+    Amounts are exact decimal strings in the account's unit.
+
+    Attributes:
+        what_fits: computes :attr:`largest_that_fits`, an ε. The computation is slow, and the error is raised under
+            locks, so it runs when the answer is written.
+        population: name of the dataset's population if its cap refuses; the amounts are then its members' together.
+        exact: ``False`` if the maximum over all joint cells took too much work; the amounts are then upper bounds.
     """
 
     dataset: str
@@ -116,7 +119,7 @@ class BudgetExceeded(GrovekeeperError):
 
     @cached_property
     def largest_that_fits(self) -> str:
-        """The largest ε that the same request could carry; worked out when it is first asked for."""
+        """The largest ε with which the same request would be admitted; computed at the first access."""
         return self.what_fits()
 
     def __str__(self) -> str:
@@ -127,21 +130,21 @@ class BudgetExceeded(GrovekeeperError):
             cell = ", ".join(f"{name}={value}" for name, value in self.tightest_cell.items())
             where = f"cell {cell} of {where}"
         symbol = _SYMBOLS[self.unit]
-        return f"{self.requested} {symbol} asked, {self.remaining} {symbol} left for {where}"
+        return f"{self.requested} {symbol} requested, {self.remaining} {symbol} left for {where}"
 
 
 class NoRowsYet(GrovekeeperError):
-    """Nothing was uploaded so far. An upload is a public act, so saying this costs nothing."""
+    """The dataset has no upload yet. Uploads are public events, so this error reveals nothing private."""
 
     def __str__(self) -> str:
-        return "no rows were uploaded to this dataset yet"
+        return "this dataset has no rows yet"
 
 
 @dataclass(eq=False)
 class NameTaken(GrovekeeperError):
-    """A living dataset, or a population, has this name."""
+    """A dataset that was not deleted, or a population, has this name."""
 
-    kind: str = "living dataset"
+    kind: str = "dataset"
 
     def __str__(self) -> str:
         return f"a {self.kind} has this name already"
@@ -149,7 +152,7 @@ class NameTaken(GrovekeeperError):
 
 @dataclass(eq=False)
 class PopulationMismatch(GrovekeeperError):
-    """The dataset cannot be added up with the members of a population; ``differs`` names in what."""
+    """The dataset cannot become a member of the population; ``differs`` lists the fields in which they differ."""
 
     differs: Sequence[str]
 
@@ -158,7 +161,7 @@ class PopulationMismatch(GrovekeeperError):
 
 
 class DatasetDeleted(GrovekeeperError):
-    """The rows were erased; the tombstone keeps the spend."""
+    """The dataset was deleted: its rows were erased, and its ledger remains."""
 
     def __str__(self) -> str:
         return "the rows of this dataset were erased; its ledger remains"
@@ -180,24 +183,24 @@ class IdempotencyInFlight(GrovekeeperError):
 
 @dataclass(eq=False)
 class AccountantMismatch(GrovekeeperError):
-    """The account's unit cannot hold this charge; ``accepted_by`` names accountants that would."""
+    """The account's unit cannot express the charge; ``accepted_by`` lists the accountants that can."""
 
     accountant: str
     accepted_by: Sequence[str]
 
     def __str__(self) -> str:
-        return f"a {self.accountant} account cannot take this; accepted by: {', '.join(self.accepted_by) or 'none'}"
+        return f"a {self.accountant} account cannot pay for this; accepted by: {', '.join(self.accepted_by) or 'none'}"
 
 
 @dataclass(eq=False)
 class AdjacencyMismatch(GrovekeeperError):
-    """The algorithm protects something else than the account does; ``accepted_by`` names adjacencies that take it."""
+    """The algorithm's adjacency is not the account's; ``accepted_by`` lists the adjacencies that accept it."""
 
     adjacency: str
     accepted_by: Sequence[str]
 
     def __str__(self) -> str:
-        return f"a {self.adjacency} account cannot take this; accepted by accounts of: {', '.join(self.accepted_by)}"
+        return f"a {self.adjacency} account cannot pay for this; accepted by accounts of: {', '.join(self.accepted_by)}"
 
 
 @dataclass(eq=False)
@@ -213,7 +216,7 @@ class TooLarge(GrovekeeperError):
 
 @dataclass(eq=False)
 class UnsupportedMediaType(GrovekeeperError):
-    """The body's type or encoding is not one that this call reads."""
+    """The call does not accept the body's type or encoding."""
 
     accepted: Sequence[str]
 
@@ -223,9 +226,12 @@ class UnsupportedMediaType(GrovekeeperError):
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """One broken rule: ``at`` is a JSON pointer into the request, ``problem`` a stable slug. Never a value.
+    """A field that breaks a rule. Never carries the field's value.
 
-    ``limit`` is the largest number that would have been taken there, where it depends on the rest of the request.
+    Attributes:
+        at: JSON pointer into the request.
+        problem: stable slug of the rule.
+        limit: the largest number that is valid there, if that depends on the rest of the request.
     """
 
     at: str
@@ -235,17 +241,17 @@ class FieldProblem:
 
 @dataclass(eq=False)
 class InvalidRequest(GrovekeeperError):
-    """One or more fields break their rules."""
+    """One or more fields break a rule."""
 
     errors: Sequence[FieldProblem]
 
     @classmethod
     def at(cls, pointer: str, problem: str, *, limit: int | None = None) -> "InvalidRequest":
-        """One field, one problem."""
+        """The error for a single field."""
         return cls([FieldProblem(pointer, problem, limit)])
 
     def below(self, pointer: str) -> "InvalidRequest":
-        """The same problems of an object that stands deeper in the request."""
+        """The same errors, for an object that is nested at ``pointer`` in the request."""
         return InvalidRequest([replace(error, at=pointer + error.at) for error in self.errors])
 
     def __str__(self) -> str:
@@ -254,7 +260,7 @@ class InvalidRequest(GrovekeeperError):
 
 @dataclass(frozen=True)
 class ColumnProblem:
-    """A column that the declaration cannot read: its name, a stable slug, the number of cells (or 1)."""
+    """A column that does not match its declaration: its name, a stable slug, the number of cells (or 1)."""
 
     name: str
     problem: str
@@ -263,7 +269,7 @@ class ColumnProblem:
 
 @dataclass(eq=False)
 class RowsInvalid(GrovekeeperError):
-    """An upload that the declaration cannot read. Told to the owner only; nothing was stored."""
+    """The upload does not match the declaration, and nothing was stored. Shown to the owner only."""
 
     columns: Sequence[ColumnProblem]
 
@@ -272,7 +278,7 @@ class RowsInvalid(GrovekeeperError):
 
 
 class IdempotencyKeyReused(GrovekeeperError):
-    """The same key came with another body."""
+    """The idempotency key was used with another body."""
 
     def __str__(self) -> str:
         return "this Idempotency-Key was used with another body"
@@ -280,7 +286,7 @@ class IdempotencyKeyReused(GrovekeeperError):
 
 @dataclass(eq=False)
 class NotSupported(GrovekeeperError):
-    """A legal declaration whose rule is not built yet."""
+    """The request is legal, but the service does not support it yet."""
 
     what: str
 
@@ -290,7 +296,7 @@ class NotSupported(GrovekeeperError):
 
 @dataclass(eq=False)
 class TooManyRequests(GrovekeeperError):
-    """Slow down."""
+    """The process has too many requests in flight."""
 
     retry_after_s: int = 1
 
@@ -300,7 +306,7 @@ class TooManyRequests(GrovekeeperError):
 
 @dataclass(eq=False)
 class Unavailable(GrovekeeperError):
-    """The service cannot answer now."""
+    """The service cannot answer at the moment."""
 
     why: str = "the service is not ready"
     retry_after_s: int = 1
@@ -310,7 +316,7 @@ class Unavailable(GrovekeeperError):
 
 
 class LeaseLost(GrovekeeperError):
-    """Another worker owns this job now: write nothing."""
+    """Another worker holds the job's lease, so this worker must not write."""
 
     def __str__(self) -> str:
         return "the lease on this job was lost"
@@ -318,7 +324,7 @@ class LeaseLost(GrovekeeperError):
 
 @dataclass(eq=False)
 class ReservationSettled(GrovekeeperError):
-    """A reservation ends exactly once."""
+    """The reservation was charged, void or expired already."""
 
     state: str = field(default="settled")
 
@@ -328,7 +334,7 @@ class ReservationSettled(GrovekeeperError):
 
 @dataclass(eq=False)
 class InstallationError(GrovekeeperError):
-    """The operator has to act: a missing setting, an old schema, an unsafe bind."""
+    """The operator has to act: a setting is missing, the schema is old, or the address is unsafe."""
 
     why: str
 
@@ -337,11 +343,11 @@ class InstallationError(GrovekeeperError):
 
 
 class LedgerRewound(InstallationError):
-    """The database does not hold what a head outside it says: it was restored from an older backup, or forged."""
+    """The database contradicts a head that was written outside it: an older backup was restored, or it was forged."""
 
     def __init__(self, account_id: str) -> None:
         super().__init__(
-            f"the ledger of {account_id} in the database is not the one whose head was written outside it: the "
-            "database was restored from an older backup, or was changed. Nothing is served, because budget that was "
-            "spent could be spent again. See the operator's guide, After a refusal"
+            f"the ledger of {account_id} in the database does not match the head that was written outside it: the "
+            "database was restored from an older backup, or was changed. Nothing is served, because spent budget "
+            "could be spent again. See the operator's guide, After a refusal"
         )

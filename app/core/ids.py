@@ -1,8 +1,10 @@
-"""Opaque ids: a short prefix that says what the thing is, then 80 random bits."""
+"""Makes opaque ids: a short prefix that names the kind of resource, then 80 random bits."""
 
 import base64
 import re
 import secrets
+
+from app.core import limits
 
 DATASET = "ds"
 EPOCH = "ep"
@@ -14,14 +16,15 @@ EVALUATION = "ev"
 KEY = "key"
 POPULATION = "pop"
 
-_REFERENCE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_REFERENCE = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.MAX_DATASET_NAME_CHARS}}}", re.ASCII)
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text could be an id or a name at all. No database need be asked about others: one has no NUL."""
+    """Whether a text has the form of an id or a name. Other texts need no query, and may hold characters such as NUL
+    that a database refuses."""
     return _REFERENCE.fullmatch(text) is not None
 
 
 def new(prefix: str) -> str:
-    """A fresh id, such as ``ds_4xk2m7q3vdn5t6wa``: lower case letters and digits only after the prefix."""
+    """A new id, such as ``ds_4xk2m7q3vdn5t6wa``: lower case letters and digits after the prefix."""
     return f"{prefix}_{base64.b32encode(secrets.token_bytes(10)).decode('ascii').lower()}"

@@ -1,4 +1,4 @@
-"""Public limits of the service.
+"""Defines every limit of the service.
 
 A limit is a public fact, so an error may state it.
 """
@@ -64,6 +64,10 @@ MAX_ROWS_PER_DATASET = 2**31 - 1
 
 # Amounts and events
 
+MAX_JSON_NUMBER_DIGITS = 15
+"""Significant digits of an amount that a request states as a JSON number."""
+MAX_DECIMAL_EXPONENT = 99
+"""Power of ten of an amount in a request."""
 MAX_STEPS = 2**63 - 1
 """Steps of any amount: amounts are stored as 64-bit integers."""
 MAX_CAP_EPSILON = 10**9
@@ -85,10 +89,23 @@ MAX_REQUESTS_IN_FLIGHT = 1_024
 """Requests of one API process at a time; further requests are answered 429."""
 MAX_WAITING_UPLOADS = 4
 """Uploads of one API process that wait for another upload to their dataset: each holds one of forty threads."""
+MAX_LOGGED_FRAMES = 20
+"""Frames of a traceback in one line of the log."""
 MAX_FOLLOWERS = 256
 """Event streams of one API process: fewer than its requests, so that streams leave room for other requests."""
 MAX_WORKERS = 256
 """Worker processes of one ``serve``."""
+
+# Database
+
+MAX_DATABASE_CONNECTIONS = 32
+"""Connections of one process to its database."""
+DATABASE_POOL_WAIT_S = 30
+"""Seconds that a thread waits for a free connection of its process."""
+DATABASE_CONNECT_S = 10
+"""Seconds that a connection to PostgreSQL may take to open."""
+DATABASE_WRITE_WAIT_S = 30.0
+"""Seconds that a writer waits for the other writers of a SQLite file: threads of its process, then ``busy_timeout``."""
 
 # Models and evaluations
 

@@ -1,8 +1,8 @@
-"""Logs as JSON lines on standard error, made so that a private value has no way into them.
+"""Writes logs as JSON lines on standard error, without any private value.
 
 A line carries the *constant* text of a message, never its arguments, and of the extra fields only those in
-:data:`PUBLIC_FIELDS`. Of an exception it carries the type and the places in the code: parsers of rows like to quote the
-cell they could not read. So log like this::
+:data:`PUBLIC_FIELDS`. Of an exception, a line carries the type and the traceback's places in the code, not the message:
+parsers quote the cell that they cannot read. Log like this::
 
     logger.warning("the lease on a job was lost", extra={"job_id": job_id})
 """
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TextIO
 
-from app.core import clock
+from app.core import clock, limits
 
 PUBLIC_FIELDS = (
     "request_id",
@@ -34,9 +34,7 @@ PUBLIC_FIELDS = (
     "signal",
     "revision",
 )
-"""Names of extra fields that are public by nature: ids, routes and states, never rows, amounts of rows or bodies."""
-
-_MAX_FRAMES = 20
+"""Names of the extra fields that are written: ids, routes and states, never rows, numbers of rows or bodies."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,22 +55,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def _places(at: TracebackType | None) -> list[str]:
-    frames = traceback.extract_tb(at)[-_MAX_FRAMES:]
+    frames = traceback.extract_tb(at)[-limits.MAX_LOGGED_FRAMES :]
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def configure(level: str, *, stream: TextIO | None = None) -> None:
-    """Sends every logger of the process through :class:`JsonFormatter`. May be called again.
+    """Makes every logger of the process write through :class:`JsonFormatter`. May be called again.
 
     Args:
         level: one of :data:`app.core.settings.LOG_LEVELS`.
-        stream: where to; standard error unless a test says otherwise.
+        stream: the stream to write to; standard error by default.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
-    for old in root.handlers[:]:
-        root.removeHandler(old)
+    for earlier_handler in root.handlers[:]:
+        root.removeHandler(earlier_handler)
     root.addHandler(handler)
     root.setLevel(level)
-    logging.getLogger("alembic").setLevel("WARNING")  # it reports every look at the revision
+    logging.getLogger("alembic").setLevel("WARNING")  # it logs every reading of the revision

@@ -1,4 +1,4 @@
-"""Settings of a process, read from environment variables and command-line flags.
+"""Reads the settings of a process from environment variables and command-line flags.
 
 :data:`SETTINGS` is the table of all settings; ``python -m app.core.settings`` prints it as ``docs/settings.md``. A flag
 takes precedence over the variable of the same name. A secret may come from a file: ``GROVEKEEPER_ADMIN_KEY_FILE``.
@@ -21,7 +21,7 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: attribute of :class:`Settings`; the variable is this in capitals after :data:`PREFIX`.
+        name: attribute of :class:`Settings`; the variable is :data:`PREFIX` and this name in capitals.
         default: the default as text for people; empty if there is none.
         meaning: the setting's meaning and range, in sentences.
         read: converts the variable's text to a value; raises ``ValueError``.
@@ -103,12 +103,12 @@ SETTINGS: tuple[Setting, ...] = (
         secret=True,
     ),
 )
-"""Every setting, in the order of the page."""
+"""Every setting, in the order of ``docs/settings.md``."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one process. See :data:`SETTINGS` for what each one means.
+    """The settings of one process; :data:`SETTINGS` documents them.
 
     Raises:
         InstallationError: a value is outside its range.
@@ -143,7 +143,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], **overrides: object) -> Self:
-        """Read every setting.
+        """Reads every setting.
 
         Args:
             environ: usually ``os.environ``. An empty variable counts as unset.
@@ -158,10 +158,10 @@ class Settings:
             raise TypeError(f"no such setting: {', '.join(sorted(overrides.keys() - known))}")
         values = {setting.name: _read(setting, environ) for setting in SETTINGS}
         values |= {name: value for name, value in overrides.items() if value is not None}
-        given = {name: value for name, value in values.items() if value is not None}
-        home = given.setdefault("home", _read_path("~/.grovekeeper"))
-        given.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
-        return cls(**given)  # type: ignore[arg-type]  # SETTINGS and the fields agree; a test holds it
+        arguments = {name: value for name, value in values.items() if value is not None}
+        home = arguments.setdefault("home", _read_path("~/.grovekeeper"))
+        arguments.setdefault("database_url", f"sqlite:///{home}/grovekeeper.sqlite3")
+        return cls(**arguments)  # type: ignore[arg-type]  # a test checks that SETTINGS and the fields agree
 
 
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
@@ -177,23 +177,23 @@ def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
 
 
 def _read_secret(setting: Setting, environ: Mapping[str, str], *, text: str | None) -> str | None:
-    twin = f"{setting.variable}_FILE"
-    path = environ.get(twin)
+    file_variable = f"{setting.variable}_FILE"
+    path = environ.get(file_variable)
     if not path:
         return text
     if text is not None:
-        raise InstallationError(f"set {setting.variable} or {twin}, not both")
+        raise InstallationError(f"set {setting.variable} or {file_variable}, not both")
     try:
         content = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        raise InstallationError(f"the file that {twin} names cannot be read") from None
+        raise InstallationError(f"the file that {file_variable} names cannot be read") from None
     if not content:
-        raise InstallationError(f"the file that {twin} names is empty")
+        raise InstallationError(f"the file that {file_variable} names is empty")
     return content
 
 
 def to_markdown() -> str:
-    """Return the text of ``docs/settings.md``."""
+    """The text of ``docs/settings.md``."""
     rows = [
         f"| `{setting.variable}` | {f'`{setting.default}`' if setting.default else ''} "
         f"| {'yes' if setting.secret else ''} | {setting.meaning} |"

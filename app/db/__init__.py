@@ -1,1 +1,1 @@
-"""Transactions, dialects and migrations: SQLite on a laptop, PostgreSQL beyond it, one code path for both."""
+"""Transactions, column types and migrations for SQLite and PostgreSQL."""

@@ -1,7 +1,7 @@
-"""Triggers and grants that keep a table append-only, whoever is connected.
+"""Makes tables append-only with triggers and grants of the database.
 
-Migrations call :func:`create_append_only_triggers` when they create such a table, and again after a batch rebuild,
-which drops triggers on SQLite. Triggers are invisible to Alembic's autogenerate; tests/migration holds them.
+Migrations call :func:`create_append_only_triggers` when they create an append-only table, and again after a batch
+rebuild, which drops triggers on SQLite. Alembic's autogenerate does not see triggers; tests/migration checks them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def create_append_only_triggers(connection: Connection, table: str, *, key: Sequ
     Args:
         connection: in a migration, ``op.get_bind()``.
         table: an existing table.
-        key: columns that name a row for ever, such as ``("account_id", "sequence")``.
+        key: columns that identify a row for ever, such as ``("account_id", "sequence")``.
     """
     quote = connection.dialect.identifier_preparer.quote
     taken = " AND ".join(f"{quote(column)} = NEW.{quote(column)}" for column in key)
@@ -60,12 +60,12 @@ def _create_on_postgresql(connection: Connection, table: str, *, taken: str) -> 
         connection.exec_driver_sql(
             f"CREATE OR REPLACE TRIGGER {name} BEFORE {change} ON {quoted} FOR EACH {level} EXECUTE FUNCTION {name}()"
         )
-        # ALWAYS: not even session_replication_role = replica turns it off.
+        # ALWAYS: otherwise session_replication_role = replica would turn the trigger off.
         connection.exec_driver_sql(f"ALTER TABLE {quoted} ENABLE ALWAYS TRIGGER {name}")
 
 
 def append_only_tables(connection: Connection) -> frozenset[str]:
-    """The tables of the database that carry the UPDATE trigger above, read from its own catalogue."""
+    """The tables that have the UPDATE trigger above, according to the database's catalogue."""
     if connection.dialect.name == "sqlite":
         query = "SELECT tbl_name, name FROM sqlite_schema WHERE type = 'trigger'"
     else:
@@ -77,13 +77,13 @@ def append_only_tables(connection: Connection) -> frozenset[str]:
 
 
 def grant_to_service(connection: Connection, role: str) -> None:
-    """Gives the service's role on PostgreSQL what it needs and no more; run by the owner after every upgrade.
+    """Grants the service's role on PostgreSQL the rights that it needs; run by the owner after every upgrade.
 
     Append-only tables: SELECT and INSERT. The revision table: SELECT. Every other table: SELECT, INSERT, UPDATE and
-    DELETE. No TRUNCATE, no ownership, nothing that could drop or disable a trigger.
+    DELETE. The role gets no TRUNCATE, no ownership and no right to drop or disable a trigger.
 
     Args:
-        connection: of the role that owns the tables, inside a transaction.
+        connection: a connection of the role that owns the tables, inside a transaction.
         role: an existing role.
     """
     quote = connection.dialect.identifier_preparer.quote_identifier

@@ -1,4 +1,4 @@
-"""The declarative base of every table, and the names of its constraints."""
+"""Defines the declarative base of every table and the names of constraints."""
 
 from datetime import datetime
 from typing import ClassVar
@@ -15,11 +15,11 @@ NAMING_CONVENTION = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Every constraint has a name that both databases and all revisions agree on, so that a migration can drop it."""
+"""Gives every constraint the same name on both databases and in all revisions, so that a migration can drop it."""
 
 
 class Base(DeclarativeBase):
-    """What every ORM class in a ``tables.py`` inherits; its metadata is the schema at the head of the migrations."""
+    """Base of every ORM class in a ``tables.py``; its metadata is the schema at the newest revision."""
 
     metadata = MetaData(naming_convention=NAMING_CONVENTION)
     type_annotation_map: ClassVar = {int: ExactInteger, datetime: UtcDateTime, str: Text}

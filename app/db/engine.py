@@ -1,8 +1,8 @@
-"""Engines for the two dialects, set up so that a transaction means the same on both.
+"""Opens SQLAlchemy engines whose transactions behave alike on SQLite and PostgreSQL.
 
-A transaction says what it is by the execution option :data:`ACCESS`. ``"write"`` on SQLite is ``BEGIN IMMEDIATE``
-(the caller holds the write lock of the file, :mod:`app.db.locks`); ``"read"`` is a snapshot that the database itself
-keeps from writing, so a read can never be upgraded, which SQLite answers with "database is locked" at once.
+The execution option :data:`ACCESS` states the kind of a transaction. On SQLite, ``"write"`` begins with ``BEGIN
+IMMEDIATE`` (the caller holds the write lock of the file, :mod:`app.db.locks`), and ``"read"`` sees a snapshot and
+cannot write: SQLite fails an upgrade from read to write at once with "database is locked".
 """
 
 import os
@@ -14,37 +14,34 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from app.core import limits
 from app.core.errors import InstallationError
-from app.db.locks import WAIT_S
 
 DialectName: TypeAlias = Literal["sqlite", "postgresql"]
 
 ACCESS = "grovekeeper_access"
-"""Execution option: ``"write"`` or ``"read"``. A connection without it may only read on SQLite."""
-
-DEFAULT_POOL_SIZE = 32
-POOL_TIMEOUT_S = 30
+"""Execution option: ``"write"`` or ``"read"``. On SQLite a connection without the option can only read."""
 
 _SQLITE_PRAGMAS = (
-    f"PRAGMA busy_timeout = {int(WAIT_S * 1000)}",
+    f"PRAGMA busy_timeout = {int(limits.DATABASE_WRITE_WAIT_S * 1000)}",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
-    # Without it INSERT OR REPLACE deletes the old row without running its BEFORE DELETE trigger.
+    # Otherwise INSERT OR REPLACE would delete the old row without running its BEFORE DELETE trigger.
     "PRAGMA recursive_triggers = ON",
 )
 
 
 def parse_url(url: str) -> URL:
-    """The address of a database, with the driver this program uses.
+    """Parses the address of a database and sets the driver that this program uses.
 
     Raises:
-        InstallationError: not an address, not one of the two databases, or a SQLite database without a file.
+        InstallationError: not an address, neither SQLite nor PostgreSQL, or a SQLite database without a file.
     """
     try:
         parsed = make_url(url)
     except ArgumentError:
-        # The address may hold a password: neither it nor the library's message may be repeated.
+        # The address may hold a password, so the message repeats neither the address nor the library's message.
         raise InstallationError("the database address cannot be read") from None
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
@@ -57,7 +54,7 @@ def parse_url(url: str) -> URL:
 
 
 def dialect_of(url: URL) -> DialectName:
-    """Which of the two databases a parsed address means."""
+    """The dialect of a parsed address."""
     return cast(DialectName, url.get_backend_name())
 
 
@@ -68,19 +65,19 @@ def database_file(url: URL) -> Path:
     return Path(url.database)
 
 
-def open_engine(url: URL, *, pool_size: int = DEFAULT_POOL_SIZE) -> Engine:
-    """An engine for a parsed address, with at most ``pool_size`` connections ever.
+def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> Engine:
+    """An engine for a parsed address, with at most ``pool_size`` connections.
 
-    Error texts never carry statement parameters: those may be private.
+    Error texts never carry statement parameters, because parameters may be private.
     """
     if dialect_of(url) == "sqlite":
         return _open_sqlite(url, pool_size=pool_size)
-    defaults = {"application_name": "grovekeeper", "connect_timeout": "10"}
+    defaults = {"application_name": "grovekeeper", "connect_timeout": str(limits.DATABASE_CONNECT_S)}
     return create_engine(
         url.update_query_dict({key: value for key, value in defaults.items() if key not in url.query}),
         pool_size=pool_size,
         max_overflow=0,
-        pool_timeout=POOL_TIMEOUT_S,
+        pool_timeout=limits.DATABASE_POOL_WAIT_S,
         pool_pre_ping=True,
         hide_parameters=True,
     )
@@ -89,18 +86,20 @@ def open_engine(url: URL, *, pool_size: int = DEFAULT_POOL_SIZE) -> Engine:
 def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
     path = database_file(url)
     try:
-        # SQLite would create it readable by everybody; its -wal and -shm files take the mode of this one.
+        # SQLite would create the file readable by everybody. Its -wal and -shm files take the mode of this file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise InstallationError(f"the database file cannot be opened: {error.strerror}") from error
-    engine = create_engine(url, pool_size=pool_size, max_overflow=0, pool_timeout=POOL_TIMEOUT_S, hide_parameters=True)
+    engine = create_engine(
+        url, pool_size=pool_size, max_overflow=0, pool_timeout=limits.DATABASE_POOL_WAIT_S, hide_parameters=True
+    )
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    # The driver's own BEGIN is deferred and comes too late; transactions are begun below.
+    # The driver's BEGIN is deferred and comes too late, so _begin_sqlite begins transactions.
     connection.isolation_level = None
     for pragma in _SQLITE_PRAGMAS:
         connection.execute(pragma).close()

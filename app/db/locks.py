@@ -1,8 +1,8 @@
-"""The one write lock of a SQLite file: first among the threads of a process, then among processes.
+"""Queues the writers of a SQLite file: first the threads of a process, then the processes.
 
 SQLite lets one connection write at a time and makes the others poll, which starves whole processes under load. So
-writers queue here, before they check a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock, then
-``flock`` on ``<database>.lock``. The kernel frees the second when a process dies, however it dies.
+a writer takes two locks before it checks a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock,
+then ``flock`` on ``<database>.lock``. The kernel frees the file lock when a process dies, however it dies.
 """
 
 import fcntl
@@ -13,19 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from app.core import limits
 from app.core.errors import Unavailable
-
-WAIT_S = 30.0
-"""How long a thread waits for the other threads of its process; SQLite's ``busy_timeout`` says the same."""
 
 
 class WriteLock:
-    """Excludes every other writer of one database file. Not reentrant: a writer inside a writer is a bug.
+    """Excludes every other writer of one database file. Not reentrant: nested writers are a bug.
 
-    Use :meth:`of`, so that every engine of a process on the same file shares the thread lock.
+    Make it with :meth:`of`, so that all engines of a process on one file share the thread lock.
     """
 
-    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, path: Path, *, wait_s: float = limits.DATABASE_WRITE_WAIT_S) -> None:
         self._path = path
         self._wait_s = wait_s
         self._threads = threading.Lock()
@@ -33,7 +31,7 @@ class WriteLock:
 
     @classmethod
     def of(cls, database: Path) -> "WriteLock":
-        """The lock of a database file, the same object for the same file."""
+        """The lock of a database file; one object per file."""
         path = database.resolve()
         lock_path = path.with_name(f"{path.name}.lock")
         with _registry_guard:
@@ -44,11 +42,11 @@ class WriteLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Holds the lock for the length of a ``with`` block.
+        """Holds the lock until the ``with`` block ends.
 
         Raises:
-            Unavailable: the other threads of this process kept it for too long.
-            RuntimeError: this thread holds it already.
+            Unavailable: other threads of this process held the lock for too long.
+            RuntimeError: this thread holds the lock already.
         """
         if self._owner == threading.get_ident():
             raise RuntimeError("a write transaction inside a write transaction")
@@ -64,8 +62,8 @@ class WriteLock:
 
     @contextmanager
     def _processes(self) -> Iterator[None]:
-        # The file is opened anew each time and unlocked by name, not by closing: a child between fork and exec may
-        # hold a copy of the descriptor, and LOCK_UN frees the lock for every copy.
+        # LOCK_UN, not closing the file, ends the lock: a child between fork and exec may hold a copy of the
+        # descriptor, and LOCK_UN frees the lock for every copy.
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""Brings a database to the newest revision, and says which revision it is at.
+"""Upgrades a database to the newest revision, and reads the revision of a database.
 
-One chain of revisions serves both databases. An upgrade is one transaction on either of them, and upgrades exclude
-one another, so several processes may start it at once.
+SQLite and PostgreSQL share one chain of revisions. On both, an upgrade is one transaction, and upgrades exclude one
+another, so several processes may start an upgrade at once.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ _ADVISORY_LOCK = 0x67726F7665  # "grove"
 
 
 def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head") -> None:
-    """Runs the migrations that are missing, in one transaction: all of them or none.
+    """Runs the missing migrations in one transaction: all of them or none.
 
     Args:
         url: address that the service uses.
-        migration_url: address of the role that owns the tables, when that is another one. On PostgreSQL the service's
-            role is then granted what it needs and no more (:func:`app.db.append_only.grant_to_service`).
-        revision: where to stop; anything but the newest is for tests of past revisions.
+        migration_url: address of the role that owns the tables, if that is not the service's role. On PostgreSQL the
+            service's role is then granted the rights that it needs (:func:`app.db.append_only.grant_to_service`).
+        revision: last revision to run; tests of past revisions stop before the newest.
 
     Raises:
-        InstallationError: an address is unusable, the two name different databases, or a version of the program that
-            this one does not know has migrated the database.
+        InstallationError: an address is unusable, the addresses name different databases, or a newer version of the
+            program migrated the database.
     """
     service, owner = parse_url(url), parse_url(migration_url or url)
     if (service.get_backend_name(), service.database) != (owner.get_backend_name(), owner.database):
@@ -49,14 +49,14 @@ def upgrade(url: str, *, migration_url: str | None = None, revision: str = "head
             command.upgrade(config, revision)
         except CommandError as error:
             raise InstallationError(
-                "a newer version migrated this database; install that version, or one after it"
+                "a newer version migrated this database; install that version or a later version"
             ) from error
         if connection.dialect.name == "postgresql" and service.username and service.username != owner.username:
             grant_to_service(connection, service.username)
 
 
 def current_revision(url: str) -> str | None:
-    """The revision a database is at, or ``None`` before the first upgrade."""
+    """The revision of a database, or ``None`` before the first upgrade."""
     database = Database.open(url, pool_size=1)
     try:
         return _revision_of(database)
@@ -69,7 +69,7 @@ def head_revision() -> str:
     """The newest revision that this installation knows.
 
     Raises:
-        InstallationError: the installation came without its migrations.
+        InstallationError: the installation has no migrations.
     """
     head = ScriptDirectory.from_config(_config()).get_current_head()
     if head is None:
@@ -78,30 +78,30 @@ def head_revision() -> str:
 
 
 def is_current(database: Database) -> bool:
-    """Whether a database is at :func:`head_revision`: what readiness asks."""
+    """Whether a database is at :func:`head_revision`."""
     return _revision_of(database) == head_revision()
 
 
 @contextmanager
 def migration_transaction(url: str) -> Iterator[Connection]:
-    """A transaction in which the schema may change; every other one on the same database waits for it.
+    """A transaction that may change the schema; every other migration of the database waits for it.
 
-    On SQLite, foreign keys are off inside and are checked before the commit: with them on, the rebuild of a table
-    would delete the rows that refer to it by ``ON DELETE CASCADE``.
+    On SQLite, foreign keys are not enforced during the transaction and are checked before the commit: with enforcement,
+    the rebuild of a table would delete the rows that refer to it with ``ON DELETE CASCADE``.
     """
     parsed = parse_url(url)
     engine = open_engine(parsed, pool_size=1)
     try:
         with _exclusive(parsed), engine.execution_options(**{ACCESS: "write"}).connect() as connection:
             if dialect_of(parsed) == "sqlite":
-                # Inside a transaction this PRAGMA does nothing, so it goes past the one that SQLAlchemy would begin.
+                # This PRAGMA has no effect inside a transaction, and SQLAlchemy would begin one, so the driver runs it.
                 connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
             with connection.begin():
                 if dialect_of(parsed) == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
                 yield connection
                 if dialect_of(parsed) == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
-                    raise RuntimeError("a migration broke a foreign key; nothing was changed")
+                    raise RuntimeError("a migration violates a foreign key; the database is unchanged")
     finally:
         engine.dispose()
 

@@ -1,4 +1,4 @@
-"""Column types that keep a value exactly, on both databases."""
+"""Defines column types that store times, integers and JSON exactly on both databases."""
 
 import json
 from datetime import UTC, datetime
@@ -14,9 +14,9 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC 3339 text on SQLite.
+    """A time in UTC, to the microsecond: ``timestamptz`` on PostgreSQL, sortable RFC 3339 text on SQLite.
 
-    SQLAlchemy's own ``DateTime(timezone=True)`` drops the zone on SQLite. A naive time is refused.
+    SQLAlchemy's ``DateTime(timezone=True)`` drops the zone on SQLite. A time without a zone is refused.
     """
 
     impl = DateTime(timezone=True)
@@ -29,7 +29,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise ValueError("a time without a zone")
+            raise ValueError("the time has no zone")
         return clock.to_text(value) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:
@@ -39,16 +39,13 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class ExactInteger(TypeDecorator[int]):
-    """A 64-bit integer; anything else is refused before it reaches the database.
-
-    SQLite would store a float, or text, in an integer column without a word.
-    """
+    """A 64-bit integer. Other values are refused, because SQLite would store a float or a text in an integer column."""
 
     impl = BigInteger
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # Only a column declared INTEGER can be SQLite's row id, which is what an automatic key needs.
+        # An automatic key needs SQLite's row id, which only a column declared INTEGER can be.
         return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else BigInteger())
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
@@ -62,17 +59,17 @@ class ExactInteger(TypeDecorator[int]):
 
 
 class CanonicalJson(TypeDecorator[Any]):
-    """A JSON value as its RFC 8785 text: the same value is the same bytes, so a hash of the column means something.
+    """A JSON value as its RFC 8785 text: equal values have equal bytes, so the column can be hashed.
 
-    Integers beyond 2⁵³ and non-finite numbers are refused by the encoding itself. Python's ``None`` is SQL ``NULL``.
-    A value that is changed in place is not noticed: assign a new one.
+    The encoding refuses integers beyond 2⁵³ and non-finite numbers. Python's ``None`` is SQL ``NULL``. SQLAlchemy does
+    not notice a change in place: assign a new value.
     """
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: object, dialect: Dialect) -> str | None:
-        return None if value is None else rfc8785.dumps(value).decode("utf-8")  # type: ignore[arg-type]  # it checks
+        return None if value is None else rfc8785.dumps(value).decode("utf-8")  # type: ignore[arg-type]  # dumps checks
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)

@@ -1,4 +1,4 @@
-"""A database, and its two kinds of transaction. A service opens one of them and commits before it answers."""
+"""Opens read and write transactions of a database. A service commits before it answers."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,26 +11,26 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
-from app.core import clock
+from app.core import clock, limits
 from app.core.errors import Unavailable
-from app.db.engine import ACCESS, DEFAULT_POOL_SIZE, DialectName, database_file, dialect_of, open_engine, parse_url
+from app.db.engine import ACCESS, DialectName, database_file, dialect_of, open_engine, parse_url
 from app.db.locks import WriteLock
 
 _TEMPORARY_ON_SQLITE = frozenset(
     (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
 )
-"""SQLite's driver calls a missing table and a write in a read transaction "operational" too: those are bugs."""
+"""Codes of temporary errors. The driver's ``OperationalError`` also covers bugs, such as a missing table."""
 
 
 class Database:
-    """One database, safe to share among threads. Each thread has at most one transaction open at a time.
+    """A database, safe to share among threads. A thread has at most one open transaction.
 
     Attributes:
         dialect: ``"sqlite"`` or ``"postgresql"``.
-        engine: for migrations, tests and nothing else; services use :meth:`read` and :meth:`write`.
+        engine: for migrations and tests only; services use :meth:`read` and :meth:`write`.
     """
 
-    def __init__(self, url: URL, *, pool_size: int = DEFAULT_POOL_SIZE) -> None:
+    def __init__(self, url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> None:
         self.dialect: DialectName = dialect_of(url)
         self.engine: Engine = open_engine(url, pool_size=pool_size)
         self._write_lock = WriteLock.of(database_file(url)) if self.dialect == "sqlite" else None
@@ -38,14 +38,14 @@ class Database:
         self._readers = sessionmaker(self._reading(), expire_on_commit=False)
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = DEFAULT_POOL_SIZE) -> Self:
-        """Opens the database at an address. Nothing is migrated, and no connection is made yet.
+    def open(cls, url: str, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -> Self:
+        """Opens the database at an address, without connecting and without migrating.
 
-        A missing SQLite file is created empty, readable by its owner only; its folder has to be there.
+        A missing SQLite file is created empty, readable by its owner only. Its folder must exist.
 
         Args:
             url: ``sqlite:///<file>`` or ``postgresql://…``.
-            pool_size: the largest number of connections; as many as threads that may want one.
+            pool_size: the largest number of connections; one for each thread that uses the database at a time.
 
         Raises:
             InstallationError: the address is not usable.
@@ -53,19 +53,19 @@ class Database:
         return cls(parse_url(url), pool_size=pool_size)
 
     def write(self) -> AbstractContextManager[Session]:
-        """One write transaction: commits when the block ends, rolls back when it raises.
+        """A write transaction: commits when the block ends, rolls back when it raises.
 
-        On SQLite writers wait for one another before they take a connection. On PostgreSQL the isolation is read
-        committed: lock the rows that a decision rests on (``with_for_update``).
+        On SQLite, writers wait for one another before they take a connection. On PostgreSQL, the isolation is read
+        committed: lock the rows on which a decision rests (``with_for_update``).
 
         Raises:
-            Unavailable: the database cannot be reached or is too busy; nothing was committed, unless the connection
-                broke during the commit itself, which only the next read can tell.
+            Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection
+                broke during the commit; the next read tells.
         """
         return self._write()
 
     def read(self) -> AbstractContextManager[Session]:
-        """One read transaction on one snapshot. It cannot write, and is never upgraded to one that can.
+        """A read transaction on one snapshot. It cannot write and cannot be upgraded to a write transaction.
 
         Raises:
             Unavailable: the database cannot be reached or is too busy.
@@ -73,9 +73,9 @@ class Database:
         return self._read()
 
     def now(self, session: Session) -> datetime:
-        """The clock that all processes on this database share, in UTC: never a worker's own on PostgreSQL.
+        """The current time in UTC by the clock that all processes on this database share.
 
-        A SQLite file is used by the processes of one machine, so there it is the machine's clock.
+        That is the clock of the PostgreSQL server; or the machine's clock for a SQLite file, which one machine uses.
         """
         if self.dialect == "sqlite":
             return clock.now()
@@ -83,7 +83,7 @@ class Database:
         return at.astimezone(UTC)
 
     def close(self) -> None:
-        """Closes every idle connection. Safe to call twice."""
+        """Closes every idle connection. May be called twice."""
         self.engine.dispose()
 
     @contextmanager
@@ -114,4 +114,4 @@ def _unavailable_if_unreachable() -> Iterator[None]:
     except OperationalError as error:
         if isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode & 0xFF not in _TEMPORARY_ON_SQLITE:
             raise
-        raise Unavailable("the database cannot answer now") from error
+        raise Unavailable("the database cannot answer at the moment") from error

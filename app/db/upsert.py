@@ -1,4 +1,4 @@
-"""INSERT with a rule for a key that is taken: both databases have it, each in its own words."""
+"""Builds INSERT statements with ON CONFLICT clauses, which SQLAlchemy offers per dialect only."""
 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
@@ -7,6 +7,6 @@ from app.db.base import Base
 
 
 def insert(session: Session, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
-    """An INSERT into a table that takes ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    own = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
-    return own(table)
+    """An INSERT with the methods ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    insert_of_dialect = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    return insert_of_dialect(table)

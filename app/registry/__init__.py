@@ -1,1 +1,1 @@
-"""Trained forests: their rows, their bytes by digest, and a cache of loaded ones. Works with every other table gone."""
+"""Models, profiles and evaluations: their rows, artifacts by digest, and a cache. Needs no table of other packages."""

@@ -1,4 +1,4 @@
-"""Loaded artifacts by digest: immutable, so a cached artifact is never stale."""
+"""Caches loaded artifacts by digest. Artifacts are immutable, so a cached artifact is never stale."""
 
 import threading
 
@@ -19,7 +19,7 @@ class ArtifactCache:
         self._loaded = LRUCache[str, tuple[Artifact, int]](limits.MAX_CACHED_ARTIFACT_BYTES, getsizeof=_size)
 
     def get(self, digest: str) -> Artifact:
-        """The artifact of a digest, loaded if need be.
+        """Returns the artifact of a digest, and loads it unless it is cached.
 
         Raises:
             NotFound: no such artifact.
@@ -34,11 +34,11 @@ class ArtifactCache:
         return artifact
 
     def forget(self, digest: str) -> None:
-        """Drops an artifact that was deleted."""
+        """Removes a deleted artifact from the cache."""
         with self._lock:
             self._loaded.pop(digest, None)
 
 
 def _size(loaded: tuple[Artifact, int]) -> int:
-    """Bytes that an artifact counts for. One that is larger than the whole cache is kept alone."""
+    """Bytes that an artifact takes up in the cache. An artifact larger than the cache is cached alone."""
     return min(loaded[1], limits.MAX_CACHED_ARTIFACT_BYTES)

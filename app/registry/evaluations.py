@@ -1,4 +1,4 @@
-"""Rows of evaluations: add, find, list by model. An evaluation is never removed: it was paid for."""
+"""Stores, finds and lists released evaluations. An evaluation is never removed, because budget was spent on it."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from app.registry.tables import EvaluatedModelRow, EvaluationRow
 
 
 def add(session: Session, row: EvaluationRow, model_ids: Sequence[str]) -> None:
-    """Registers a released evaluation of some models."""
+    """Stores a released evaluation and links it to its models."""
     session.add(row)
     session.add_all(EvaluatedModelRow(evaluation_id=row.id, model_id=model_id) for model_id in model_ids)
     session.flush()
 
 
 def find(session: Session, evaluation_id: str) -> EvaluationRow:
-    """One evaluation.
+    """Finds an evaluation by its id.
 
     Raises:
         NotFound: no such evaluation.
@@ -32,7 +32,7 @@ def find(session: Session, evaluation_id: str) -> EvaluationRow:
 def page(
     session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
 ) -> list[EvaluationRow]:
-    """A page of the evaluations of one model on the given datasets (``None`` = all), newest first."""
+    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
     query = (
         select(EvaluationRow)
         .join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
@@ -49,5 +49,5 @@ def page(
 
 
 def of_job(session: Session, job_id: str) -> EvaluationRow | None:
-    """The evaluation that a job released, if it has."""
+    """The evaluation that a job released, if any."""
     return session.execute(select(EvaluationRow).where(EvaluationRow.job_id == job_id)).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""Rows of models: add, find, list, remove; and what a whole dataset guarantees since its cap was changed."""
+"""Stores, finds, lists and removes models, and the facts of datasets that their model cards show."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from app.registry.tables import DatasetPopulationRow, GuaranteeRow, ModelRow
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
-_PLACE = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+)", re.ASCII)
-"""Microseconds since the epoch: sixteen digits last until the year 2286."""
+_CURSOR = re.compile(r"([0-9]{1,16})\.([A-Za-z0-9_-]+)", re.ASCII)
+"""Microseconds since the epoch, which have sixteen digits until the year 2286, and the model's id."""
 
 
 def add(session: Session, row: ModelRow) -> None:
-    """Registers a trained forest whose artifact is stored already."""
+    """Stores a model whose artifact is stored already."""
     session.add(row)
     session.flush()
 
 
 def find(session: Session, model_id: str) -> ModelRow:
-    """One model.
+    """Finds a model by its id.
 
     Raises:
         NotFound: no such model.
@@ -37,30 +37,33 @@ def find(session: Session, model_id: str) -> ModelRow:
     return row
 
 
-def place(row: ModelRow) -> str:
-    """Where a model stands in a list. It stays a place when the model is gone: models are removed, unlike all else."""
+def cursor(row: ModelRow) -> str:
+    """The cursor of a model in the list of models, which stays valid when the model is removed."""
     return f"{(row.created_at - _EPOCH) // _TICK}.{row.id}"
 
 
 def page(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[ModelRow]:
-    """A page of models, newest first, of the given datasets (``None`` = all), from below a :func:`place`.
+    """A page of the models of the given datasets (``None``: all datasets), newest first.
+
+    Args:
+        before: the :func:`cursor` of the last model of the page before.
 
     Raises:
-        NotFound: ``before`` is no place.
+        NotFound: ``before`` is not a cursor.
     """
     query = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(ModelRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < _read_place(before))
+        query = query.where(tuple_(ModelRow.created_at, ModelRow.id) < _read_cursor(before))
     return list(session.execute(query).scalars())
 
 
-def _read_place(text: str) -> tuple[datetime, str]:
-    found = _PLACE.fullmatch(text)
-    if found is None:
+def _read_cursor(text: str) -> tuple[datetime, str]:
+    matched = _CURSOR.fullmatch(text)
+    if matched is None:
         raise NotFound("place")
-    ticks, model_id = found.groups()
+    ticks, model_id = matched.groups()
     return _EPOCH + int(ticks) * _TICK, model_id
 
 
@@ -73,36 +76,36 @@ def remove(session: Session, model_id: str) -> str:
 
 
 def digests(session: Session) -> set[str]:
-    """Digests of all artifacts that some model needs."""
+    """Digests of the artifacts of all models."""
     return set(session.execute(select(ModelRow.digest)).scalars())
 
 
 def is_referenced(session: Session, digest: str) -> bool:
-    """Whether some model still needs the artifact."""
+    """Whether a model has this artifact."""
     return session.execute(select(ModelRow.id).where(ModelRow.digest == digest).limit(1)).first() is not None
 
 
 def put_guarantee(session: Session, dataset_id: str, guarantee: Mapping[str, Any]) -> None:
-    """Notes the guarantee of a dataset's account from here on, in place of what was noted before."""
-    new = insert(session, GuaranteeRow).values(dataset_id=dataset_id, guarantee=dict(guarantee))
+    """Stores the guarantee of a dataset's account, in place of an earlier guarantee."""
+    statement = insert(session, GuaranteeRow).values(dataset_id=dataset_id, guarantee=dict(guarantee))
     session.execute(
-        new.on_conflict_do_update(index_elements=["dataset_id"], set_={"guarantee": new.excluded.guarantee})
+        statement.on_conflict_do_update(index_elements=["dataset_id"], set_={"guarantee": statement.excluded.guarantee})
     )
 
 
 def guarantee(session: Session, dataset_id: str) -> dict[str, Any] | None:
-    """What was noted last, if anything: otherwise a model's artifact says it."""
+    """The stored guarantee of a dataset's account, if any; otherwise a model's artifact states the guarantee."""
     row = session.get(GuaranteeRow, dataset_id)
     return None if row is None else row.guarantee
 
 
 def put_population(session: Session, dataset_id: str, name: str) -> None:
-    """Notes the population that a dataset belongs to from here on, for good."""
-    new = insert(session, DatasetPopulationRow).values(dataset_id=dataset_id, population=name)
-    session.execute(new.on_conflict_do_nothing(index_elements=["dataset_id"]))
+    """Stores the population of a dataset; a dataset never leaves its population."""
+    statement = insert(session, DatasetPopulationRow).values(dataset_id=dataset_id, population=name)
+    session.execute(statement.on_conflict_do_nothing(index_elements=["dataset_id"]))
 
 
 def population(session: Session, dataset_id: str) -> str | None:
-    """The name of that population, if the dataset belongs to one."""
+    """The name of a dataset's population, if it has one."""
     row = session.get(DatasetPopulationRow, dataset_id)
     return None if row is None else row.population

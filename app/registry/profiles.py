@@ -1,4 +1,4 @@
-"""Rows of profiles: add, find, list. A profile is never removed: it was paid for, and plans and models name it."""
+"""Stores, finds and lists released profiles. A profile is never removed, because plans and models refer to it."""
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -9,13 +9,13 @@ from app.registry.tables import ProfileRow
 
 
 def add(session: Session, row: ProfileRow) -> None:
-    """Registers a released profile."""
+    """Stores a released profile."""
     session.add(row)
     session.flush()
 
 
 def find(session: Session, profile_id: str) -> ProfileRow:
-    """One profile.
+    """Finds a profile by its id.
 
     Raises:
         NotFound: no such profile.
@@ -41,5 +41,5 @@ def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -
 
 
 def of_job(session: Session, job_id: str) -> ProfileRow | None:
-    """The profile that a job released, if it has."""
+    """The profile that a job released, if any."""
     return session.execute(select(ProfileRow).where(ProfileRow.job_id == job_id)).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""Content-addressed bytes: an artifact is the file named by its SHA-256. Written once, never changed."""
+"""Stores artifacts as files that are named by their SHA-256. A file is written once and never changed."""
 
 import hashlib
 from contextlib import suppress
@@ -10,13 +10,13 @@ from app.core.errors import NotFound
 
 
 class ArtifactStore:
-    """Artifacts as files below one folder. Two writers of the same bytes write the same file."""
+    """The artifacts below one folder. Two writers of equal bytes write the same file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, data: bytes) -> str:
-        """Stores bytes durably (file and folders synced before it returns) and returns their digest."""
+        """Stores bytes and returns their digest; the file and its folders are synced before it returns."""
         digest = hashlib.sha256(data).hexdigest()
         path = self.path(digest)
         if path.exists():
@@ -26,10 +26,10 @@ class ArtifactStore:
         return digest
 
     def get(self, digest: str) -> bytes:
-        """The bytes of a digest, checked against it.
+        """Reads the bytes of an artifact and checks their digest.
 
         Raises:
-            NotFound: no such artifact, or its bytes are no longer what they were.
+            NotFound: no such artifact, or its bytes have changed.
         """
         try:
             data = self.path(digest).read_bytes()
@@ -40,24 +40,21 @@ class ArtifactStore:
         return data
 
     def remove(self, digest: str) -> None:
-        """Removes an artifact that no model refers to, and what a killed writer left of it.
-
-        Nothing happens if they are gone already.
-        """
+        """Removes the file of an artifact that no model refers to, and unfinished files of killed writers, if any."""
         path = self.path(digest)
         path.unlink(missing_ok=True)
         for unfinished in path.parent.glob(f".{digest}.*"):
             unfinished.unlink(missing_ok=True)
 
     def digests(self, *, before: datetime) -> list[str]:
-        """Digests of the artifacts that were stored before a time, and have stood there unchanged since."""
-        found = []
+        """Digests of the artifacts that were stored before a time and have not been changed since."""
+        digests = []
         for file in self._folder.glob("*/*.safetensors"):
-            with suppress(FileNotFoundError):  # it was removed just now
+            with suppress(FileNotFoundError):  # removed since the listing
                 if file.stat().st_mtime < before.timestamp() and self.path(file.stem) == file:
-                    found.append(file.stem)
-        return found
+                    digests.append(file.stem)
+        return digests
 
     def path(self, digest: str) -> Path:
-        """Where the artifact of a digest is, or would be."""
+        """The path of an artifact, which need not exist."""
         return self._folder / digest[:2] / f"{digest}.safetensors"

@@ -1,4 +1,4 @@
-"""Tables of what jobs made. What a model is stands in its artifact; what else was released stands in its row."""
+"""Maps the tables of models, profiles and evaluations. An artifact holds the model; rows hold the other releases."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from app.db.types import CanonicalJson
 
 
 class ModelRow(Base):
-    """One trained forest."""
+    """A model; its artifact is the file of ``digest``."""
 
     __tablename__ = "models"
 
@@ -29,9 +29,9 @@ class ModelRow(Base):
 
 
 class GuaranteeRow(Base):
-    """The guarantee of a dataset's account since its cap was changed: newer than what stands in its models' artifacts.
+    """The guarantee of a dataset's account after a change of its cap; newer than the guarantee in models' artifacts.
 
-    Kept here, so that cards need no other table.
+    Kept in this package, so that model cards need no table of another package.
     """
 
     __tablename__ = "dataset_guarantees"
@@ -41,9 +41,9 @@ class GuaranteeRow(Base):
 
 
 class DatasetPopulationRow(Base):
-    """The population that a dataset belongs to: models made before it joined are told so, too.
+    """The population of a dataset, which also the cards of models show that are older than the membership.
 
-    Kept here, so that cards need no other table.
+    Kept in this package, so that model cards need no table of another package.
     """
 
     __tablename__ = "dataset_populations"
@@ -53,7 +53,7 @@ class DatasetPopulationRow(Base):
 
 
 class ProfileRow(Base):
-    """One released profile. ``body`` holds the released numbers and all public facts about them; it never changes."""
+    """A released profile. ``body`` holds the released numbers and their public facts, and never changes."""
 
     __tablename__ = "profiles"
 
@@ -69,7 +69,7 @@ class ProfileRow(Base):
 
 
 class EvaluationRow(Base):
-    """One released evaluation. ``body`` holds the released numbers and all public facts about them, for ever."""
+    """A released evaluation. ``body`` holds the released numbers and their public facts, and never changes."""
 
     __tablename__ = "evaluations"
 
@@ -83,7 +83,7 @@ class EvaluationRow(Base):
 
 
 class EvaluatedModelRow(Base):
-    """One of the models that an evaluation speaks of; the model itself may be gone."""
+    """A model of an evaluation; the model may have been removed since."""
 
     __tablename__ = "evaluated_models"
 

@@ -43,7 +43,7 @@ def list_models(installation: Installation, principal: Principal, page: PageRequ
         shown, following = page_of(
             page,
             lambda limit: models.page(session, dataset_ids=visible, before=page.cursor, limit=limit),
-            models.place,
+            models.cursor,
         )
         return ModelList(models=[_summary(row) for row in shown], next=following)
 

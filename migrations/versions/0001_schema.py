@@ -1,4 +1,4 @@
-"""The complete schema: keys, datasets, ledger, jobs, models and releases, with the triggers of append-only tables.
+"""Creates the schema: keys, datasets, ledger, jobs, models and releases, with the triggers of append-only tables.
 
 Revision ID: 0001
 Revises:
@@ -30,7 +30,7 @@ def upgrade() -> None:
 
 
 def _create_access_tables() -> None:
-    """API keys, their roles on datasets, and the stored answers to requests with an ``Idempotency-Key``."""
+    """Creates keys, their grants on datasets, and the stored answers to requests with an ``Idempotency-Key``."""
     op.create_table(
         "keys",
         sa.Column("id", sa.Text(), nullable=False),
@@ -67,7 +67,7 @@ def _create_access_tables() -> None:
 
 
 def _create_dataset_tables() -> None:
-    """Declarations of datasets, and their uploads. Rows are files."""
+    """Creates the declarations of datasets and their uploads. Rows are files."""
     op.create_table(
         "datasets",
         sa.Column("id", sa.Text(), nullable=False),
@@ -103,7 +103,7 @@ def _create_dataset_tables() -> None:
 
 
 def _create_account_tables() -> None:
-    """Accounts with their caps, and what is charged and reserved on each scope."""
+    """Creates accounts with their caps, and the charged and reserved amounts of each scope."""
     op.create_table(
         "accounts",
         sa.Column("id", sa.Text(), nullable=False),
@@ -139,7 +139,7 @@ def _create_account_tables() -> None:
 
 
 def _create_population_tables() -> None:
-    """What a population has besides its account, and its members."""
+    """Creates the properties of populations that accounts lack, and the members of populations."""
     op.create_table(
         "populations",
         sa.Column("id", sa.Text(), nullable=False),
@@ -170,7 +170,7 @@ def _create_population_tables() -> None:
 
 
 def _create_entry_tables() -> None:
-    """Entries and subtree hashes of every account, both append-only, and the state of every reservation."""
+    """Creates the entries and subtree hashes of accounts, both append-only, and the state of every reservation."""
     op.create_table(
         "entries",
         sa.Column("account_id", sa.Text(), nullable=False),
@@ -226,7 +226,7 @@ def _create_entry_tables() -> None:
 
 
 def _create_job_tables() -> None:
-    """Jobs: the queue and its history in one table."""
+    """Creates jobs: the queue and its history in one table."""
     op.create_table(
         "jobs",
         sa.Column("id", sa.Text(), nullable=False),
@@ -269,7 +269,7 @@ def _create_job_tables() -> None:
 
 
 def _create_model_tables() -> None:
-    """Models, and what their cards say that can change after training."""
+    """Creates models, and the facts of their cards that can change after training."""
     op.create_table(
         "models",
         sa.Column("id", sa.Text(), nullable=False),
@@ -301,7 +301,7 @@ def _create_model_tables() -> None:
 
 
 def _create_release_tables() -> None:
-    """Released profiles and evaluations, and the models that an evaluation is about."""
+    """Creates released profiles and evaluations, and the models of each evaluation."""
     op.create_table(
         "profiles",
         sa.Column("id", sa.Text(), nullable=False),

@@ -121,7 +121,7 @@ def test_an_error_is_one_problem(error: GrovekeeperError) -> None:
 
 def test_a_refusal_says_in_a_sentence_what_is_left_and_where() -> None:
     (refusal,) = (error for error in EXAMPLES if isinstance(error, errors.BudgetExceeded))
-    assert str(refusal) == "2 ε asked, 0.7 ε left for cell region=EU of dataset census"
+    assert str(refusal) == "2 ε requested, 0.7 ε left for cell region=EU of dataset census"
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def _insert(database: Database) -> None:
 def test_every_thread_of_a_full_pool_gets_a_transaction_and_one_more_waits_then_is_refused(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.db.engine.POOL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("app.core.limits.DATABASE_POOL_WAIT_S", 0.2)
     database = Database.open(empty_database_url, pool_size=8)
     all_in = threading.Barrier(9)
     done = threading.Event()

@@ -87,7 +87,7 @@ def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> 
     told = refused.json()
     fits = told["largest_that_fits"]
     assert told["type"] == "budget-exceeded"
-    assert told["detail"].startswith(f"{told['requested']} {SYMBOLS[accountant]} asked, ")
+    assert told["detail"].startswith(f"{told['requested']} {SYMBOLS[accountant]} requested, ")
     assert (told["accountant"], told["unit"]) == (accountant, UNITS[accountant])
     assert Decimal(told["remaining"]) == left
     assert Decimal(told["requested"]) == price_of(accountant, "0.9")

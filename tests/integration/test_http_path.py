@@ -143,7 +143,7 @@ def test_a_refusal_says_what_fits_and_the_largest_that_fits_fits(server: Server)
         "type": "budget-exceeded",
         "title": "The budget does not cover this job",
         "status": 409,
-        "detail": f"0.700000001 ε asked, 0.7 ε left for dataset {dataset['name']}",
+        "detail": f"0.700000001 ε requested, 0.7 ε left for dataset {dataset['name']}",
         "dataset": dataset["id"],
         "dataset_name": dataset["name"],
         "accountant": "pure",
