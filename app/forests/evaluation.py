@@ -206,11 +206,13 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
     Source:
         docs/proofs/evaluation.md.
     """
-    assert len(models) == plan.n_models
+    if len(models) != plan.n_models:
+        raise EvaluationInvalid
     best, judged = None, models[0]
     if BEST in plan.releases:
         event = plan.event_of(BEST)
-        assert isinstance(event, PermuteAndFlip | ExponentialMechanism)
+        if not isinstance(event, PermuteAndFlip | ExponentialMechanism):
+            raise UnknownPrivacyEvent("not the event of a choice among models")
         correct = np.array([_correct(model, rows) for model in models], dtype=np.int64)
         best = selections.draw(event, correct, randomness)
         judged = models[best]
@@ -232,12 +234,13 @@ def _selection(facts: PublicFacts, share: Fraction, n_models: int) -> selections
     if own.amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
     event = fitted(own, at, start=Fraction(1))
-    assert isinstance(event, ExponentialMechanism)
+    if not isinstance(event, ExponentialMechanism):
+        raise UnknownPrivacyEvent("not the event of a choice among models")
     return event
 
 
 def _covered(plan: EvaluationPlan, facts: PublicFacts) -> EvaluationPlan:
-    assert facts.covers(plan.event)
+    facts.require_covered(plan.event)
     return plan
 
 

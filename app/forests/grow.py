@@ -51,6 +51,7 @@ def grow(
     if isinstance(mechanism, ForestMechanism):
         return mechanism.grow_forest(plan, schema, rows, randomness, on_tree_done=on_tree_done)
     if isinstance(mechanism, TwoDatasetMechanism):
-        assert unlabelled is not None
+        if unlabelled is None:
+            raise ValueError("the rows of the second dataset are missing")
         return mechanism.grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
     return grow_trees(mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)

@@ -19,7 +19,7 @@ from app.privacy import accountants, events
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget, fitted
-from app.privacy.events import Event
+from app.privacy.events import Event, EventCostsMore
 
 ASSUMED_SIZE = 3_000
 """Rows that the rules reckon with where no public size was declared: cautious, for a small table."""
@@ -98,6 +98,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
         AccountantMismatch: the algorithm has no bound in the account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and the account more.
+        EventCostsMore: the algorithm priced an event above the amount, which is a bug.
     """
     choice = Choice(request.algorithm, request.parameters, ())
     if request.algorithm == catalogue.AUTO.slug:
@@ -131,7 +132,8 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         request.profile if int(settled["max_depth"]) > 0 else None,
         _unlabelled_plan(mechanism, settled, facts, request.unlabelled),
     )
-    assert _is_paid_for(made)
+    if not _is_paid_for(made):
+        raise EventCostsMore("the event costs more than the amount that pays for it")
     return made
 
 

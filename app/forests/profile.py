@@ -202,7 +202,7 @@ def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     if for_size > 0:
         parts.append(Part(1, noisy_counts.priced(facts, for_size, coordinates=1)))
     made = ProfilePlan(settled, Sequential(tuple(parts)))
-    assert facts.covers(made.event)
+    facts.require_covered(made.event)
     return made
 
 

@@ -54,7 +54,8 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
     Raises:
         BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
     """
-    assert new.job_id is None, "the reservation of a job is charged when a worker starts it"
+    if new.job_id is not None:
+        raise ValueError("the reservation of a job is charged when a worker starts it")
     row = repository.locked_account(session, new.account_id)
     if delta:
         spent = _spent(session, row, new.scope)

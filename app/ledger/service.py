@@ -233,6 +233,11 @@ def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: st
     return [made[part] for part in range(len(wanted))]
 
 
+def reservations_of_job(session: Session, job_id: str) -> list[ReservationRow]:
+    """Every reservation of a job, in whatever state."""
+    return repository.reservations_of(session, [job_id])
+
+
 def charge_job(session: Session, job_id: str, *, actor: str) -> None:
     """Turns every reservation of a job into a charge, in order of the accounts' ids.
 

@@ -40,6 +40,10 @@ _WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}", re.ASCII)
 Json: TypeAlias = dict[str, object]
 
 
+class EventCostsMore(ValueError):
+    """An event has a larger loss than the amount that pays for it. A bug of the code that priced the event."""
+
+
 class UnknownPrivacyEvent(ValueError):
     """An event that this code has no proven bound for. It is refused, never guessed at."""
 

@@ -97,7 +97,8 @@ def release(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> N
     Raises:
         UnknownPrivacyEvent: not the event of such a table.
     """
-    assert _coordinates(event) == exact.size
+    if _coordinates(event) != exact.size:
+        raise UnknownPrivacyEvent("the event of a table of another size")
     if isinstance(event, DiscreteLaplace):
         return exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale)
     return per_row(event) * exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

@@ -24,7 +24,7 @@ from app.forests.trees.histograms import TreeHistograms
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
-from app.privacy.events import Event, quantised
+from app.privacy.events import Event, EventCostsMore, quantised
 
 if TYPE_CHECKING:
     from app.forests.noise.randomness import Randomness  # its samplers are compiled; a price needs none
@@ -57,20 +57,24 @@ class PublicFacts:
     profile: ReusedProfile | None = None
     unlabelled: PublicFacts | None = None
 
-    def covers(self, event: Event) -> bool:
-        """Whether an event costs no more than what was asked for.
+    def require_covered(self, event: Event) -> None:
+        """Checks that an event costs no more than what was asked for.
 
         Where ε is counted that is :attr:`epsilon` itself: a k-th part of a price is no whole number of steps, and the
         budget is rounded down.
+
+        Raises:
+            EventCostsMore: it does, which is a bug of whatever priced it.
         """
-        if self.budget.accountant == pure.NAME:
-            return self.budget.loss(event) <= self.epsilon
-        return self.budget.covers(event)
+        is_pure = self.budget.accountant == pure.NAME
+        if not (self.budget.loss(event) <= self.epsilon if is_pure else self.budget.covers(event)):
+            raise EventCostsMore("the event costs more than the amount that pays for it")
 
     @property
     def of_unlabelled(self) -> PublicFacts:
         """The facts of the second dataset, in a mechanism that has one."""
-        assert self.unlabelled is not None
+        if self.unlabelled is None:
+            raise ValueError("no second dataset pays")
         return self.unlabelled
 
 

@@ -133,8 +133,8 @@ def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int,
     """
     from app.forests.kernels.loops import reweighting as loops
 
-    assert min(margin) > 0
-    assert max(margin) < 2**8
+    if min(margin) <= 0 or max(margin) >= 2**8:
+        raise ValueError("a margin out of its range")
     y = require(y, np.int32, shape=(None,), name="y")
     sums = require(sums, np.int64, shape=(y.size, None), name="sums")
     require_range(y, lowest=0, below=sums.shape[1], name="y")

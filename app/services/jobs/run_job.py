@@ -5,6 +5,7 @@ commits what was made and ``succeeded`` together. A job lost in between stays ch
 kind of job makes, and how it is kept: ``app.services.jobs.kinds``.
 """
 
+import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,10 @@ from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kind import Output, OutputInvalid
+from app.services.jobs.paid import TaskNotPaid, require_paid
 from app.services.jobs.task import JobTask, OtherRows, input_path
+
+_log = logging.getLogger(__name__)
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Waits between tries of the last commit."""
@@ -65,7 +69,12 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     """
     if not _lay_out_inputs(installation, claim):
         return
-    task = charge_job(installation, claim)
+    try:
+        task = charge_job(installation, claim)
+    except TaskNotPaid:
+        _log.error("a job's task is not what its reservations pay for", extra={"job_id": claim.job_id})
+        _give_back(installation, claim)
+        return
     try:
         _run_and_settle(installation, claim, task=task, run=run)
     except LeaseLost:
@@ -80,11 +89,13 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
 
     Raises:
         LeaseLost: the job is no longer ours; nothing was charged.
+        TaskNotPaid: its reservations do not pay for its task; nothing was charged.
     """
     with installation.database.write() as session:
         row = queue.held(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
+        require_paid(session, row)
         ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = installation.database.now(session)
         return _task(installation, session, row)
@@ -109,15 +120,20 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             path.write_bytes(installation.store.get(digest))
             heartbeat(installation, claim, trees_done=0)  # many large models take longer than a lease
     except NotFound:
-        with installation.database.write() as session:
-            row = queue.held(session, claim)
-            ledger.void_jobs(session, [row.id], actor=WORKER)
-            queue.finish(row, state=JobState.FAILED, reason=EndReason.FAILED, at=installation.database.now(session))
-        shutil.rmtree(folder, ignore_errors=True)
+        _give_back(installation, claim)
         return False
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the home cannot be written") from None
     return True
+
+
+def _give_back(installation: Installation, claim: Claim) -> None:
+    """Fails a job before its charge: no row was read, so its reservations are given back."""
+    with installation.database.write() as session:
+        row = queue.held(session, claim)
+        ledger.void_jobs(session, [row.id], actor=WORKER)
+        queue.finish(row, state=JobState.FAILED, reason=EndReason.FAILED, at=installation.database.now(session))
+    shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:

@@ -11,6 +11,7 @@ from math import isqrt
 from typing import Final
 
 from app.forests.kernels.exponential import SCORE_BITS
+from app.privacy.events import UnknownPrivacyEvent
 
 SCALE_BITS: Final = 24
 """Sensitivities are integers in units of 2^-24 standard deviations."""
@@ -73,7 +74,8 @@ class Scales:
             n_trees: T.
             n_classes: K.
         """
-        assert 1 <= priced <= LARGEST_SQUARED_LENGTH
+        if not 1 <= priced <= LARGEST_SQUARED_LENGTH:
+            raise UnknownPrivacyEvent("a squared sensitivity that no tree has")
         clip = clip_of(n_classes)
         hessian = Fraction(1, 4) if n_classes == 2 else Fraction(3, 20)
         count = isqrt(int(priced * COUNT_SHARE))

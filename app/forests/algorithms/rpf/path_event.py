@@ -77,7 +77,8 @@ class PathScales:
             n_classes: public number of classes.
             by_level: one selection for all nodes that it splits, not one for each.
         """
-        assert len(of_selections) == len(self.levels)
+        if len(of_selections) != len(self.levels):
+            raise UnknownPrivacyEvent("a selection without a price, or a price without a selection")
         n_splits = sum(stage.n_splits for stage in of_selections)
         event: Event = self._leaf(len(self.levels), n_classes << n_splits)
         for index, stage in reversed(list(enumerate(of_selections))):

@@ -34,7 +34,7 @@ from app.forests.trees.in_memory_histograms import LabelsApart, LocalHistograms
 from app.forests.trees.tree_price import Levels, TreePrice
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Event
+from app.privacy.events import Event, UnknownPrivacyEvent
 
 if TYPE_CHECKING:
     from app.forests.noise.randomness import Randomness
@@ -153,7 +153,8 @@ class SemiSupervisedTrees:
     def _trees(
         self, plan: Plan, schema: Schema, rows: SanitisedRows, unlabelled: SanitisedRows, randomness: Randomness
     ) -> Iterator[ReleasedTree]:
-        assert plan.unlabelled is not None
+        if plan.unlabelled is None:
+            raise UnknownPrivacyEvent("the event of the second dataset is missing")
         encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
         levels, priced = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
         of_both = _parted(plan, encoding, rows, unlabelled, randomness)

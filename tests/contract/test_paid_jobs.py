@@ -1,0 +1,144 @@
+"""A job runs only if its reservations pay for exactly what its task will release."""
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from app.jobs.tables import JobRow
+from app.ledger.tables import ReservationRow
+from app.services.jobs import run_job
+from app.services.jobs.task import JobTask
+from app.services.training.grow_forest import grow_forest
+from tests.support.crash_scene import Scene, opened
+
+ROOT = Path(__file__).parents[2]
+
+COSTLY = {
+    "type": "discrete-laplace/1",
+    "adjacency": "add_remove",
+    "l1_sensitivity": "1",
+    "inverse_scale": "1",
+    "coordinates": 1,
+}
+"""ε = 1, where 0.01 was reserved."""
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _of_task(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, str], None]:
+    def tamper(scene: Scene, job_id: str) -> None:
+        with scene.installation.database.write() as session:
+            row = session.get_one(JobRow, job_id)
+            task = copy.deepcopy(row.task)
+            change(task)
+            row.task = task
+
+    return tamper
+
+
+def _other_event(task: dict[str, Any]) -> None:
+    task["work"]["plan"]["event"] = COSTLY
+
+
+def _other_cells(task: dict[str, Any]) -> None:
+    task["scope"] = {"shard": [1]}
+
+
+def _other_event_on_both_sides(scene: Scene, job_id: str) -> None:
+    _of_task(_other_event)(scene, job_id)
+    with scene.installation.database.write() as session:
+        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=COSTLY))
+
+
+def _smaller_price(scene: Scene, job_id: str) -> None:
+    with scene.installation.database.write() as session:
+        row = session.get_one(JobRow, job_id)
+        row.price = {**row.price, "amount": "0.001"}
+
+
+def _smaller_reservation(scene: Scene, job_id: str) -> None:
+    with scene.installation.database.write() as session:
+        session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(amount=10**6))
+
+
+def _reservation_of_another_job(scene: Scene, job_id: str) -> None:
+    with scene.installation.database.write() as session:
+        session.get_one(JobRow, job_id).reservation_id = "rs_other"
+
+
+TAMPERED = {
+    "event": _of_task(_other_event),
+    "cells": _of_task(_other_cells),
+    "event-on-both-sides": _other_event_on_both_sides,
+    "price": _smaller_price,
+    "reservation": _smaller_reservation,
+    "another-reservation": _reservation_of_another_job,
+}
+
+
+def _never(task: JobTask) -> None:
+    raise AssertionError("a job ran that was not paid for")
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, change: str) -> None:
+    job_id = scene.submit_job(key="k", scope={"shard": [0]})
+    TAMPERED[change](scene, job_id)
+    claim = run_job.claim_next(scene.installation)
+    assert claim is not None
+    run_job.run_job(scene.installation, claim, _never)
+    row = scene.job(job_id)
+    assert (row.state, row.reason, row.charged_at) == ("failed", "failed", None)
+    assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:
+    job_id = scene.submit_job(key="k", scope={"shard": [0]})
+    claim = run_job.claim_next(scene.installation)
+    assert claim is not None
+    run_job.run_job(scene.installation, claim, lambda task: grow_forest(task, on_tree_done=lambda: None))
+    assert scene.job(job_id).state == "succeeded"
+    assert scene.kinds_of(job_id) == ["reserve", "charge"]
+
+
+CHARGE = """
+import tempfile
+from pathlib import Path
+from app.db import migrate
+from app.services.jobs import run_job
+from tests.contract.test_paid_jobs import TAMPERED
+from tests.support.crash_scene import opened
+
+def run(task):
+    raise SystemExit("a job ran that was not paid for")
+
+for number, (name, tamper) in enumerate(TAMPERED.items()):
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "home"
+        migrate.upgrade(f"sqlite:///{folder}/grovekeeper.db")
+        with opened(f"sqlite:///{folder}/grovekeeper.db", home) as scene:
+            job_id = scene.submit_job(key="k", scope={"shard": [0]})
+            tamper(scene, job_id)
+            run_job.run_job(scene.installation, run_job.claim_next(scene.installation), run)
+            if scene.job(job_id).state != "failed" or scene.kinds_of(job_id) != ["reserve", "void"]:
+                raise SystemExit(name)
+print("all refused")
+"""
+
+
+def test_a_job_that_is_not_paid_for_is_refused_where_python_removes_asserts() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-O", "-c", CHARGE], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "all refused\n"
