@@ -1,12 +1,7 @@
-"""States of a job, and the reasons of a job that did not succeed.
+"""States of a job, and reasons of an end without an output.
 
-::
-
-    queued ──► running ──► succeeded | failed
-       ▲          │
-       └──────────┤ the lease ended before the charge
-                  ▼
-    cancelled, from queued and from running
+A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cancelled``. A running job returns to
+``queued`` if its lease ends before its charge. A queued job ends as ``failed`` (it expired) or ``cancelled``.
 """
 
 from enum import StrEnum
@@ -37,7 +32,8 @@ class EndReason(StrEnum):
     LOST = "lost"
     """The worker stopped, or its lease ended, after the charge."""
     FAILED = "failed"
-    """The child process ended without an output, or an input was gone; no cause, as it may depend on rows."""
+    """The child process ended without an output, or an input of the job was gone. The cause, which may depend on rows,
+    is not recorded."""
 
 
 UNFINISHED = (JobState.QUEUED, JobState.RUNNING)

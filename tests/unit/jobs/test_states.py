@@ -1,0 +1,29 @@
+"""The states that clients and the database know are those of the enumeration."""
+
+from typing import get_args
+
+from sqlalchemy import CheckConstraint
+
+from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
+from app.jobs.tables import JobRow
+from app.wire.training import JobOut
+
+
+def test_clients_are_told_every_state_and_reason() -> None:
+    state, reason = (JobOut.model_fields[name].annotation for name in ("state", "reason"))
+    assert set(get_args(state)) == set(JobState)
+    told = {value for choice in get_args(reason) for value in get_args(choice)}
+    assert told == set(EndReason)
+
+
+def test_the_table_accepts_every_state_and_no_other() -> None:
+    (known,) = [
+        str(constraint.sqltext)
+        for constraint in JobRow.__table__.constraints  # type: ignore[attr-defined]
+        if isinstance(constraint, CheckConstraint) and "state IN" in str(constraint.sqltext)
+    ]
+    assert known == f"state IN ({', '.join(repr(state.value) for state in JobState)})"
+
+
+def test_every_state_is_unfinished_or_final() -> None:
+    assert (*UNFINISHED, *ENDED) == tuple(JobState)
