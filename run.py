@@ -1,4 +1,4 @@
-"""Entry point of a checkout: makes ``.venv`` with nothing but Python, installs the hashed lock, and runs a command.
+"""Installs Grovekeeper into ``.venv`` from its hashed lock and runs a command; needs only Python.
 
 ::
 
@@ -12,7 +12,7 @@
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - older ones come here too, and should read a sentence
+if sys.version_info < (3, 11):  # noqa: UP036 - older versions print this sentence, not a traceback
     sys.exit("Grovekeeper needs Python 3.11 or newer; this is {}.{}.".format(*sys.version_info[:2]))
 
 import hashlib
@@ -29,8 +29,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 LOCKS = ROOT / "requirements"
 
-TEST_PROCESS_BYTES = 2**31  # with the servers, workers and children that its tests start
-MOST_TEST_PROCESSES = 8  # each of them starts a PostgreSQL of its own
+TEST_PROCESS_BYTES = 2**31  # including the servers, workers and children that the tests start
+MAX_TEST_PROCESSES = 8  # each process starts a PostgreSQL server
 
 LINT = (
     ("ruff", "check", "."),
@@ -67,10 +67,10 @@ def _on_every_processor() -> list[str]:
 
 
 def _n_test_processes() -> int:
-    """One per processor and one more, because many tests wait for a lease or a socket; fewer where memory is short."""
+    """One more than processors, because many tests wait for a lease or a socket; fewer if memory is short."""
     n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-    return max(1, min(n_processors + 1, memory_bytes // TEST_PROCESS_BYTES, MOST_TEST_PROCESSES))
+    return max(1, min(n_processors + 1, memory_bytes // TEST_PROCESS_BYTES, MAX_TEST_PROCESSES))
 
 
 def _install(lock: str) -> None:
@@ -84,10 +84,10 @@ def _install(lock: str) -> None:
         _make_environment()
         _pip("install", "--require-hashes", "--requirement", str(LOCKS / "build.lock"))
         _pip("install", "--require-hashes", "--requirement", str(LOCKS / f"{lock}.lock"))
-        # Without build isolation: the build backend came from the hashed lock too.
+        # Without build isolation, because the build backend comes from a hashed lock, too.
         _pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         stamp.write_text(wanted, encoding="utf-8")
-        if lock == "test":  # It contains the other lock.
+        if lock == "test":  # the test lock contains the runtime lock
             (VENV / "runtime.stamp").write_text(_fingerprint("runtime"), encoding="utf-8")
 
 
@@ -101,17 +101,17 @@ def _fingerprint(lock: str) -> str:
 
 def _make_environment() -> None:
     try:
-        import ensurepip  # noqa: F401 - Debian ships venv without it
+        import ensurepip  # noqa: F401 - imported here, because Debian's venv may lack it
         import venv
     except ImportError:
         sys.exit("Grovekeeper needs Python's venv module; on Debian or Ubuntu: sudo apt install python3-venv")
     for stamp in VENV.glob("*.stamp"):
         stamp.unlink()
-    if not _is_ours():  # Making one over another fails where its interpreter is a link.
+    if not _is_usable():  # making an environment over another fails if its interpreter is a link
         venv.EnvBuilder(with_pip=True, clear=True).create(VENV)
 
 
-def _is_ours() -> bool:
+def _is_usable() -> bool:
     """Whether ``.venv`` runs this Python and has pip; otherwise, the environment is made anew."""
     if not PYTHON.exists():
         return False
@@ -151,7 +151,7 @@ def _renew_locks() -> None:
 def _one_at_a_time() -> Iterator[None]:
     """Lock the checkout, so that two commands do not install at the same time."""
     try:
-        import fcntl
+        import fcntl  # imported here, because Windows lacks it
     except ImportError:  # Windows without WSL
         yield
         return

@@ -1,1 +1,1 @@
-"""Benchmarks: measurements of accuracy, time and size."""
+"""Benchmarks of accuracy, time and size; not part of the tests."""

@@ -1,9 +1,9 @@
-"""Accuracy of private forests on real datasets, through the same functions as a training job.
+"""Measures the accuracy of private forests on real datasets with the functions of a training job.
 
-Every figure comes out of plan → grow → artifact bytes → loaded artifact → predict. The protocol: random 90/10 splits,
-split r being ``numpy.random.default_rng(1000 + r).permutation(n)`` with the first tenth (rounded) as the test set; 10
-repeats below 20,000 rows, 5 from there on; bounds, categories and classes from the dataset's public schema; the public
-size is the row count rounded to two significant digits. Only the splits are seeded: noise never is.
+Each run goes through plan → grow → artifact bytes → loaded artifact → predict. The protocol: random 90/10 splits, where
+split r is ``numpy.random.default_rng(1000 + r).permutation(n)`` with the first tenth (rounded) as the test set; 10
+repeats below 20,000 rows, else 5; bounds, categories and classes from the dataset's public schema; the public size is
+the row count rounded to two significant digits. Only the splits are seeded; noise is never seeded.
 
 A data folder holds, per dataset, ``<name>.csv.gz`` (header row, empty = missing) and ``<name>.json`` (``features`` and
 ``label`` as in ``POST /datasets``). Run as a module::
@@ -11,8 +11,8 @@ A data folder holds, per dataset, ``<name>.csv.gz`` (header row, empty = missing
     python -m benchmarks.accuracy DATA --csv runs.csv --datasets adult banknote --algorithms rpf nbrt@gdp \\
         "mrf:n_estimators=1,max_depth=4" --epsilons 0.5 1 --jobs 2 --markdown tables.md --plots plots
 
-Each run is a line of the CSV as soon as it ends. The same command again goes on where the last one was stopped, and
-makes tables and plots of every run that was asked for; finished runs are never repeated.
+Each run is written to the CSV when it ends. Repeating the command continues after an interruption, without repeating
+finished runs, and makes tables and plots of all runs that the command names.
 """
 
 import argparse
@@ -33,23 +33,23 @@ from app.core.errors import GrovekeeperError, InvalidRequest
 from benchmarks import datasets, leads, tables
 from benchmarks.datasets import Dataset
 from benchmarks.reference import methods
-from benchmarks.runs import Run, RunsUnreadable, Task, append, asked_for, load, measure, still_to_do
+from benchmarks.runs import Run, RunsUnreadable, Task, append, load, measure, runs_of, unfinished
 
 Outcome: TypeAlias = tuple[Task, Run | str]
-"""A task with its run, or with the reason why it cannot be run."""
+"""A task with its run, or with the reason why the task was refused."""
 
 
 def tasks_of(
     folder: Path, names: Sequence[str], *, algorithms: Sequence[str], budgets: Sequence[tuple[str, str]], repeats: int
 ) -> list[Task]:
-    """Everything that is asked for, dataset by dataset.
+    """All tasks of a command, dataset by dataset.
 
     Args:
-        folder: of the data.
-        names: of datasets.
-        algorithms: as in :class:`Task`.
+        folder: folder of the data.
+        names: names of datasets.
+        algorithms: algorithms, written as in :class:`Task`.
         budgets: pairs of ε and δ.
-        repeats: splits per cell; 0 for the protocol's number.
+        repeats: number of splits; 0 for the protocol's number.
     """
     return [
         Task(name, algorithm, epsilon, delta, repeat)
@@ -62,21 +62,21 @@ def tasks_of(
 
 
 def outcomes(folder: Path, tasks: Sequence[Task], *, n_jobs: int) -> Iterator[Outcome]:
-    """Runs tasks, in this process or in several new ones, and yields each as it ends."""
+    """Runs tasks in this process or in ``n_jobs`` new processes, and yields each outcome when its task ends."""
     if n_jobs == 1:
         yield from (_outcome(folder, task) for task in tasks)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_jobs, mp_context=context) as pool:
         try:
-            for ended in as_completed([pool.submit(_outcome, folder, task) for task in tasks]):
-                yield ended.result()
+            for future in as_completed([pool.submit(_outcome, folder, task) for task in tasks]):
+                yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _outcome(folder: Path, task: Task) -> Outcome:
-    """A request that the rules refuse (a budget too small to draw with, say) must not end the other runs."""
+    """Runs a task. A refused request, for example with a budget that is too small, does not end the other runs."""
     try:
         return task, measure(_dataset(folder, task.dataset), task)
     except InvalidRequest as refused:
@@ -91,8 +91,8 @@ def _dataset(folder: Path, name: str) -> Dataset:
 
 
 def complete(folder: Path, tasks: Sequence[Task], path: Path, *, n_jobs: int) -> list[Outcome]:
-    """Runs what the CSV does not hold yet, adding each run to it; returns the tasks that were refused."""
-    todo = still_to_do(tasks, load(path))
+    """Runs the tasks that the CSV lacks, appends their runs to the CSV, and returns the refused tasks."""
+    todo = unfinished(tasks, load(path))
     refused: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
@@ -107,7 +107,7 @@ def complete(folder: Path, tasks: Sequence[Task], path: Path, *, n_jobs: int) ->
 
 
 def report(runs: Sequence[Run], references: Sequence[Path]) -> str:
-    """All tables of some runs, as Markdown."""
+    """All tables of the given runs, as Markdown."""
     parts = [
         "## Accuracy\n\nMean ± standard deviation in percent; for two classes, mean AUROC after the slash; in "
         "brackets, number and depth of trees that the public rules chose.\n\n" + tables.accuracy(runs)
@@ -126,41 +126,42 @@ def report(runs: Sequence[Run], references: Sequence[Path]) -> str:
 
 
 def _lead_tables(runs: Sequence[Run], references: Sequence[Path]) -> list[str]:
-    """One table per group of opponents that ran on the same datasets and ε."""
+    """One table for each group of reference methods that ran on the same datasets and ε."""
     task = runs[0].task
-    own: dict[leads.Cell, dict[int, float]] = {}
+    accuracies: dict[leads.Cell, dict[int, float]] = {}
     for run in runs:
-        own.setdefault((run.dataset, Fraction(run.epsilon)), {})[run.repeat] = run.accuracy
-    tables_of_leads = []
+        accuracies.setdefault((run.dataset, Fraction(run.epsilon)), {})[run.repeat] = run.accuracy
+    lead_tables = []
     for title, group in methods.opponents(task.slug, task.accountant).items():
-        found = leads.leads(own, leads.reference_runs(references, group))
-        if found:
-            tables_of_leads.append(
-                f"## `{task.algorithm}` ({task.accountant}) against {title}\n\nOurs / the best of them at that cell: "
-                f"**mean lead** ± its standard error, in points, paired on the same splits.\n\n{leads.markdown(found)}"
+        leads_over_group = leads.leads(accuracies, leads.reference_runs(references, group))
+        if leads_over_group:
+            lead_tables.append(
+                f"## `{task.algorithm}` ({task.accountant}) against {title}\n\nOur accuracy / the best accuracy of the "
+                "group: **mean lead** ± its standard error, in points, paired on the same splits.\n\n"
+                + leads.markdown(leads_over_group)
             )
-    return tables_of_leads
+    return lead_tables
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Runs the command and returns its exit code."""
     parser = _parser()
-    chosen = parser.parse_args(arguments)
-    names = chosen.datasets or datasets.names(chosen.folder)
-    budgets = [(epsilon, chosen.delta) for epsilon in chosen.epsilons]
-    tasks = tasks_of(chosen.folder, names, algorithms=chosen.algorithms, budgets=budgets, repeats=chosen.repeats)
+    options = parser.parse_args(arguments)
+    names = options.datasets or datasets.names(options.folder)
+    budgets = [(epsilon, options.delta) for epsilon in options.epsilons]
+    tasks = tasks_of(options.folder, names, algorithms=options.algorithms, budgets=budgets, repeats=options.repeats)
     try:
-        refused = complete(chosen.folder, tasks, chosen.csv, n_jobs=chosen.jobs)
+        refused = complete(options.folder, tasks, options.csv, n_jobs=options.jobs)
     except RunsUnreadable as error:
         parser.error(str(error))
-    runs = asked_for(tasks, load(chosen.csv))
-    text = report(runs, chosen.references)
-    if chosen.markdown:
-        chosen.markdown.write_text(text, encoding="utf-8")
-    if chosen.plots:
-        from benchmarks import plots
+    runs = runs_of(tasks, load(options.csv))
+    text = report(runs, options.references)
+    if options.markdown:
+        options.markdown.write_text(text, encoding="utf-8")
+    if options.plots:
+        from benchmarks import plots  # imported here, because Matplotlib is in the optional extra ``bench``
 
-        plots.draw(chosen.plots, runs, leads.reference_runs(chosen.references, methods.of_claim(*methods.PRIVATE)))
+        plots.draw(options.plots, runs, leads.reference_runs(options.references, methods.of_claim(*methods.PRIVATE)))
     print(text, end="")
     for task, reason in refused:
         print(f"refused: {task.dataset} {task.algorithm} ε = {task.epsilon}: {reason}", file=sys.stderr)
@@ -170,16 +171,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, help="folder with <name>.csv.gz and <name>.json")
-    parser.add_argument("--csv", type=Path, required=True, help="runs are added here; those that it holds are kept")
-    parser.add_argument("--datasets", nargs="+", help="names; default: all in the folder")
+    parser.add_argument("--csv", type=Path, required=True, help="file of runs; new runs are appended")
+    parser.add_argument("--datasets", nargs="+", help="names of datasets; default: all in the folder")
     parser.add_argument("--algorithms", nargs="+", default=["rpf", "nbrt@gdp"], help="slug[@accountant][:name=value,…]")
     parser.add_argument("--epsilons", nargs="+", default=["0.1", "0.5", "1", "2", "10"])
-    parser.add_argument("--delta", default="1e-6", help="for accounts that have one")
-    parser.add_argument("--repeats", type=int, default=0, help="default: 10, or 5 from 20,000 rows on")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--delta", default="1e-6", help="δ of accounts with a δ")
+    parser.add_argument("--repeats", type=int, default=0, help="splits; default: 10 below 20,000 rows, else 5")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of processes")
     parser.add_argument("--references", type=Path, nargs="*", default=methods.TABLES, help="tables of reference runs")
-    parser.add_argument("--markdown", type=Path, help="write the tables here as well")
-    parser.add_argument("--plots", type=Path, help="folder for one picture per dataset (needs the bench extra)")
+    parser.add_argument("--markdown", type=Path, help="file that also gets the tables")
+    parser.add_argument("--plots", type=Path, help="folder for one plot per dataset (needs the extra ``bench``)")
     return parser
 
 

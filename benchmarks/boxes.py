@@ -1,11 +1,10 @@
-"""Duration of a reservation as an account grows, by entries and by distinct boxes with spend.
+"""Measures the duration of a reservation as an account grows, by entries and by distinct boxes with spend.
 
 Run ``python -m benchmarks.boxes``. The account is cut by a hash of 64 cells, a column of 12 and 24 uploads; boxes
 restrict one to three of them. History is written into the tables in bulk; the measured code is ``ledger.reserve``
-in a committed transaction of its own, as in the product. The median of some reservations is printed beside that
-of a plain one-row update on the same engine in the same run, in brackets the CPU of this process, and last how much
-more CPU a reservation takes than with one box. A balance is the answer for the whole dataset, which is harder than that
-for a box.
+in a committed transaction of its own, as in the product. The output is the median time of reservations and of a plain
+one-row update on the same engine, in brackets the CPU of this process, and last the ratio of a reservation's CPU to its
+CPU with one box. A balance covers the whole dataset, which takes more time than a balance of one box.
 """
 
 import random
@@ -14,26 +13,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 
 from app.db.unit_of_work import Database
 from app.ledger import service as ledger
 from app.ledger import state
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
-from benchmarks.ledger import databases
+from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
 
 _REPEATS = 40
 _BULK = 10_000
-_EVENT = {
-    "type": "discrete-laplace/1",
-    "adjacency": "add_remove",
-    "l1_sensitivity": "1",
-    "inverse_scale": "1/4294967296",
-    "coordinates": 1,
-}
 _GROWTH = ((1_000, 1), (1_000, 100), (100_000, 100), (10_000, 1_000), (10_000, 10_000))
-"""(entries, distinct boxes)."""
+"""Pairs of entries and distinct boxes."""
 
 _PARTITIONS = Partitions(
     (
@@ -46,52 +38,43 @@ _UPLOADS = tuple(f"ep_{at:02}" for at in range(24))
 
 
 def boxes(count: int) -> list[Scope]:
-    """Distinct boxes, the whole dataset first; the same ones in every run."""
+    """Distinct boxes, the whole dataset first; equal in every run."""
     chance = random.Random(count)
     cells: dict[str, tuple[Cell, ...]] = {
         partition.name: partition.known_cells or _UPLOADS for partition in _PARTITIONS.declared
     }
-    found: dict[str, Scope] = {"": {"month": _UPLOADS}}
-    while len(found) < count:
+    distinct: dict[str, Scope] = {"": {"month": _UPLOADS}}
+    while len(distinct) < count:
         names = {"month", *chance.choice([("shard",), ("region",), ("month",), ("shard", "region")])}
         box: Scope = {
             name: tuple(sorted(chance.sample(cells[name], chance.randint(1, 4)))) if name in names else cells[name]
             for name in sorted(names)
         }
-        found[repr(box)] = box
-    return list(found.values())
+        distinct[repr(box)] = box
+    return list(distinct.values())
 
 
 def grown(database: Database, account: str, *, n_entries: int, n_boxes: int) -> list[Scope]:
-    """Opens an account and gives it a past."""
-    new = ledger.NewAccount(
-        id=account,
-        name=account,
-        accountant="pure",
-        adjacency="add_remove",
-        cap=10**18,
-        delta=None,
-        privacy_unit={"column": None, "max_rows": 1},
-        partitions=_PARTITIONS,
-    )
-    found = boxes(n_boxes)
+    """Opens an account and writes a history for it."""
+    scopes = boxes(n_boxes)
     with database.write() as session:
-        ledger.open_account(session, new, actor="key_owner")
-        for box in found:
+        opening = new_account(account, cap=10**18, partitions=_PARTITIONS)
+        ledger.open_account(session, opening, actor="key_owner")
+        for box in scopes:
             state.move(session, account, box, charged=n_entries // (2 * n_boxes) or 1)
         for first in range(2, n_entries, _BULK):
             numbers = range(first, min(first + _BULK, n_entries + 1))
-            session.execute(insert(EntryRow), [_entry(account, number, found) for number in numbers])
-            session.execute(insert(ReservationRow), [_reservation(account, number, found) for number in numbers])
+            session.execute(insert(EntryRow), [_entry(account, number, scopes) for number in numbers])
+            session.execute(insert(ReservationRow), [_reservation(account, number, scopes) for number in numbers])
         row = session.get(AccountRow, account)
         assert row is not None
         row.last_sequence = n_entries
-    return found
+    return scopes
 
 
 @dataclass(frozen=True)
 class Medians:
-    """Milliseconds: of the clock, and of the CPU of this process."""
+    """Medians in milliseconds: wall-clock time, and CPU of this process."""
 
     clock: float
     cpu: float
@@ -101,15 +84,15 @@ class Medians:
 
 
 def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Medians]:
-    """Medians of a reservation, a balance and a plain update."""
+    """Medians of a reservation, of a balance and of a plain update."""
     account = f"ds_{n_entries}_{n_boxes}"
-    found = grown(database, account, n_entries=n_entries, n_boxes=n_boxes)
+    scopes = grown(database, account, n_entries=n_entries, n_boxes=n_boxes)
     chance = random.Random(0)
 
     def reserve(turn: int) -> None:
-        wanted = ledger.NewReservation(account, 1, chance.choice(found), _EVENT, f"jb_new_{turn}")
+        reservation = ledger.NewReservation(account, 1, chance.choice(scopes), EVENT, f"jb_new_{turn}")
         with database.write() as session:
-            ledger.reserve(session, wanted, actor="key_analyst")
+            ledger.reserve(session, reservation, actor="key_analyst")
 
     def balance(_turn: int) -> None:
         with database.read() as session:
@@ -117,7 +100,7 @@ def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Me
 
     def update(_turn: int) -> None:
         with database.write() as session:
-            session.execute(text("UPDATE plain SET value = value + 1 WHERE id = 1"))
+            add_one(session)
 
     return {work.__name__: _medians(work) for work in (reserve, balance, update)}
 
@@ -132,14 +115,14 @@ def _medians(work: Callable[[int], None]) -> Medians:
     return Medians(statistics.median(times) * 1_000, statistics.median(cpu) * 1_000)
 
 
-def _entry(account: str, number: int, found: list[Scope]) -> dict[str, object]:
+def _entry(account: str, number: int, scopes: list[Scope]) -> dict[str, object]:
     return {
         "account_id": account,
         "sequence": number,
         "kind": "reserve" if number % 2 == 0 else "charge",
         "amount": 1,
-        "scope": _written(found[number // 2 % len(found)]),
-        "event": _EVENT,
+        "scope": _written(scopes[number // 2 % len(scopes)]),
+        "event": EVENT,
         "job_id": f"jb_{number // 2}",
         "actor": "key_analyst",
         "at": "2026-11-20T09:30:00.000000Z",
@@ -149,15 +132,15 @@ def _entry(account: str, number: int, found: list[Scope]) -> dict[str, object]:
     }
 
 
-def _reservation(account: str, number: int, found: list[Scope]) -> dict[str, object]:
+def _reservation(account: str, number: int, scopes: list[Scope]) -> dict[str, object]:
     return {
         "id": f"rs_{account}_{number}",
         "account_id": account,
         "job_id": f"jb_old_{number}",
         "part": 0,
         "amount": 1,
-        "scope": _written(found[number // 2 % len(found)]),
-        "event": _EVENT,
+        "scope": _written(scopes[number // 2 % len(scopes)]),
+        "event": EVENT,
         "state": "charged",
         "details": None,
     }
@@ -168,22 +151,20 @@ def _written(scope: Scope) -> dict[str, list[Cell]]:
 
 
 def main() -> None:
-    """Measures both databases."""
+    """Prints the medians on both databases."""
     columns = "".join(f"{name:>16}" for name in ("reserve ms", "balance ms", "update ms"))
     print(f"{'database':<11} {'entries':>9} {'boxes':>7}{columns} {'CPU of reserve':>16}")
-    with databases() as found:
-        for name, url in found:
+    with databases() as urls:
+        for name, url in urls:
             database = Database.open(url, pool_size=2)
-            with database.write() as session:
-                session.execute(text("CREATE TABLE plain (id INTEGER PRIMARY KEY, value BIGINT)"))
-                session.execute(text("INSERT INTO plain VALUES (1, 0)"))
-            of_one_box = None
+            make_plain_table(database)
+            cpu_of_one_box = None
             for n_entries, n_boxes in _GROWTH:
                 medians = measure(database, n_entries=n_entries, n_boxes=n_boxes)
-                of_one_box = of_one_box or medians["reserve"].cpu
-                shown = "".join(f"{each!s:>16}" for each in medians.values())
-                ratio = medians["reserve"].cpu / of_one_box
-                print(f"{name:<11} {n_entries:>9} {n_boxes:>7}{shown} {ratio:>15.1f}x", flush=True)
+                cpu_of_one_box = cpu_of_one_box or medians["reserve"].cpu
+                figures = "".join(f"{median!s:>16}" for median in medians.values())
+                ratio = medians["reserve"].cpu / cpu_of_one_box
+                print(f"{name:<11} {n_entries:>9} {n_boxes:>7}{figures} {ratio:>15.1f}x", flush=True)
             database.close()
 
 

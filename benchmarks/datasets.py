@@ -1,4 +1,4 @@
-"""Datasets of the accuracy benchmark: a folder of ``<name>.csv.gz`` and ``<name>.json``, and the splits of a table."""
+"""Reads datasets of the accuracy benchmark (``<name>.csv.gz`` and ``<name>.json``) and splits their rows."""
 
 import csv
 import gzip
@@ -22,13 +22,13 @@ FIRST_SEED = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A whole table in memory, sanitised.
+    """A complete, sanitised table in memory.
 
     Attributes:
-        name: of the files.
-        schema: public.
+        name: name of the files.
+        schema: public schema.
         columns: one array per feature.
-        y: int32 ``(n_rows,)`` class codes; rows with another label are gone.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are dropped.
     """
 
     name: str
@@ -38,35 +38,35 @@ class Dataset:
 
     @property
     def public_size(self) -> int:
-        """The row count to two significant digits: what an owner would declare."""
+        """The row count rounded to two significant digits, as an owner would declare it."""
         unit = 10 ** max(len(str(len(self.y))) - 2, 0)
         return max(round(len(self.y) / unit), 1) * unit
 
     @property
     def n_splits(self) -> int:
-        """Repeats of the protocol: 10 below 20,000 rows, 5 from there on."""
+        """Number of splits in the protocol: 10 below 20,000 rows, else 5."""
         return 10 if len(self.y) < MANY_ROWS else 5
 
     def features(self, index: NDArray[np.int64]) -> SanitisedColumns:
-        """Some rows, without their labels."""
+        """The features of the rows at the given indices."""
         return SanitisedColumns(tuple(column[index] for column in self.columns), len(index))
 
 
 def names(folder: Path) -> list[str]:
-    """Every dataset of a folder, in alphabetical order."""
-    found = (path.name.removesuffix(".csv.gz") for path in folder.glob("*.csv.gz"))
-    return sorted(name for name in found if (folder / f"{name}.json").is_file())
+    """Names of all datasets of a folder, in alphabetical order."""
+    candidates = (path.name.removesuffix(".csv.gz") for path in folder.glob("*.csv.gz"))
+    return sorted(name for name in candidates if (folder / f"{name}.json").is_file())
 
 
 def split_of(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to train on and to test on: nine tenths and one tenth of a seeded permutation."""
+    """Indices of training and test rows: nine tenths and one tenth of a seeded permutation."""
     order = np.random.default_rng(FIRST_SEED + split).permutation(n_rows)
     n_test = round(n_rows / 10)
     return order[n_test:], order[:n_test]
 
 
 def read(folder: Path, name: str) -> Dataset:
-    """Reads a table by its public schema; what the schema does not know is clamped, OTHER or MISSING."""
+    """Reads a table by its public schema; undeclared values are clamped, OTHER or MISSING."""
     declaration = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     label = declaration["label"]
     schema = Schema.from_json(

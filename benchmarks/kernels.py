@@ -1,4 +1,4 @@
-"""Speed of the compiled loops and draws, as ratios to their usual alternatives.
+"""Measures the speed of compiled loops and draws, as ratios to their usual alternatives.
 
 Run ``python -m benchmarks.kernels``. Both sides of a pair run alternately on the same inputs and the median of the
 paired ratios is printed, because absolute times of a shared machine mean little. Above 1, ours is faster.
@@ -30,10 +30,10 @@ def compare(name: str, ours: Callable[[], object], theirs: Callable[[], object],
     """Prints the median, the smallest and the largest of the paired ratios theirs / ours.
 
     Args:
-        name: of the line.
-        ours: a piece of work.
-        theirs: the same work, or one part in ``share`` of it.
-        share: what their time is multiplied by.
+        name: label of the line.
+        ours: the work with our code.
+        theirs: the same work with the alternative, or one part in ``share`` of the work.
+        share: factor by which the alternative's time is multiplied.
     """
     ours()
     theirs()
@@ -52,7 +52,7 @@ def _bincount(
 
 
 def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]) -> None:
-    """One level of a tree against ``numpy.bincount``, feature by feature."""
+    """Compares the class histogram of one tree level with ``numpy.bincount``, feature by feature."""
     n_nodes, n_bins, n_classes = shape
     rng = np.random.default_rng(0)
     X = rng.integers(0, n_bins, (n_features, n_rows), dtype=np.uint8)
@@ -67,7 +67,7 @@ def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]
 
 
 def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
-    """A forest's scores against scikit-learn's ``predict_proba`` of a forest of the same size, on one thread."""
+    """Compares a forest's scores with scikit-learn's ``predict_proba`` for a forest of equal size, on one thread."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 32, (n_rows, 14), dtype=np.uint8)
     shape = (n_trees, 2**depth - 1)
@@ -88,7 +88,7 @@ def sum_leaf_values(n_rows: int, *, n_trees: int, depth: int) -> None:
 
 
 class PythonSampler:
-    """Canonne, Kamath and Steinke's discrete Laplace as one writes it in plain Python."""
+    """The discrete Laplace sampler of Canonne, Kamath and Steinke in plain Python."""
 
     def __init__(self) -> None:
         self._source = random.SystemRandom()
@@ -100,7 +100,7 @@ class PythonSampler:
         return k % 2 == 1
 
     def draw(self, inverse_scale: Fraction) -> int:
-        """One draw."""
+        """Draws one integer."""
         s, t = inverse_scale.numerator, inverse_scale.denominator
         while True:
             remainder = self._source.randrange(t)
@@ -116,7 +116,7 @@ class PythonSampler:
 
 
 def discrete_laplace(n_draws: int, *, inverse_scale: Fraction) -> None:
-    """Exact noise against the same algorithm in Python, which gets one draw in a hundred."""
+    """Compares exact noise with the same algorithm in Python, which makes one draw in a hundred."""
     randomness, plain = SystemRandomness(), PythonSampler()
     compare(
         f"discrete Laplace, inverse scale {inverse_scale}; plain Python on SystemRandom",
@@ -127,7 +127,7 @@ def discrete_laplace(n_draws: int, *, inverse_scale: Fraction) -> None:
 
 
 def main() -> None:
-    """Prints every ratio."""
+    """Prints all ratios."""
     print(f"{'median of the paired ratios; above 1: ours is faster':<72} {'ratio':>9}   (range)")
     class_histogram(200_000, 14, shape=(16, 32, 2))
     class_histogram(200_000, 30, shape=(1, 64, 10))

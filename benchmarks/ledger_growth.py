@@ -1,15 +1,15 @@
-"""Cost of a ledger of up to a million entries: balance, admission, checkpoint, proof, export, verification.
+"""Measures a ledger of up to a million entries: balance, admission, checkpoint, proof, export, verification.
 
 Run ``python -m benchmarks.ledger_growth`` (about ten minutes on two cores; ``--sizes 10000 100000`` for a look). One
 account with eight hash cells is filled with jobs that were reserved and charged, on the whole dataset and on boxes. The
 filler writes rows in bulk, because a million commits measure the disk; all timed code is the product's, and
 the verifier checks complete exports (the largest one of SQLite only, because the time is the same).
 
-An admission is a whole transaction with its commit. Beside it stands an UPDATE of one row through the same engine, lock
-and pool, taken in turns with the admissions, and pgbench's figure for the same statement where its program is found.
-Every figure is the time of the clock, and in brackets the CPU of this process, which says more on a busy machine:
-SQLite works inside the process, PostgreSQL does not. SQLite commits to the disk. The PostgreSQL of the tests does not
-wait for it (``fsync`` is off): its lines show work.
+An admission is a complete transaction with its commit. For comparison, the table shows an UPDATE of one row through the
+same engine, lock and pool, run alternately with the admissions, and on PostgreSQL pgbench's rate for the same
+statement. Every figure is wall-clock time, and in brackets the CPU of this process, which is more reliable on a busy
+machine: SQLite works inside the process, PostgreSQL does not. SQLite syncs every commit to the disk. The PostgreSQL
+server of the tests does not (``fsync`` is off), so its lines show CPU work only.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
@@ -46,25 +46,19 @@ from app.services.ledger.publish_heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn
+from benchmarks.ledger import EVENT, add_one, make_plain_table
 from tests.support.postgres import client_program, driver_url, fresh_database, running_server
 
 OWNER = Principal("key_owner", frozenset({Role.OWNER}))
 N_CELLS = 8
 BATCH = 10_000
 PAIRS = 100
-EVENT = {
-    "type": "discrete-laplace/1",
-    "adjacency": "add_remove",
-    "l1_sensitivity": "1",
-    "inverse_scale": "1/4294967296",
-    "coordinates": 1,
-}
 SCOPES: tuple[dict[str, list[int]], ...] = ({}, *({"shard": [cell, cell + 1]} for cell in range(0, N_CELLS, 2)))
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """An installation with one dataset, whose account grows."""
+    """An installation with one dataset, whose account is filled."""
 
     installation: Installation
     account: str
@@ -75,17 +69,17 @@ class Ledger:
 
 
 class Filler:
-    """Appends reserved and charged jobs in bulk, exactly as the service would have one by one."""
+    """Appends reserved and charged jobs in bulk, with the rows that the service would write job by job."""
 
     def __init__(self, grown: Ledger) -> None:
         self._database, self._account = grown.database, grown.account
         with self._database.read() as session:
             row = repository.account(session, self._account)
             self.size, self._last_hash = row.last_sequence, row.last_hash
-            # The subtrees that are not complete yet: leaves, then stored hashes of each height.
+            # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
-            found = ledger.entries(session, self._account, after=started, limit=1 << STEP)
-            self._nodes = {STEP: [merkle.leaf(entry.hash) for entry in found]}
+            tail = ledger.entries(session, self._account, after=started, limit=1 << STEP)
+            self._nodes = {STEP: [merkle.leaf(entry.hash) for entry in tail]}
             for height in range(2 * STEP, 5 * STEP, STEP):
                 lower = select(BlockRow.hash).where(
                     BlockRow.account_id == self._account, BlockRow.height == height - STEP
@@ -94,7 +88,7 @@ class Filler:
                 self._nodes[height] = [bytes.fromhex(digest) for digest in session.execute(lower).scalars()]
 
     def fill(self, size: int) -> None:
-        """Brings the account to a number of entries, two for each job."""
+        """Fills the account up to a number of entries, two for each job."""
         while self.size < size:
             self._batch(min(size - self.size, BATCH))
 
@@ -133,31 +127,32 @@ class Filler:
 
     def _completed(self) -> list[dict[str, Any]]:
         self._nodes[STEP].append(merkle.leaf(self._last_hash))
-        height, found = STEP, []
+        height, completed = STEP, []
         while len(self._nodes[height]) == 1 << STEP:
             digest = merkle.fold(self._nodes[height])
             position = (self.size >> height) - 1
-            found.append({"account_id": self._account, "height": height, "position": position, "hash": digest.hex()})
+            block = {"account_id": self._account, "height": height, "position": position, "hash": digest.hex()}
+            completed.append(block)
             self._nodes[height] = []
             height += STEP
             self._nodes[height].append(digest)
-        return found
+        return completed
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of the clock, and of this process's CPU."""
+    """Seconds of wall-clock time, and of this process's CPU."""
 
     wall: float
     cpu: float
 
     def text(self, unit: float, digits: int = 1) -> str:
-        """Both, in fractions of a second."""
+        """Both times, in ``1 / unit`` of a second."""
         return f"{self.wall * unit:.{digits}f} ({self.cpu * unit:.{digits}f})"
 
 
 def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
-    """A table row of everything that is timed at the present size."""
+    """A table row of all costs at the present size."""
     database = grown.database
     admission, plain = _in_turns(grown)
     with database.read() as session:
@@ -179,7 +174,7 @@ def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
 
 
 def _in_turns(grown: Ledger) -> tuple[Cost, Cost]:
-    """Medians of an admission and of a plain UPDATE, each with its commit, taken in turns."""
+    """Medians of an admission and of a plain UPDATE, each with its commit, run alternately."""
     database = grown.database
     ours, plain = [], []
     for number in range(PAIRS):
@@ -187,7 +182,7 @@ def _in_turns(grown: Ledger) -> tuple[Cost, Cost]:
             job_id = f"jb_x{ledger.size(session, grown.account)}_{number}"
         reserve = partial(_reserve, grown=grown, job_id=job_id)
         ours.append(_timed(partial(_in_transaction, database, reserve, write=True)))
-        plain.append(_timed(partial(_in_transaction, database, _add_one, write=True)))
+        plain.append(_timed(partial(_in_transaction, database, add_one, write=True)))
         with database.write() as session:
             ledger.void_jobs(session, [job_id], actor="key_analyst")
     return _medians(ours), _medians(plain)
@@ -199,12 +194,8 @@ def _in_transaction(database: Database, work: Callable[[Session], object], *, wr
 
 
 def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
-    wanted = ledger.NewReservation(grown.account, 1, {"shard": (2, 3)}, EVENT, job_id)
-    ledger.reserve(session, wanted, actor="key_analyst")
-
-
-def _add_one(session: Session) -> None:
-    session.execute(text("UPDATE plain SET value = value + 1 WHERE id = 1"))
+    reservation = ledger.NewReservation(grown.account, 1, {"shard": (2, 3)}, EVENT, job_id)
+    ledger.reserve(session, reservation, actor="key_analyst")
 
 
 def _balance(session: Session, grown: Ledger) -> None:
@@ -218,7 +209,7 @@ def _proofs(session: Session, grown: Ledger, size: int) -> None:
 
 
 def _export(grown: Ledger, file: Path) -> None:
-    """As ``GET /ledger/{dataset}/export`` streams it, without HTTP."""
+    """Writes the lines of ``GET /ledger/{dataset}/export`` to a file."""
     with file.open("wb") as stream:
         for line in history.export_json_lines(grown.installation, OWNER, grown.account):
             stream.write(line)
@@ -239,18 +230,18 @@ def _timed(work: Callable[[], object]) -> Cost:
 
 
 def pgbench(url: str, folder: Path) -> str:
-    """Transactions a second of the plain UPDATE by pgbench, one client."""
+    """Transactions per second of the plain UPDATE according to pgbench, with one client."""
     script = folder / "plain.sql"
     script.write_text("UPDATE plain SET value = value + 1 WHERE id = 1;\n")
     command = [client_program("pgbench"), "--no-vacuum", "--time=5", f"--file={script}", driver_url(url)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = re.search(r"tps = ([0-9.]+)", done.stdout)
-    assert found is not None, "pgbench prints a rate"
-    return f"pgbench, the same UPDATE, one client: {float(found[1]):.0f} transactions a second."
+    rate = re.search(r"tps = ([0-9.]+)", done.stdout)
+    assert rate is not None, "pgbench prints a rate"
+    return f"pgbench, the same UPDATE, one client: {float(rate[1]):.0f} transactions per second."
 
 
 def main() -> None:
-    """Measures both databases at every size."""
+    """Prints the costs on both databases at every size."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--databases", nargs="+", choices=["sqlite", "postgresql"], default=["sqlite", "postgresql"])
@@ -288,9 +279,7 @@ def opened(url: str, home: Path) -> Ledger:
         }
     )
     dataset = json.loads(register_dataset(installation, OWNER, declaration, request=None).body)["id"]
-    with installation.database.write() as session:
-        session.execute(text("CREATE TABLE plain (id INTEGER PRIMARY KEY, value BIGINT)"))
-        session.execute(text("INSERT INTO plain VALUES (1, 0)"))
+    make_plain_table(installation.database)
     return Ledger(installation, dataset)
 
 

@@ -1,4 +1,4 @@
-"""Accuracy against ε, one picture per dataset, as SVG. Needs the ``bench`` extra."""
+"""Plots accuracy against ε, one SVG per dataset. Needs the extra ``bench``."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ def draw(folder: Path, runs: Sequence[Run], references: Mapping[Cell, Mapping[st
     """Draws mean accuracy ± standard deviation of every algorithm, and the best reference at each ε as a grey line.
 
     Args:
-        folder: is made if need be; ``<dataset>.svg`` are replaced.
-        runs: all that shall be seen.
-        references: accuracy by split, per dataset and ε and method; may be empty.
+        folder: folder of the plots ``<dataset>.svg``; made if it does not exist.
+        runs: runs to plot.
+        references: accuracy by split, per dataset, ε and method; may be empty.
 
     Returns:
         The files, in the order of the datasets.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    # A fixed salt and no date: the same runs give the same bytes.
+    # With a fixed salt and no date, equal runs give equal bytes.
     with mpl.rc_context({"svg.hashsalt": "grovekeeper", "svg.fonttype": "none", "font.size": 9}):
         for dataset in dict.fromkeys(run.dataset for run in runs):
             figure, axes = pyplot.subplots(figsize=(5, 3.4), layout="constrained")
@@ -48,21 +48,21 @@ def draw(folder: Path, runs: Sequence[Run], references: Mapping[Cell, Mapping[st
 
 
 def curves(runs: Sequence[Run]) -> dict[str, list[tuple[float, float, float]]]:
-    """Per algorithm: ε, mean and standard deviation of accuracy in percent, ε ascending."""
-    found = {}
+    """ε, mean and standard deviation of accuracy in percent, per algorithm in ascending order of ε."""
+    points_by_algorithm = {}
     for algorithm in dict.fromkeys(run.algorithm for run in runs):
-        mine = [run for run in runs if run.algorithm == algorithm]
+        algorithm_runs = [run for run in runs if run.algorithm == algorithm]
         points = []
-        for epsilon in sorted({Fraction(run.epsilon) for run in mine}):
-            percent = [100 * run.accuracy for run in mine if Fraction(run.epsilon) == epsilon]
+        for epsilon in sorted({Fraction(run.epsilon) for run in algorithm_runs}):
+            percent = [100 * run.accuracy for run in algorithm_runs if Fraction(run.epsilon) == epsilon]
             spread = statistics.stdev(percent) if len(percent) > 1 else 0.0
             points.append((float(epsilon), statistics.fmean(percent), spread))
-        found[algorithm] = points
-    return found
+        points_by_algorithm[algorithm] = points
+    return points_by_algorithm
 
 
 def best_references(dataset: str, references: Mapping[Cell, Mapping[str, BySplit]]) -> list[tuple[float, float]]:
-    """ε and the largest mean accuracy of any reference in percent, ε ascending."""
+    """ε and the largest mean accuracy of any reference in percent, in ascending order of ε."""
     return sorted(
         (float(epsilon), max(100 * statistics.fmean(runs.values()) for runs in methods.values()))
         for (name, epsilon), methods in references.items()

@@ -1,4 +1,4 @@
-"""Cost of a population for an admission and a refusal, compared with an account alone.
+"""Measures admissions and refusals on members of a population, compared with an account alone.
 
 Run ``python -m benchmarks.population_entries``. An account alone, a member of a population of one, and a member of one
 of a hundred take turns, a batch each, on the same database; all have eight hash cells and the same history, and the
@@ -22,89 +22,71 @@ from app.db.unit_of_work import Database
 from app.ledger import populations
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
-from benchmarks.ledger import databases
+from benchmarks.ledger import EVENT, databases, new_account
 
 _BATCHES = 30
 _PER_BATCH = 40
 _CELLS = 8
 _CAP = 10**15
-_EVENT = {
-    "type": "discrete-laplace/1",
-    "adjacency": "add_remove",
-    "l1_sensitivity": "1",
-    "inverse_scale": "1/4294967296",
-    "coordinates": 1,
-}
+_PARTITIONS = Partitions.from_json([{"name": "shard", "kind": "hash", "cells": _CELLS}])
 
 
 class Cost(NamedTuple):
-    """Of one request, in milliseconds."""
+    """The cost of one request, in milliseconds."""
 
     wall_ms: float
     cpu_ms: float
 
 
 def main() -> None:
-    """Measures both databases."""
+    """Prints the costs on both databases."""
     columns = f"{'wall ms':>8} {'cpu ms':>8} {'wall ratio':>11} {'cpu ratio':>10}"
     print(f"{'database':<11} {'members':>8} {'answer':>9} {columns}")
-    with databases() as found:
-        for name, url in found:
+    with databases() as urls:
+        for name, url in urls:
             database = Database.open(url, pool_size=2)
-            asking = {n_members: _requests_to(database, n_members) for n_members in (0, 1, 100)}
+            requests = {n_members: _requests_to(database, n_members) for n_members in (0, 1, 100)}
             for answer, amount in (("admitted", 1), ("refused", 2 * _CAP)):
-                for n_members, costs in _measured(asking, amount).items():
+                for n_members, costs in _measured(requests, amount).items():
                     print(f"{name:<11} {n_members:>8} {answer:>9} {costs}", flush=True)
             database.close()
 
 
-def _measured(asking: dict[int, Callable[[int], None]], amount: int) -> dict[int, str]:
-    """By number of members (0: an account alone), what one request costs."""
-    costs: dict[int, list[Cost]] = {n_members: [] for n_members in asking}
+def _measured(requests: dict[int, Callable[[int], None]], amount: int) -> dict[int, str]:
+    """Cost of one request, by number of members (0: an account alone)."""
+    costs: dict[int, list[Cost]] = {n_members: [] for n_members in requests}
     for _ in range(_BATCHES):
-        for n_members, ask in asking.items():
-            costs[n_members].append(_cost(partial(ask, amount)))
-    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in asking}
+        for n_members, request in requests.items():
+            costs[n_members].append(_cost(partial(request, amount)))
+    return {n_members: _line(costs[n_members], alone=costs[0]) for n_members in requests}
 
 
 def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
-    """Opens the accounts; then one call is one request to the first of them, on one of its cells."""
+    """Opens accounts and returns a function that makes a request to the first account, on one of its cells."""
     accounts = [f"ds_{n_members}_{number}" for number in range(max(n_members, 1))]
     serial = itertools.count()
     with database.write() as session:
         for account in accounts:
-            ledger.open_account(session, _new_account(account), actor="key_owner")
+            opening = new_account(account, cap=2 * _CAP, partitions=_PARTITIONS)
+            ledger.open_account(session, opening, actor="key_owner")
         if n_members:
-            new = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
-            populations.open_population(session, new, at=clock.now())
+            people = populations.NewPopulation(f"pop_{n_members}", f"of {n_members}", "pure", _CAP, None, "key_owner")
+            populations.open_population(session, people, at=clock.now())
         for account in accounts[:n_members]:
             populations.join(session, f"pop_{n_members}", account, actor="key_owner", at=clock.now())
         for account in accounts[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
-                new = ledger.NewReservation(account, 1, {"shard": cells}, _EVENT, f"jb_{account}_{number}")
-                ledger.reserve(session, new, actor="key_analyst")
+                reservation = ledger.NewReservation(account, 1, {"shard": cells}, EVENT, f"jb_{account}_{number}")
+                ledger.reserve(session, reservation, actor="key_analyst")
 
-    def ask(amount: int) -> None:
+    def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
-        new = ledger.NewReservation(accounts[0], amount, scope, _EVENT, f"jb_{n_members}_{number}")
+        reservation = ledger.NewReservation(accounts[0], amount, scope, EVENT, f"jb_{n_members}_{number}")
         with suppress(BudgetExceeded), database.write() as session:
-            ledger.reserve(session, new, actor="key_analyst")
+            ledger.reserve(session, reservation, actor="key_analyst")
 
-    return ask
-
-
-def _new_account(account: str) -> ledger.NewAccount:
-    return ledger.NewAccount(
-        id=account,
-        name=account,
-        accountant="pure",
-        adjacency="add_remove",
-        cap=2 * _CAP,
-        delta=None,
-        privacy_unit={"column": None, "max_rows": 1},
-        partitions=Partitions.from_json([{"name": "shard", "kind": "hash", "cells": _CELLS}]),
-    )
+    return request
 
 
 def _cost(reserve: Callable[[], None]) -> Cost:
@@ -116,7 +98,7 @@ def _cost(reserve: Callable[[], None]) -> Cost:
 
 
 def _line(costs: list[Cost], *, alone: list[Cost]) -> str:
-    wall, cpu = (statistics.median(each[part] for each in costs) for part in (0, 1))
+    wall, cpu = (statistics.median(cost[part] for cost in costs) for part in (0, 1))
     ratios = [
         statistics.median(one[part] / other[part] for one, other in zip(costs, alone, strict=True)) for part in (0, 1)
     ]

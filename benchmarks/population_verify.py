@@ -1,4 +1,4 @@
-"""Cost of verifying a population, alone and together with the export of its one busy member.
+"""Measures the verification of a population, alone and together with the export of its one busy member.
 
 Run ``python -m benchmarks.population_verify`` (about two minutes; ``--jobs 1000`` for a look). The script writes the
 exports as the service does: every job is reserved on one of thirty distinct boxes and charged, every tenth voided
@@ -30,7 +30,7 @@ FACTS = {"accountant": "pure", "delta": None}
 
 @dataclass
 class Export:
-    """A chain in the making; ``facts`` are what its header and its first entry say of the account."""
+    """An export under construction; ``facts`` are the account's facts in its header and its first entry."""
 
     facts: Fields
     lines: list[bytes] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Export:
 
 
 def history(n_jobs: int, n_partitions: int) -> tuple[Export, Export]:
-    """A population and its member, on which jobs of 1 ε ran."""
+    """The exports of a population and of its member, which paid 1 ε for each job."""
     partitions = [{"name": f"p{axis}", "kind": "hash", "cells": CELLS} for axis in range(n_partitions)]
     unit = {"adjacency": "add_remove", "privacy_unit": {"column": None, "max_rows": 1}, "partitions": partitions}
     member = Export({"dataset": "ds_a", **FACTS, **unit})
@@ -63,7 +63,7 @@ def history(n_jobs: int, n_partitions: int) -> tuple[Export, Export]:
     chosen = random.Random(1)
     boxes = [box(chosen, n_partitions) for _ in range(N_BOXES)]
     joint = list(product(range(CELLS), repeat=n_partitions))
-    covered = [[at for at, cell in enumerate(joint) if lies_in(cell, each)] for each in boxes]
+    covered = [[at for at, cell in enumerate(joint) if lies_in(cell, scope)] for scope in boxes]
     loads = [0] * len(joint)
     for number in range(n_jobs):
         index, job_id = chosen.randrange(N_BOXES), f"jb_{number}"
@@ -83,7 +83,7 @@ def lies_in(cell: tuple[int, ...], scope: Fields) -> bool:
 
 
 def named(member: Export) -> Fields:
-    """The newest entry of a member, as its population names it."""
+    """The newest entry of a member, as the entries of its population name it."""
     return {"dataset": "ds_a", "sequence": member.newest["sequence"], "hash": member.newest["hash"]}
 
 
@@ -94,18 +94,18 @@ def box(chosen: random.Random, n_partitions: int) -> Fields:
 
 
 def seconds(check: Callable[[], object]) -> float:
-    """CPU of one check."""
+    """CPU seconds of one verification."""
     begun = time.process_time()
     check()
     return time.process_time() - begun
 
 
 def rows(n_jobs: int) -> Iterator[str]:
-    """A table."""
+    """The lines of a Markdown table."""
     yield "| partitions | jobs | member alone µs | population alone µs | both, compared µs |"
     yield "|---|---|---|---|---|"
     for n_partitions in range(4):
-        people, member = (each.file() for each in history(n_jobs, n_partitions))
+        people, member = (export.file() for export in history(n_jobs, n_partitions))
         ledgers = [MemberLedger(member, (), file="member")]
         costs = [
             seconds(partial(dataset_replay.verify, member)),

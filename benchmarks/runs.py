@@ -1,4 +1,4 @@
-"""One run of the accuracy benchmark, and the CSV of runs that a later start continues."""
+"""Measures one run of the accuracy benchmark, and reads and writes the CSV of runs."""
 
 import csv
 import json
@@ -25,25 +25,25 @@ from app.privacy import accountants
 from benchmarks.datasets import Dataset, split_of
 
 LABELLED = 5
-"""Of two datasets that an algorithm learns from, the labelled one has one row in so many, the other one the rest."""
+"""If an algorithm learns from two datasets, the labelled dataset gets one row in so many; the other gets the rest."""
 
 N_BINS = 10
 """Bins of the reliability table: equal widths of the largest probability."""
 
 SMALLEST_PROBABILITY = 1e-6
-"""Probabilities are raised to this before their logarithm: a share of votes can be zero."""
+"""Lower bound of a probability before its logarithm: a share of votes can be zero."""
 
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """What one run measures; two runs of the same task differ by chance alone.
+    """The specification of a run; two runs of one task differ by chance alone.
 
     Attributes:
-        dataset: name of the files.
-        algorithm: ``slug``, ``slug@accountant`` or either with ``:name=value,name=value`` after it. The accountant is
-            the algorithm's first if none is named; parameters that are not named follow the public rules.
-        epsilon: as decimal text.
-        delta: as decimal text; only accounts that have one use it.
+        dataset: name of the dataset's files.
+        algorithm: ``slug``, ``slug@accountant`` or either with ``:name=value,name=value`` after it. The default
+            accountant is the algorithm's first; parameters that are not named follow the public rules.
+        epsilon: decimal text.
+        delta: decimal text; used only by accounts with a δ.
         repeat: number of the seeded split.
     """
 
@@ -55,12 +55,12 @@ class Task:
 
     @property
     def slug(self) -> str:
-        """The algorithm without account and parameters."""
+        """The algorithm's slug, without accountant and parameters."""
         return self.algorithm.partition(":")[0].partition("@")[0]
 
     @property
     def accountant(self) -> str:
-        """The unit of the account that pays."""
+        """Name of the accountant of the account that pays."""
         named = self.algorithm.partition(":")[0].partition("@")[2]
         return named or self._described.accountants[0]
 
@@ -70,7 +70,7 @@ class Task:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for equal tasks, however their numbers are written; δ counts only where the account has one."""
+        """A key that is equal for tasks whose numbers are equal; it has δ only if the account has a δ."""
         return self.dataset, self.algorithm, Fraction(self.epsilon), self._delta, self.repeat
 
     @property
@@ -78,7 +78,7 @@ class Task:
         return Fraction(self.delta) if accountants.by_name(self.accountant).TAKES_DELTA else None
 
     def request(self, public_size: int) -> PlanRequest:
-        """What an analyst would ask for, of an account that protects what the algorithm protects."""
+        """The task as an analyst's request, on an account with the algorithm's adjacency."""
         pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
         parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
         needs_two = isinstance(self._described, TwoDatasetMechanism)
@@ -91,17 +91,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a task: one line of the CSV.
+    """The result of a task: one line of the CSV.
 
     Attributes:
-        n_trees: as the public rules or the task's parameters chose.
-        depth: likewise.
+        n_trees: number of trees, from the public rules or the task's parameters.
+        depth: depth of the trees, from the public rules or the task's parameters.
         accuracy: share of test rows whose label is right.
         auroc: area under the curve for two classes, else NaN.
         log_loss: mean of −log of the true class's probability, nats.
-        reliability: JSON; for each of :data:`N_BINS` bins of the largest probability: rows, sum of those
-            probabilities, rows that were right.
-        seconds: plan to prediction, with everything else that the machine was doing.
+        reliability: JSON; for each of :data:`N_BINS` bins of the largest probability: number of rows, sum of the
+            largest probabilities, number of rows with the right label.
+        seconds: wall-clock time from plan to prediction.
     """
 
     dataset: str
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def task(self) -> Task:
-        """What was measured."""
+        """The task of this run."""
         return Task(self.dataset, self.algorithm, self.epsilon, self.delta, self.repeat)
 
 
@@ -130,40 +130,40 @@ _TYPES = {"repeat": int, "n_trees": int, "depth": int} | dict.fromkeys(
 
 
 def measure(dataset: Dataset, task: Task) -> Run:
-    """Trains on nine tenths of a split and reads the rest with the artifact that a client would download."""
+    """Trains on nine tenths of a split, and predicts the rest with the artifact that a client would download."""
     train, test = split_of(len(dataset.y), task.repeat)
     began = time.perf_counter()
-    settled = plan(task.request(dataset.public_size), dataset.schema)
-    artifact = artifacts.loads(artifact_of(dataset, settled, train))
+    training_plan = plan(task.request(dataset.public_size), dataset.schema)
+    artifact = artifacts.loads(artifact_of(dataset, training_plan, train))
     columns = dataset.features(test)
-    found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
-    labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
+    probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    labels = predict.labels(artifact.forest, artifact.schema, columns, probabilities, read_out=None)
     seconds = time.perf_counter() - began
     truth = dataset.y[test]
     return Run(
         **vars(task),
-        n_trees=settled.n_trees,
+        n_trees=training_plan.n_trees,
         depth=artifact.forest.depth,
         accuracy=float(np.mean(labels == truth)),
-        auroc=auroc(found, truth),
-        log_loss=log_loss(found, truth),
-        reliability=json.dumps(reliability(found, truth)),
+        auroc=auroc(probabilities, truth),
+        log_loss=log_loss(probabilities, truth),
+        reliability=json.dumps(reliability(probabilities, truth)),
         seconds=seconds,
     )
 
 
-def artifact_of(dataset: Dataset, settled: Plan, train: NDArray[np.int64]) -> bytes:
-    """Grows a plan on some rows and gives the bytes that a client would download."""
-    labelled, others = train, None
-    if settled.unlabelled is not None:
-        labelled, others = np.split(train, [len(train) // LABELLED])
+def artifact_of(dataset: Dataset, training_plan: Plan, train: NDArray[np.int64]) -> bytes:
+    """Grows a plan on the training rows and returns the bytes that a client would download."""
+    labelled, unlabelled = train, None
+    if training_plan.unlabelled is not None:
+        labelled, unlabelled = np.split(train, [len(train) // LABELLED])
     forest = grow(
-        settled,
+        training_plan,
         dataset.schema,
         _rows(dataset, labelled),
         SystemRandomness(),
         on_tree_done=lambda: None,
-        unlabelled=None if others is None else _rows(dataset, others),
+        unlabelled=None if unlabelled is None else _rows(dataset, unlabelled),
     )
     return artifacts.dumps(forest, {"schema": dataset.schema.to_json()})
 
@@ -174,7 +174,7 @@ def _rows(dataset: Dataset, which: NDArray[np.int64]) -> SanitisedRows:
 
 
 def auroc(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> float:
-    """Area under the curve; NaN unless there are two classes and both occur."""
+    """Area under the ROC curve; NaN unless the task has two classes and both occur."""
     if probabilities.shape[1] != 2 or len(np.unique(truth)) != 2:
         return math.nan
     return float(roc_auc_score(truth, probabilities[:, 1]))
@@ -187,7 +187,7 @@ def log_loss(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> fl
 
 
 def reliability(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) -> list[tuple[int, float, int]]:
-    """Rows, summed confidence and right rows of each bin; the confidence of a row is its largest probability."""
+    """Number of rows, sum of confidences and number of right labels per bin of confidence (largest probability)."""
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == truth
     bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
@@ -198,29 +198,29 @@ def reliability(probabilities: NDArray[np.float64], truth: NDArray[np.int32]) ->
 
 
 class RunsUnreadable(Exception):
-    """A CSV that this program did not write: it is left alone."""
+    """This program did not write the CSV, which therefore stays unchanged."""
 
 
 def load(path: Path) -> list[Run]:
-    """The runs of a CSV; none if there is no file. A last line that a killed program left half written is cut off.
+    """Reads the runs of a CSV, if it exists. An incomplete last line of a killed program is removed from the file.
 
     Raises:
-        RunsUnreadable: other columns than ours.
+        RunsUnreadable: the columns are not those of :class:`Run`.
     """
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    reader = csv.DictReader(whole.splitlines())
-    if whole and tuple(reader.fieldnames or ()) != FIELDS:
+    complete_lines = text[: text.rfind("\n") + 1]
+    reader = csv.DictReader(complete_lines.splitlines())
+    if complete_lines and tuple(reader.fieldnames or ()) != FIELDS:
         raise RunsUnreadable(f"{path} has other columns than {', '.join(FIELDS)}")
-    if whole != text:
-        path.write_text(whole, encoding="utf-8")
+    if complete_lines != text:
+        path.write_text(complete_lines, encoding="utf-8")
     return [Run(**{name: _TYPES.get(name, str)(value) for name, value in line.items()}) for line in reader]
 
 
 def append(path: Path, run: Run) -> None:
-    """Adds one line, in one write, to a CSV that begins with its header."""
+    """Appends a run to a CSV in one write; a new file begins with the header."""
     is_new = not path.exists() or path.stat().st_size == 0
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -229,13 +229,13 @@ def append(path: Path, run: Run) -> None:
         writer.writerow(vars(run))
 
 
-def still_to_do(tasks: Iterable[Task], done: Iterable[Run]) -> list[Task]:
-    """Tasks without a run, in their order."""
-    finished = {run.task.key for run in done}
+def unfinished(tasks: Iterable[Task], runs: Iterable[Run]) -> list[Task]:
+    """The tasks without a run, in their order."""
+    finished = {run.task.key for run in runs}
     return [task for task in tasks if task.key not in finished]
 
 
-def asked_for(tasks: Iterable[Task], done: Iterable[Run]) -> list[Run]:
-    """The runs of tasks, in the order of the tasks; a later run of the same task counts."""
-    by_key = {run.task.key: run for run in done}
+def runs_of(tasks: Iterable[Task], runs: Iterable[Run]) -> list[Run]:
+    """The newest run of each task that has a run, in the order of the tasks."""
+    by_key = {run.task.key: run for run in runs}
     return [by_key[task.key] for task in tasks if task.key in by_key]

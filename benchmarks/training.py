@@ -1,8 +1,8 @@
-"""CPU time of training against scikit-learn's forest of 100 trees, as ratios of pairs in one run.
+"""Compares the CPU time of training with that of scikit-learn's forest of 100 trees.
 
-Run ``python -m benchmarks.training DATA``: a folder as ``benchmarks.accuracy`` reads it. Ours is everything from the
-plan to the artifact's bytes, on the rows of the protocol's first split; theirs is ``fit`` on the same rows as numbers.
-Both run alternately, and the median of the paired ratios ours / theirs is printed, because absolute times of a shared
+Run ``python -m benchmarks.training DATA``, where DATA is a folder for ``benchmarks.accuracy``. Our time covers the plan
+to the artifact's bytes, on the rows of the protocol's first split; scikit-learn's time is ``fit`` on the same rows as
+numbers. Both run alternately, and the output is the median of the paired ratios, because absolute times of a shared
 machine mean little. Below 1, ours is cheaper.
 """
 
@@ -37,10 +37,10 @@ def _numbers(dataset: Dataset, train: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def compare(dataset: Dataset, algorithm: str, *, epsilon: str, pairs: int) -> str:
-    """One line: number and depth of trees, then median, smallest and largest ratio ours / theirs."""
+    """A table row: number and depth of trees, then median, smallest and largest ratio of our time to scikit-learn's."""
     train, _ = split_of(len(dataset.y), 0)
     task = Task(dataset.name, algorithm, epsilon, DELTA, 0)
-    settled = plan(task.request(dataset.public_size), dataset.schema)
+    training_plan = plan(task.request(dataset.public_size), dataset.schema)
     X, y = _numbers(dataset, train), dataset.y[train]
 
     def ours() -> object:
@@ -51,13 +51,13 @@ def compare(dataset: Dataset, algorithm: str, *, epsilon: str, pairs: int) -> st
 
     ours()  # compiles, loads
     ratios = sorted(_cpu_seconds(ours) / _cpu_seconds(theirs) for _ in range(pairs))
-    size = f"{settled.n_trees} × depth {settled.parameters['max_depth']}"
+    size = f"{training_plan.n_trees} × depth {training_plan.parameters['max_depth']}"
     median = statistics.median(ratios)
     return f"| {dataset.name} | `{algorithm}` | {size} | {median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
 
 
 def main() -> None:
-    """Prints a Markdown table."""
+    """Prints a Markdown table of ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--datasets", nargs="+", default=list(DEFAULT_DATASETS))

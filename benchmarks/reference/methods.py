@@ -1,4 +1,4 @@
-"""Claims of the authors of each reference code, and the codes that an algorithm is compared with."""
+"""Lists the guarantee that each reference code claims, and selects the codes to compare an algorithm with."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,18 +28,18 @@ CLAIMS = {
     "majority": NONE,
     "sklearn-rf100-nonprivate": NONE,
 }
-"""Claims, not proofs: some of the pure ones fail; see the README beside."""
+"""Claims, not proofs: some claims of pure ε are false; README.md says which."""
 
 
 def of_claim(*claims: str) -> tuple[str, ...]:
-    """Methods with one of the claims."""
+    """The methods that make one of the claims."""
     return tuple(method for method, claim in CLAIMS.items() if claim in claims)
 
 
 def opponents(slug: str, accountant: str) -> dict[str, Sequence[str]]:
-    """Groups of methods to compare an algorithm with, by title: those of its own regime, then all, then its prototype.
+    """Groups of methods to compare an algorithm with, by title: pure ε if the account is pure, all, its prototype.
 
-    An account without δ promises more than a method that needs one, so beating its own regime is the fair aim.
+    An account without δ promises more than a method with δ, so a fair comparison is with methods of pure ε.
     """
     groups = {"every private code": of_claim(*PRIVATE)}
     if accountant == pure.NAME:

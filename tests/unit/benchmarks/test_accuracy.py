@@ -146,8 +146,8 @@ def test_the_same_number_in_other_words_is_the_same_task() -> None:
         task(algorithm="nbrt@gdp", delta="1e-7"),
     ]
 
-    assert runs.still_to_do(asked, done) == [asked[1], asked[3]]
-    assert runs.asked_for(asked, done) == done
+    assert runs.unfinished(asked, done) == [asked[1], asked[3]]
+    assert runs.runs_of(asked, done) == done
 
 
 def test_a_csv_of_somebody_else_is_left_alone(tmp_path: Path) -> None:

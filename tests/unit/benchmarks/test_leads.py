@@ -54,4 +54,4 @@ def test_a_split_that_was_run_again_counts_with_its_mean(tmp_path: Path) -> None
     )
     again.write_text("dataset,algorithm,epsilon,repeat,accuracy\ntoy,ours,1,0,0.7\n")
 
-    assert leads.own_runs([first, again], "ours") == {CELL: {0: pytest.approx(0.8), 1: pytest.approx(0.8)}}
+    assert leads.our_runs([first, again], "ours") == {CELL: {0: pytest.approx(0.8), 1: pytest.approx(0.8)}}
