@@ -92,7 +92,7 @@ def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Me
     def reserve(turn: int) -> None:
         reservation = ledger.NewReservation(account, 1, chance.choice(scopes), EVENT, f"jb_new_{turn}")
         with database.write() as session:
-            ledger.reserve(session, reservation, actor="key_analyst")
+            ledger.reserve(session, [reservation], actor="key_analyst")
 
     def balance(_turn: int) -> None:
         with database.read() as session:

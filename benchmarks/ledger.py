@@ -101,7 +101,7 @@ def measure(name: str, database: Database, *, n_cells: int, n_threads: int) -> N
     def reserve() -> None:
         with database.write() as session:
             reservation = ledger.NewReservation(account, 1, {}, EVENT, f"jb_{next(serial)}")
-            ledger.reserve(session, reservation, actor="key_analyst")
+            ledger.reserve(session, [reservation], actor="key_analyst")
 
     def update() -> None:
         with database.write() as session:

@@ -195,7 +195,7 @@ def _in_transaction(database: Database, work: Callable[[Session], object], *, wr
 
 def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
     reservation = ledger.NewReservation(grown.account, 1, {"shard": (2, 3)}, EVENT, job_id)
-    ledger.reserve(session, reservation, actor="key_analyst")
+    ledger.reserve(session, [reservation], actor="key_analyst")
 
 
 def _balance(session: Session, grown: Ledger) -> None:

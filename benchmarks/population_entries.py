@@ -77,14 +77,14 @@ def _requests_to(database: Database, n_members: int) -> Callable[[int], None]:
         for account in accounts[1:]:
             for number, cells in enumerate(itertools.combinations(range(_CELLS), 2)):
                 reservation = ledger.NewReservation(account, 1, {"shard": cells}, EVENT, f"jb_{account}_{number}")
-                ledger.reserve(session, reservation, actor="key_analyst")
+                ledger.reserve(session, [reservation], actor="key_analyst")
 
     def request(amount: int) -> None:
         number = next(serial)
         scope = {"shard": (number % _CELLS,)}
         reservation = ledger.NewReservation(accounts[0], amount, scope, EVENT, f"jb_{n_members}_{number}")
         with suppress(BudgetExceeded), database.write() as session:
-            ledger.reserve(session, reservation, actor="key_analyst")
+            ledger.reserve(session, [reservation], actor="key_analyst")
 
     return request
 

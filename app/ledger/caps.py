@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from app.ledger import chain, population_totals, repository
+from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
-from app.ledger.population_totals import Population
 from app.ledger.service import balances, highest_cap, highest_caps
 from app.privacy.accountants import pure
 
@@ -44,7 +44,8 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
     """
     row = repository.locked_account(session, account_id)
     is_used = (
-        repository.has_living_reservation(session, account_id) or population_totals.standing(session, row).together > 0
+        repository.has_living_reservation(session, account_id)
+        or population_totals.of_population(session, account_id).together > 0
     )
     row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
@@ -76,7 +77,7 @@ def printable_of(session: Session, population: Population) -> Limit:
     The same as of one account, with what the members carry in the place of what it holds and charged
     (docs/proofs/accounting.md A8).
     """
-    limit = highest_cap(session, population.account.id)
+    limit = highest_cap(session, population.id)
     if limit.accountant != pure.NAME:
         return limit
-    return Limit(pure.NAME, max(population.account.cap, population.together), None)
+    return Limit(pure.NAME, max(population.cap, population.together), None)

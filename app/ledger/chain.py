@@ -15,7 +15,7 @@ from app.privacy import accountants
 
 @dataclass(frozen=True)
 class NewEntry:
-    """What an entry says, before it has its place in the chain; the fields are those of an entry."""
+    """The content of an entry before it has its place in the chain; fields as those of an entry."""
 
     kind: EntryKind
     amount: int
@@ -28,14 +28,17 @@ class NewEntry:
 
 
 def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) -> NewEntry:
-    """The entry of one step of a reservation: all of them say the same amount, scope, event, job and details."""
+    """The entry of one step of a reservation: every step repeats its amount, scope, event, job and details.
+
+    The entries of a mechanism outside the service, which has no job, are told together by the reservation's id.
+    """
     return NewEntry(
         kind,
         reservation.amount,
         actor=actor,
         scope=reservation.scope,
         event=reservation.event,
-        job_id=reservation.job_id,
+        job_id=reservation.job_id or reservation.id,
         details=reservation.details,
     )
 
@@ -46,7 +49,7 @@ def append(session: Session, row: AccountRow, new: NewEntry, *, not_before: str 
     Args:
         session: of the transaction that holds the lock.
         row: the account.
-        new: what the entry says.
+        new: the content of the entry.
         not_before: a time in another account's chain that the entry follows, whatever this machine's clock says.
     """
     entry = Entry(

@@ -61,7 +61,7 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
         spent = _spent(session, row, new.scope)
         if spent.charged + delta > _set_aside(row):
             raise _refusal(row, spent, delta)
-    reservation_id = service.reserve(session, new, actor=actor)
+    [reservation_id] = service.reserve(session, [new], actor=actor)
     service.charge(session, reservation_id, actor=actor)
     if delta:
         state.move(session, row.id, new.scope, delta_charged=delta)
@@ -85,14 +85,14 @@ def find(session: Session, account_id: str, reservation_id: str) -> ReservationR
     if not ids.is_reference(reservation_id):
         raise NotFound("reservation")
     row = repository.reservation(session, reservation_id)
-    if row.account_id != account_id or row.job_id != row.id:
+    if row.account_id != account_id or row.job_id is not None:
         raise NotFound("reservation")
     return row
 
 
 def page(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
     """A page of them, in order of id."""
-    return repository.standing_alone(session, account_id, after=after, limit=limit)
+    return repository.external_reservations(session, account_id, after=after, limit=limit)
 
 
 def delta_text(steps: int) -> str:

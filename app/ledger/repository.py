@@ -1,6 +1,6 @@
 """Reads and writes of ledger rows. No rule of the ledger lives here."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -73,20 +73,18 @@ def reservation(session: Session, reservation_id: str) -> ReservationRow:
 
 
 def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
-    """Every reservation of some jobs, in order of the accounts' ids, and of the jobs' own on each."""
+    """Every reservation of some jobs, in order of accounts, then jobs, then positions in the job."""
     query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
     in_order = query.order_by(ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part)
     return list(session.execute(in_order).scalars())
 
 
-def standing_alone(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
-    """At most ``limit`` reservations without a job, in order of id: those of mechanisms that run elsewhere."""
-    query = select(ReservationRow).where(
-        ReservationRow.account_id == account_id, ReservationRow.job_id == ReservationRow.id
-    )
+def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
+    """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id."""
+    query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))
     if after is not None:
-        query = query.where(ReservationRow.job_id > after)
-    return list(session.execute(query.order_by(ReservationRow.job_id).limit(limit)).scalars())
+        query = query.where(ReservationRow.id > after)
+    return list(session.execute(query.order_by(ReservationRow.id).limit(limit)).scalars())
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
@@ -107,14 +105,14 @@ def sizes(session: Session) -> dict[str, int]:
     return {row.id: row.last_sequence for row in rows}
 
 
-def accounts(session: Session, account_ids: Sequence[str]) -> list[AccountRow]:
+def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]:
     """Accounts as they stand, without a lock, in order of their ids."""
     query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
     return list(session.execute(query).scalars())
 
 
 def has_living_reservation(session: Session, account_id: str) -> bool:
-    """Whether something is held or was charged: a reservation that was not given back."""
+    """Whether a reservation waits or was charged: one that was not given back."""
     living = select(ReservationRow.id).where(
         ReservationRow.account_id == account_id, ReservationRow.state.in_(("reserved", "charged"))
     )

@@ -1,13 +1,12 @@
-"""The only writer of the ledger: open, reserve, charge, void, expire, each on the caller's transaction.
+"""The writer of the ledger: open, reserve, charge, void, expire, each on the caller's transaction.
 
-Everything of one account happens under the lock of its row. A reservation is admitted only if, in every joint cell of
-its scope, ``charged + reserved + new ≤ cap``; each step is a new entry, and no step lowers what was charged. What an
-entry of a member changes for its population is said there too, in the same transaction
-(:mod:`app.ledger.population_totals`).
+Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
+charged. A reservation is written if :mod:`app.ledger.admission` admits it under the locks. An entry of a population's
+member is followed by an entry of the population in the same transaction (:mod:`app.ledger.population_totals`).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -16,12 +15,11 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import account_facts, chain, population_totals, repository, state
+from app.ledger import account_facts, admission, chain, population_totals, repository, state
 from app.ledger.account_facts import amount_text
+from app.ledger.admission import Budgets, CellBalance, Placed, Refused, Request, Room
 from app.ledger.entries import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.ledger.limit import Limit
-from app.ledger.population_totals import Population
-from app.ledger.state import CellBalance
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
@@ -29,9 +27,14 @@ from app.privacy.composition import Partitions, Scope
 
 @dataclass(frozen=True)
 class NewAccount:
-    """What an account is opened with. ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text and
-    only where the accountant takes one; the JSON values appear in exports as they are. ``cap`` was converted at δ less
-    what is set aside of it."""
+    """The facts that an account is opened with.
+
+    Attributes:
+        cap: steps of the accountant's unit, converted at δ without the part that is set aside.
+        delta: exact decimal text, only where the accountant takes a δ.
+        privacy_unit: JSON form, as exports show it.
+        delta_set_aside: exact decimal text; the part of ``delta`` for (ε, δ) mechanisms.
+    """
 
     id: str
     name: str
@@ -45,41 +48,37 @@ class NewAccount:
 
 
 @dataclass(frozen=True)
-class NewReservation:
-    """What a job wants set aside.
+class NewReservation(Request):
+    """One priced part of a job: what it asks of one account, and what its entries say.
 
     Attributes:
-        account_id: whose budget.
-        amount: steps of the account's unit, positive: exactly what was asked for.
-        scope: in normal form; resolved to joint cells once, by :func:`reserve`.
         event: canonical JSON form of the privacy event; ``None`` where the details declare a loss instead.
-        job_id: the job that will spend it; ``None`` of a mechanism that runs elsewhere: the reservation's own id.
-        delta: that the job asked for, by which a refusal says what would fit; ``None``: the account's own.
-        details: public facts that every entry of this reservation carries; see :class:`app.ledger.entries.Entry`.
-        part: which of the job's reservations it is; :func:`reserve_all` counts them.
-        largest_within: the largest ε of the same request whose price is within some steps, by which a refusal says
-            what would fit; ``None``: that of a job.
+        job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
+        delta: of the request, by which a refusal converts what would fit; ``None``: the account's own.
+        details: public facts of every entry of the reservation; see :class:`app.ledger.entries.Entry`.
+        largest_within: the largest ε of the request whose price is within some steps, by which a refusal says what
+            would fit; ``None``: the largest ε of a job.
     """
 
-    account_id: str
-    amount: int
-    scope: Scope
     event: dict[str, Any] | None
     job_id: str | None
     delta: Fraction | None = None
     details: dict[str, Any] | None = None
-    part: int = 0
     largest_within: Callable[[int], Fraction] | None = None
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One account at the tightest joint cell of a box: ``cap == charged + reserved + remaining``, unless the cap was
-    lowered below what is spent.
+    """An account at the tightest joint cell of a scope.
 
-    Amounts are whole steps of the account's unit; :meth:`text` says them. Where not ``is_exact``, the sum is a bound.
-    ``room`` is the largest reservation that would be admitted now: what remains, or less where the population is nearly
-    used up. ``delta`` is the one that the cap was converted at.
+    ``cap == charged + reserved + remaining``, unless the cap was lowered below what is spent. Amounts are whole steps
+    of the account's unit; :meth:`text` formats them.
+
+    Attributes:
+        is_exact: whether ``charged + reserved`` is the cell's load rather than an upper bound for every cell.
+        delta: the δ that the cap was converted at.
+        room: the largest reservation that would be admitted: ``remaining``, or less where the population is nearly
+            used up.
     """
 
     account_id: str
@@ -95,17 +94,17 @@ class Balance:
 
     @property
     def remaining(self) -> int:
-        """What the tightest cell may still hold; nothing where the cap was lowered below what lies on it."""
+        """The room of the tightest cell on the account itself; zero where the cap was lowered below its load."""
         return max(self.cap - self.charged - self.reserved, 0)
 
     @property
     def unit(self) -> str:
-        """What the amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
+        """The unit of the amounts: ``epsilon``, ``rho`` or ``mu_squared``."""
         return accountants.by_name(self.accountant).UNIT
 
     @property
     def largest_that_fits(self) -> str:
-        """The largest ε, at the account's own δ, that a request of this box could carry now."""
+        """The largest ε, at the account's own δ, that a request of this scope could carry now."""
         unit = accountants.by_name(self.accountant)
         return amounts.to_text(unit.largest_that_fits(self.room, self.delta))
 
@@ -137,58 +136,41 @@ def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     chain.append(session, row, opened)
 
 
-def reserve(session: Session, new: NewReservation, *, actor: str, beside: Sequence[NewReservation] = ()) -> str:
-    """Sets an amount aside in every joint cell of a scope: all or nothing.
+def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) -> list[str]:
+    """Reserves every part of one job: all of them, or an error and none.
 
-    Args:
-        session: of the caller's transaction.
-        new: what is wanted.
-        actor: the key that asks.
-        beside: what the same job will ask for next; a refusal says what would fit with that.
+    Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
+    of their ids before the first is read, so that jobs that cross never deadlock. A job without parts reserves nothing.
 
     Returns:
-        The reservation's id.
+        The reservations' ids, in the order of ``parts``.
 
     Raises:
-        BudgetExceeded: in some cell ``charged + reserved + amount`` would pass the cap, or all members of the account's
-            population together that of the population; nothing was changed.
+        BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
     """
-    if new.amount <= 0:
+    if not all(part.amount > 0 for part in parts):
         raise ValueError("a reservation is positive")
-    row = repository.locked_account(session, new.account_id)
-    tightest = state.tightest(session, row, new.scope)
-    population = population_totals.locked_of(session, row.id)
-    if new.amount > _room(row, tightest, population):
-        fits = _room(row, tightest, population_totals.holding(session, population, beside))
-        raise _refusal(row, tightest, new, together=population, fits=fits)
-    reservation_id = ids.new(ids.RESERVATION)
-    reservation = ReservationRow(
-        id=reservation_id,
-        account_id=new.account_id,
-        job_id=new.job_id or reservation_id,
-        part=new.part,
-        amount=new.amount,
-        scope={name: list(listed) for name, listed in new.scope.items()},
-        event=new.event,
-        state="reserved",
-        details=new.details or None,
-    )
-    session.add(reservation)
-    state.move(session, row.id, new.scope, reserved=new.amount)
-    entry = population_totals.append(
-        session, population, row, chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor)
-    )
-    if population is not None:
-        at_most = max(population.loads[row.id], tightest.load + new.amount)
-        population_totals.record(session, population, row, entry, at_most=at_most)
-    return reservation.id
+    rows = _locked_accounts(session, [part.account_id for part in parts])
+    populations = population_totals.locked_rows(session, rows)
+    budgets = _budgets(session, rows, populations)
+    [decision] = admission.admit(budgets, [parts])
+    if isinstance(decision, Refused):
+        part = parts[decision.position]
+        raise _refusal(rows[part.account_id], part, decision)
+    made: dict[int, str] = {}
+    for placed in decision:
+        part = parts[placed.position]
+        population = budgets.population_of(part.account_id)
+        population_row = None if population is None else populations[population.id]
+        made[placed.position] = _write(session, rows[part.account_id], population_row, part, placed, actor=actor)
+    return [made[position] for position in range(len(parts))]
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:
     """Turns a reservation into a charge. From here on no code path gives it back.
 
     Raises:
-        ReservationSettled: it came to an end before.
+        ReservationSettled: it has ended already.
     """
     _settle(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
 
@@ -197,7 +179,7 @@ def void(session: Session, reservation_id: str, *, actor: str) -> None:
     """Gives back a reservation whose job never started.
 
     Raises:
-        ReservationSettled: it came to an end before.
+        ReservationSettled: it has ended already.
     """
     _settle(session, reservation_id, kind=EntryKind.VOID, end="void", actor=actor)
 
@@ -206,31 +188,9 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
     """Gives back a reservation whose job waited too long and never started.
 
     Raises:
-        ReservationSettled: it came to an end before.
+        ReservationSettled: it has ended already.
     """
     _settle(session, reservation_id, kind=EntryKind.EXPIRE, end="expired", actor=actor)
-
-
-def reserve_all(session: Session, wanted: Sequence[NewReservation], *, actor: str) -> list[str]:
-    """Every reservation of one job: all of them, or an error and none, since the caller rolls back.
-
-    Two may be on one account if no row lies in both scopes: by that, its readers tell them apart. Accounts, then their
-    populations, are locked in order of their ids before the first is looked at: jobs that cross never wait in a circle.
-
-    Returns:
-        The reservations' ids, in the order of ``wanted``.
-
-    Raises:
-        BudgetExceeded: an account refuses; the error names it.
-    """
-    _lock_accounts(session, [new.account_id for new in wanted])
-    population_totals.lock_all(session, [new.account_id for new in wanted])
-    by_account = sorted(enumerate(wanted), key=lambda each: each[1].account_id)
-    made = {}
-    for place, (part, new) in enumerate(by_account, start=1):
-        beside = [other for _, other in by_account[place:]]
-        made[part] = reserve(session, replace(new, part=part), actor=actor, beside=beside)
-    return [made[part] for part in range(len(wanted))]
 
 
 def reservations_of_job(session: Session, job_id: str) -> list[ReservationRow]:
@@ -242,8 +202,8 @@ def charge_job(session: Session, job_id: str, *, actor: str) -> None:
     """Turns every reservation of a job into a charge, in order of the accounts' ids.
 
     Raises:
-        ReservationSettled: one of them came to an end before.
-        NotFound: the job holds no reservation.
+        ReservationSettled: one of them has ended already.
+        NotFound: the job has no reservation.
     """
     _settle_jobs(session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor)
 
@@ -262,33 +222,32 @@ def expire_job(session: Session, job_id: str, *, actor: str) -> None:
 
 
 def balance(session: Session, account_id: str, scope: Scope | None = None) -> Balance:
-    """The tightest joint cell of an account, or of a box of it."""
+    """The tightest joint cell of an account, or of a scope of it."""
     row = repository.account(session, account_id)
-    tightest = state.tightest(session, row, scope or {})
-    return _balance(row, tightest, population_totals.of_account(session, account_id))
+    room = _standing(session, [row]).room(Request(account_id, 0, scope or {}))
+    return _balance(row, room)
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
-    """The tightest joint cell of each of several accounts, in as many questions to the database as for one."""
-    accounts = repository.accounts(session, account_ids)
-    tightest = state.tightest_of_each(session, accounts)
-    found = population_totals.of_each(session, account_ids)
-    return {row.id: _balance(row, tightest[row.id], found.get(row.id)) for row in accounts}
+    """The tightest joint cell of each of several accounts, in as many queries as for one."""
+    rows = repository.accounts(session, account_ids)
+    budgets = _standing(session, rows)
+    return {row.id: _balance(row, budgets.room(Request(row.id, 0, {}))) for row in rows}
 
 
-def _balance(row: AccountRow, tightest: CellBalance, population: Population | None) -> Balance:
-    return Balance(
-        account_id=row.id,
-        name=row.name,
-        accountant=row.accountant,
-        cap=row.cap,
-        charged=tightest.charged,
-        reserved=tightest.reserved,
-        tightest_cell=dict(tightest.cell),
-        is_exact=tightest.is_exact,
-        delta=Limit.of(row).split.converted_at,
-        room=_room(row, tightest, population),
-    )
+def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]:
+    """The balance of every part of a job, with the room that is left for it where the other parts get their amounts.
+
+    Parts on members of one population add up there. A job is admitted if and only if each part fits its room.
+    """
+    rows = {row.id: row for row in repository.accounts(session, [part.account_id for part in parts])}
+    rooms = admission.rooms(_standing(session, list(rows.values())), parts)
+    return [_balance(rows[part.account_id], room) for part, room in zip(parts, rooms, strict=True)]
+
+
+def accountant_of(session: Session, account_id: str) -> str:
+    """The name of an account's accountant, which never changes."""
+    return repository.account(session, account_id).accountant
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:
@@ -301,13 +260,14 @@ def highest_cap(session: Session, account_id: str) -> Limit:
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
-    """The same of several accounts, by id: asked for once."""
+    """The highest caps of several accounts, by id, in one query; see :func:`highest_cap`."""
     return {row.id: Limit.of(row) for row in repository.accounts(session, account_ids)}
 
 
 def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:
-    """For every partition and every cell of it inside a box, the tightest joint cell that lies in the cell."""
-    return state.by_cell(session, repository.account(session, account_id), scope or {})
+    """For every partition and every cell of it inside a scope, the tightest joint cell that lies in the cell."""
+    row = repository.account(session, account_id)
+    return state.read(session, [row])[row.id].by_cell(scope or {})
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:
@@ -335,20 +295,77 @@ def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], in
     return header, row.last_sequence
 
 
+def _locked_accounts(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:
+    return {account_id: repository.locked_account(session, account_id) for account_id in sorted(set(account_ids))}
+
+
+def _standing(session: Session, rows: Sequence[AccountRow]) -> Budgets:
+    """The budgets of accounts without a lock."""
+    population_ids = sorted(set(population_totals.ids_of(session, [row.id for row in rows]).values()))
+    populations = {row.id: row for row in repository.accounts(session, population_ids)} if population_ids else {}
+    return _budgets(session, {row.id: row for row in rows}, populations)
+
+
+def _budgets(session: Session, rows: Mapping[str, AccountRow], populations: Mapping[str, AccountRow]) -> Budgets:
+    accounts = state.read(session, list(rows.values()))
+    return Budgets(accounts, list(population_totals.populations_of(session, list(populations.values())).values()))
+
+
+def _balance(row: AccountRow, room: Room) -> Balance:
+    return Balance(
+        account_id=row.id,
+        name=row.name,
+        accountant=row.accountant,
+        cap=row.cap,
+        charged=room.tightest.charged,
+        reserved=room.tightest.reserved,
+        tightest_cell=dict(room.tightest.cell),
+        is_exact=room.tightest.is_exact,
+        delta=Limit.of(row).split.converted_at,
+        room=room.amount,
+    )
+
+
+def _write(
+    session: Session,
+    row: AccountRow,
+    population: AccountRow | None,
+    part: NewReservation,
+    placed: Placed,
+    *,
+    actor: str,
+) -> str:
+    """Writes an admitted reservation, its entry, and the entry of the population; returns its id."""
+    reservation = ReservationRow(
+        id=ids.new(ids.RESERVATION),
+        account_id=part.account_id,
+        job_id=part.job_id,
+        part=placed.position,
+        amount=part.amount,
+        scope={name: list(listed) for name, listed in part.scope.items()},
+        event=part.event,
+        state="reserved",
+        details=part.details or None,
+    )
+    session.add(reservation)
+    state.move(session, row.id, part.scope, reserved=part.amount)
+    new = chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor)
+    entry = population_totals.append(session, population, row, new)
+    if population is not None:
+        assert placed.member is not None, "a member's total follows every reservation"
+        population_totals.record(session, population, row, entry, total=placed.member)
+    return reservation.id
+
+
 def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
-    held = repository.reservations_of(session, job_ids)
-    if {row.job_id for row in held} != set(job_ids):
+    reservations = repository.reservations_of(session, job_ids)
+    if {reservation.job_id for reservation in reservations} != set(job_ids):
         raise NotFound("reservation")
-    _lock_accounts(session, [row.account_id for row in held])
+    rows = _locked_accounts(session, {reservation.account_id for reservation in reservations})
     if kind is not EntryKind.CHARGE:
-        population_totals.lock_all(session, [row.account_id for row in held])
-    for row in held:
-        _settle(session, row.id, kind=kind, end=end, actor=actor)
-
-
-def _lock_accounts(session: Session, account_ids: Sequence[str]) -> None:
-    for account_id in sorted(set(account_ids)):
-        repository.locked_account(session, account_id)
+        population_totals.locked_rows(session, rows)
+    for reservation in reservations:
+        _settle(session, reservation.id, kind=kind, end=end, actor=actor)
 
 
 def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str, actor: str) -> None:
@@ -356,39 +373,33 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
     reservation = repository.reservation(session, reservation_id)  # again, now under the account's lock
     if reservation.state != "reserved":
         raise ReservationSettled(reservation.state)
-    charged = reservation.amount if kind is EntryKind.CHARGE else 0
-    population = None if charged else population_totals.locked_of(session, row.id)
+    scope = {name: tuple(listed) for name, listed in reservation.scope.items()}
     reservation.state = end
-    state.move(session, row.id, _scope(reservation), charged=charged, reserved=-reservation.amount)
+    if kind is EntryKind.CHARGE:
+        state.move(session, row.id, scope, charged=reservation.amount, reserved=-reservation.amount)
+        chain.append(session, row, chain.of_reservation(kind, reservation, actor=actor))
+        population_totals.record_charge(session, row.id, scope, reservation.amount)
+        return
+    populations = population_totals.locked_rows(session, [row.id])
+    before = population_totals.populations_of(session, list(populations.values()))
+    state.move(session, row.id, scope, reserved=-reservation.amount)
+    [population] = populations.values() or [None]
     entry = population_totals.append(session, population, row, chain.of_reservation(kind, reservation, actor=actor))
-    if charged:
-        population_totals.record_charge(session, row.id, _scope(reservation), charged)
     if population is not None:
-        population_totals.record(session, population, row, entry, at_most=population.loads[row.id])
+        total = state.tightest(session, row, {}).at_most(before[population.id].loads[row.id])
+        population_totals.record(session, population, row, entry, total=total)
 
 
-def _scope(reservation: ReservationRow) -> Scope:
-    return {name: tuple(listed) for name, listed in reservation.scope.items()}
-
-
-def _room(row: AccountRow, tightest: CellBalance, population: Population | None) -> int:
-    """The largest amount that both caps admit in a box whose tightest joint cell is given."""
-    room = row.cap - tightest.load
-    return max(room if population is None else min(room, population.room(row.id, tightest.load)), 0)
-
-
-def _refusal(
-    row: AccountRow, tightest: CellBalance, new: NewReservation, *, together: Population | None, fits: int
-) -> BudgetExceeded:
-    """Tells of the cap that leaves less: the account's own, or the population's; and what ``fits``."""
+def _refusal(row: AccountRow, part: NewReservation, refused: Refused) -> BudgetExceeded:
+    """Names the cap that leaves less, the account's or the population's, and what would fit."""
     accountant = accountants.by_name(row.accountant)
-    room = _room(row, tightest, together)
-    delta = new.delta if new.delta is not None else Limit.of(row).split.converted_at
-    largest_within = new.largest_within or partial(accountant.largest_that_fits, delta=delta)
+    delta = part.delta if part.delta is not None else Limit.of(row).split.converted_at
+    largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)
+    tightest, population = refused.room.tightest, refused.room.population
     cap, charged, reserved = row.cap, tightest.charged, tightest.reserved
-    named = together if room < max(cap - charged - reserved, 0) else None
-    if named is not None:
-        cap, charged, reserved = named.account.cap, named.charged, named.reserved
+    refusing = population if refused.room.amount < max(cap - charged - reserved, 0) else None
+    if refusing is not None:
+        cap, charged, reserved = refusing.cap, refusing.charged, refusing.reserved
     return BudgetExceeded(
         dataset=row.id,
         dataset_name=row.name,
@@ -398,9 +409,9 @@ def _refusal(
         charged=amount_text(row.accountant, charged),
         reserved=amount_text(row.accountant, reserved),
         remaining=amount_text(row.accountant, max(cap - charged - reserved, 0)),
-        requested=amount_text(row.accountant, new.amount),
-        tightest_cell=dict(tightest.cell) if named is None else {},
-        what_fits=lambda: amounts.to_text(largest_within(fits)),
-        population=None if named is None else named.account.name,
-        exact=tightest.is_exact if named is None else named.is_exact,
+        requested=amount_text(row.accountant, part.amount),
+        tightest_cell=dict(tightest.cell) if refusing is None else {},
+        what_fits=lambda: amounts.to_text(largest_within(refused.fits)),
+        population=None if refusing is None else refusing.name,
+        exact=tightest.is_exact if refusing is None else refusing.is_exact,
     )

@@ -47,10 +47,10 @@ class AccountRow(Base):
 
 
 class BoxRow(Base):
-    """What lies on one distinct box of an account. Recomputable from the entries at any time; none of nothing.
+    """Totals of one distinct scope of an account, recomputable from the entries at any time; no row where all are zero.
 
     Attributes:
-        box: SHA-256 of the scope's canonical JSON, because the text itself can be too long for a key.
+        box: the scope's digest (:mod:`app.ledger.scope_digest`).
         delta_charged: in steps of 10⁻¹⁸, where an account sets a part of its δ aside.
     """
 
@@ -118,16 +118,20 @@ class MemberRow(Base):
 
 
 class ReservationRow(Base):
-    """Where a reservation stands. The entries are the record; this row says which end it came to.
+    """The state of a reservation. The entries are the record; this row tells which end it came to.
 
-    A job holds one on every account that pays for it, or two on disjoint cells of one; ``part`` counts a job's own.
+    A job has one reservation for each of its parts: on several accounts, or on disjoint cells of one.
+
+    Attributes:
+        job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
+        part: position of the part in the job.
     """
 
     __tablename__ = "reservations"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     account_id: Mapped[str]
-    job_id: Mapped[str] = mapped_column(index=True)
+    job_id: Mapped[str | None] = mapped_column(index=True)
     part: Mapped[int]
     amount: Mapped[int]
     scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)

@@ -13,8 +13,8 @@ from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
 from app.ledger import account_facts, caps, population_totals, populations
+from app.ledger.admission import MemberTotal, Population
 from app.ledger.limit import Limit
-from app.ledger.population_totals import Carried, Population
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.privacy import accountants, guarantees
@@ -141,22 +141,21 @@ def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[Population
     return [_out(row, found[row.id], caps.printable_of(session, found[row.id]), named=named) for row in rows]
 
 
-def _out(row: PopulationRow, found: Population, limit: Limit, *, named: Mapping[str, Named]) -> PopulationOut:
-    account = found.account
+def _out(row: PopulationRow, population: Population, limit: Limit, *, named: Mapping[str, Named]) -> PopulationOut:
     figures: Mapping[str, int] = {
-        "cap": account.cap,
-        "charged": found.charged,
-        "reserved": found.reserved,
-        "remaining": max(account.cap - found.together, 0),
+        "cap": population.cap,
+        "charged": population.charged,
+        "reserved": population.reserved,
+        "remaining": max(population.cap - population.together, 0),
     }
     return PopulationOut.model_validate(
         {
             "id": row.id,
             "name": row.name,
-            "accountant": account.accountant,
-            "unit": accountants.by_name(account.accountant).UNIT,
-            "delta": account.delta,
-            **{name: account_facts.amount_text(account.accountant, amount) for name, amount in figures.items()},
+            "accountant": limit.accountant,
+            "unit": accountants.by_name(limit.accountant).UNIT,
+            "delta": None if limit.delta is None else amounts.to_text(limit.delta),
+            **{name: account_facts.amount_text(limit.accountant, amount) for name, amount in figures.items()},
             "adjacency": row.adjacency,
             "unit_column": row.unit_column,
             "guarantee": guarantees.guarantee_of_population(
@@ -167,15 +166,15 @@ def _out(row: PopulationRow, found: Population, limit: Limit, *, named: Mapping[
                 unit_column=row.unit_column,
             ),
             "members": [
-                _member(account.accountant, account_id, carried, named[account_id])
-                for account_id, carried in found.members.items()
+                _member(limit.accountant, account_id, carried, named[account_id])
+                for account_id, carried in population.members.items()
             ],
             "created_at": clock.to_text(row.created_at),
         }
     )
 
 
-def _member(accountant: str, dataset_id: str, carried: Carried, named: Named) -> MemberOut:
+def _member(accountant: str, dataset_id: str, carried: MemberTotal, named: Named) -> MemberOut:
     return MemberOut(
         dataset=dataset_id,
         dataset_name=named.name,

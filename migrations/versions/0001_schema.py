@@ -208,7 +208,7 @@ def _create_entry_tables() -> None:
         "reservations",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("account_id", sa.Text(), nullable=False),
-        sa.Column("job_id", sa.Text(), nullable=False),
+        sa.Column("job_id", sa.Text(), nullable=True),
         sa.Column("part", INTEGER, nullable=False),
         sa.Column("amount", INTEGER, nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),

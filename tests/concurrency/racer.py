@@ -63,7 +63,7 @@ def reserve(installation: Installation, number: int, options: Options) -> list[l
         new = ledger.NewReservation(options["account"], amount, scope, EVENT, job_id)
         try:
             with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
         except BudgetExceeded:
             return None
         admitted.append([job_id, amount, cells, None])
@@ -98,7 +98,7 @@ def reserve_boxes(installation: Installation, number: int, options: Options) -> 
         new = ledger.NewReservation(options["account"], amount, box, EVENT, job_id)
         try:
             with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
         except BudgetExceeded:
             return None
         admitted.append([job_id, amount, box, None])
@@ -142,7 +142,7 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
         new = ledger.NewReservation(options["account"], amount, {"shard": tuple(cells)}, EVENT, job_id)
         with suppress(BudgetExceeded):
             with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, new, actor="key_analyst")
+                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
             done.append([job_id, amount])
             if chance.random() < 0.5:
                 with installation.database.write() as session:
@@ -247,7 +247,7 @@ def reserve_members(installation: Installation, number: int, options: Options) -
         new = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in wanted]
         try:
             with installation.database.write() as session:
-                ledger.reserve_all(session, new, actor="key_analyst")
+                ledger.reserve(session, new, actor="key_analyst")
         except BudgetExceeded:
             return False
         admitted.append([job_id, amount, wanted, None])

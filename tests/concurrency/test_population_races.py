@@ -111,12 +111,12 @@ def test_who_reserves_on_another_member_waits_and_then_counts_what_was_reserved(
 
     def late() -> None:
         with pytest.raises(BudgetExceeded), installation.database.write() as session:
-            ledger.reserve(session, ledger.NewReservation("ds_4", 100, {}, EVENT, "jb_2"), actor="key_a")
+            ledger.reserve(session, [ledger.NewReservation("ds_4", 100, {}, EVENT, "jb_2")], actor="key_a")
         refused.set()
 
     second = Thread(target=late)
     with installation.database.write() as session:
-        ledger.reserve(session, ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1"), actor="key_a")
+        ledger.reserve(session, [ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1")], actor="key_a")
         second.start()
         second.join(1.0)
         assert second.is_alive()
@@ -130,7 +130,7 @@ def test_who_gives_back_on_another_member_waits_and_then_goes_on_in_the_chain(
 ) -> None:
     """Without the population's lock both would write the same next entry."""
     with installation.database.write() as session:
-        held = ledger.reserve(session, ledger.NewReservation("ds_4", 50, {}, EVENT, "jb_0"), actor="key_a")
+        held = ledger.reserve(session, [ledger.NewReservation("ds_4", 50, {}, EVENT, "jb_0")], actor="key_a")[0]
     given_back = Event()
 
     def late() -> None:
@@ -140,7 +140,7 @@ def test_who_gives_back_on_another_member_waits_and_then_goes_on_in_the_chain(
 
     second = Thread(target=late)
     with installation.database.write() as session:
-        ledger.reserve(session, ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1"), actor="key_a")
+        ledger.reserve(session, [ledger.NewReservation("ds_1", 100, {}, EVENT, "jb_1")], actor="key_a")
         second.start()
         second.join(1.0)
         assert second.is_alive()

@@ -114,7 +114,7 @@ def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> No
     for number in range(12):
         new = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
         with scene.installation.database.write() as session:
-            reservations[ledger.reserve(session, new, actor="key_analyst")] = f"jb_{number}"
+            reservations[ledger.reserve(session, [new], actor="key_analyst")[0]] = f"jb_{number}"
     results = _race(scene, "settle", reservations=list(reservations))
     won = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(won) == len(reservations)

@@ -43,7 +43,7 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
     new = ledger.NewReservation(account, amount, {}, EVENT, job_id)
-    return lambda session: ledger.reserve(session, new, actor="key_analyst")
+    return lambda session: ledger.reserve(session, [new], actor="key_analyst")[0]
 
 
 def _done(installation: Installation, step: Callable[[Session], str]) -> str:

@@ -12,7 +12,7 @@ from app.core import clock
 from app.core.errors import BudgetExceeded
 from app.ledger import populations
 from app.ledger import service as ledger
-from app.ledger.job_balances import Part, beside_one_another
+from app.ledger.admission import Request
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from tests.support.crash_scene import EVENT, OWNER, open_installation
@@ -46,8 +46,8 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 
 def _rooms(session: Session, *asked: Asked) -> list[int]:
-    parts = [Part(ledger.balance(session, name, scope), amount) for name, scope, amount in asked]
-    return [balance.room for balance in beside_one_another(session, parts)]
+    parts = [Request(name, amount, scope) for name, scope, amount in asked]
+    return [balance.room for balance in ledger.balances_of_job(session, parts)]
 
 
 def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
@@ -55,7 +55,7 @@ def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
     new = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
     nested = session.begin_nested()
     try:
-        ledger.reserve_all(session, new, actor="key_a")
+        ledger.reserve(session, new, actor="key_a")
     except BudgetExceeded as refused:
         return refused
     finally:
@@ -81,7 +81,7 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
 def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
     """Beside what lies on one half of a member, in either order of the accounts' ids, around the cap of the sum."""
     held = ledger.NewReservation("ds_1", 4, {"half": (0,)}, EVENT, "jb_held")
-    ledger.reserve(session, held, actor="key_a")
+    ledger.reserve(session, [held], actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
     outcomes = set()
     for box, one, two in itertools.product(boxes, (1, 2, 5, 7, 11), (1, 4, 5, 6)):

@@ -38,7 +38,7 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
 def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
     new = ledger.NewReservation(account_id=ACCOUNT, amount=amount, scope=scope or {}, event=EVENT, job_id=job_id)
     with installation.database.write() as session:
-        return ledger.reserve(session, new, actor="key_analyst")
+        return ledger.reserve(session, [new], actor="key_analyst")[0]
 
 
 def _settle(installation: Installation, end: End, reservation_id: str) -> None:
@@ -98,7 +98,7 @@ def test_every_step_of_a_reservation_says_its_details(installation: Installation
     details = {"attested_by": "key_analyst"}
     new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id="jb_1", details=details)
     with installation.database.write() as session:
-        reservation_id = ledger.reserve(session, new, actor="key_analyst")
+        reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
         steps = ledger.entries(session, ACCOUNT, after=1, limit=9)
@@ -157,7 +157,7 @@ def test_accounts_and_reservations_that_are_not_there_are_not_found(installation
     new = ledger.NewReservation(account_id="ds_none", amount=1, scope={}, event=EVENT, job_id="jb_1")
     with installation.database.write() as session:
         with pytest.raises(NotFound, match="no such account"):
-            ledger.reserve(session, new, actor="key_analyst")
+            ledger.reserve(session, [new], actor="key_analyst")
         with pytest.raises(NotFound, match="no such account"):
             ledger.balance(session, "ds_none")
         for end, _ in ENDS:
@@ -182,7 +182,7 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
     _reserve(installation, "jb_1", CAP)
     with installation.database.write() as session:
         new = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
-        ledger.reserve(session, new, actor="key_analyst")
+        ledger.reserve(session, [new], actor="key_analyst")
         assert [entry.sequence for entry in ledger.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 

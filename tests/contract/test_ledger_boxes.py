@@ -37,7 +37,7 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
 def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:
     new = ledger.NewReservation(ACCOUNT, amount, dict(sorted(scope.items())), EVENT, job_id)
     with installation.database.write() as session:
-        return ledger.reserve(session, new, actor="key_analyst")
+        return ledger.reserve(session, [new], actor="key_analyst")[0]
 
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
@@ -83,7 +83,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
     with installation.database.write() as session:
         for number in range(2):
             new = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
-            ledger.reserve(session, new, actor="key_analyst")
+            ledger.reserve(session, [new], actor="key_analyst")
         assert ledger.balance(session, "ds_wide").remaining == 0
 
 
@@ -155,7 +155,7 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
 
     def reserve(session: Session, amount: int, scope: Scope) -> None:
         new = ledger.NewReservation("ds_large", amount, scope, EVENT, f"jb_{len(_jobs)}")
-        ledger.reserve(session, new, actor="key_analyst")
+        ledger.reserve(session, [new], actor="key_analyst")
         _jobs.append(new)
 
     _jobs: list[ledger.NewReservation] = []

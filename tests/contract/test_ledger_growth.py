@@ -17,7 +17,7 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
         Filler(grown).fill(size)
         with grown.database.write() as session:  # the service goes on where the filler stopped
             new = ledger.NewReservation(grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}")
-            ledger.reserve(session, new, actor="key_owner")
+            ledger.reserve(session, [new], actor="key_owner")
     with grown.database.read() as session:
         head = checkpoint_of(session, grown.account, ledger.size(session, grown.account))
         balance = ledger.balance(session, grown.account)

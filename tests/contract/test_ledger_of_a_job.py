@@ -44,7 +44,7 @@ def _wanted(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]
 
 def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -> list[str]:
     with installation.database.write() as session:
-        return ledger.reserve_all(session, _wanted(job_id, amounts), actor="key_analyst")
+        return ledger.reserve(session, _wanted(job_id, amounts), actor="key_analyst")
 
 
 def _kinds(installation: Installation, account_id: str) -> list[str]:

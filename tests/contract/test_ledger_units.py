@@ -48,7 +48,7 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
 def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
     new = ledger.NewReservation(ACCOUNT, amount, {}, EVENT, job_id, delta)
     with installation.database.write() as session:
-        return ledger.reserve(session, new, actor="key_analyst")
+        return ledger.reserve(session, [new], actor="key_analyst")[0]
 
 
 def charged(installation: Installation, job_id: str, amount: int) -> None:

@@ -67,7 +67,7 @@ def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock])
 def _holding(scene: Scene, account_id: str) -> str:
     """A reservation without a job's row."""
     with scene.installation.database.write() as session:
-        return ledger.reserve(session, ledger.NewReservation(account_id, 5, {}, EVENT, "jb_alone"), actor="key_a")
+        return ledger.reserve(session, [ledger.NewReservation(account_id, 5, {}, EVENT, "jb_alone")], actor="key_a")[0]
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
@@ -87,7 +87,7 @@ def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
 
     def reserve() -> None:
         with pair.first.installation.database.write() as session:
-            ledger.reserve_all(session, wanted, actor="key_a")
+            ledger.reserve(session, wanted, actor="key_a")
 
     _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 

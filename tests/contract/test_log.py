@@ -36,7 +36,7 @@ def installation(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def _reserve(session: Session, number: int) -> None:
     new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id=f"jb_{number}")
-    ledger.reserve(session, new, actor="key_analyst")
+    ledger.reserve(session, [new], actor="key_analyst")
 
 
 def _leaves(session: Session) -> list[bytes]:

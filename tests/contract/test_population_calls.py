@@ -105,9 +105,7 @@ def test_a_cap_with_a_delta_is_converted_as_it_was_at_first(installation: Instal
     shown = _cap(installation, "1", by=ADMIN)
     assert Fraction(shown["guarantee"]["epsilon"]) <= 1
     with installation.database.read() as session:
-        assert population_totals.of_population(session, "pop_a").account.cap == unit.cap(
-            Fraction(1), Fraction(1, 10**6)
-        )
+        assert population_totals.of_population(session, "pop_a").cap == unit.cap(Fraction(1), Fraction(1, 10**6))
 
 
 def test_a_repeated_request_changes_a_cap_once(three: Installation) -> None:

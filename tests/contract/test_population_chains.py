@@ -97,7 +97,7 @@ def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: In
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
         wanted = [ledger.NewReservation(each, 20, {}, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
-        ledger.reserve_all(session, wanted, actor="key_a")
+        ledger.reserve(session, wanted, actor="key_a")
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
             (entry.details["member"]["dataset"], entry.amount)
@@ -202,7 +202,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
             scope = {name: tuple(sorted(cells)) for name, cells in box.items()}
             with suppress(BudgetExceeded):
                 new = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, scope, EVENT, f"jb_{number}")
-                ledger.reserve(session, new, actor="key_a")
+                ledger.reserve(session, [new], actor="key_a")
                 n_admitted += 1
         assert not ledger.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
@@ -221,11 +221,11 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         join(session, "ds_1")
         for cell in (0, 1):
             new = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
-            ledger.reserve(session, new, actor="key_a")
+            ledger.reserve(session, [new], actor="key_a")
         balance = ledger.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
         new = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
-        ledger.void(session, ledger.reserve(session, new, actor="key_a"), actor="key_a")
+        ledger.void(session, ledger.reserve(session, [new], actor="key_a")[0], actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
         verified(session, "pop_a")

@@ -14,7 +14,7 @@ from app.core import clock, limits
 from app.core.errors import BudgetExceeded
 from app.ledger import population_totals, populations, repository, state
 from app.ledger import service as ledger
-from app.ledger.population_totals import Carried
+from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -46,15 +46,15 @@ def opened(session: Session, *, cap: int) -> None:
 
 
 def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str, tuple[int, ...]]) -> str:
-    return ledger.reserve(session, ledger.NewReservation(name, amount, scope, EVENT, job), actor="key_a")
+    return ledger.reserve(session, [ledger.NewReservation(name, amount, scope, EVENT, job)], actor="key_a")[0]
 
 
-def recomputed(session: Session) -> dict[str, Carried]:
+def recomputed(session: Session) -> dict[str, MemberTotal]:
     """From all boxes of all members; a load is never above what follows from the one before."""
     found = {}
     for name, kept in population_totals.of_population(session, "pop_a").members.items():
         tightest = state.tightest(session, repository.account(session, name), {})
-        found[name] = Carried(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
+        found[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
     return found
 
 
@@ -65,7 +65,7 @@ def test_what_is_kept_is_what_the_boxes_say_after_every_step(
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
     generator, held = random.Random(5), list[str]()
     ends = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
-    seen = set[Carried]()
+    seen = set[MemberTotal]()
     with installation.database.write() as session:
         opened(session, cap=150)
         for number in range(120):

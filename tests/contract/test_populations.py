@@ -12,7 +12,7 @@ from app.core import limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
 from app.ledger import caps, population_totals, populations
 from app.ledger import service as ledger
-from app.ledger.population_totals import Population
+from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from tests.support.crash_scene import EVENT, OWNER, open_installation
@@ -58,13 +58,13 @@ def member(session: Session, number: int, like: ledger.NewAccount = PURE, **chan
 
 def reserve(session: Session, account_id: str, amount: int, job: str, *shards: int) -> str:
     scope = {"shard": shards} if shards else {}
-    return ledger.reserve(session, ledger.NewReservation(account_id, amount, scope, EVENT, job), actor="key_a")
+    return ledger.reserve(session, [ledger.NewReservation(account_id, amount, scope, EVENT, job)], actor="key_a")[0]
 
 
 def population(session: Session, account_id: str) -> Population:
-    found = population_totals.of_account(session, account_id)
-    assert found is not None
-    return found
+    population_id = population_totals.id_of(session, account_id)
+    assert population_id is not None
+    return population_totals.of_population(session, population_id)
 
 
 def printable(session: Session) -> int:
@@ -129,7 +129,7 @@ def test_an_account_without_a_population_is_bound_by_nobody(session: Session) ->
     alone = account(session, 2)
     reserve(session, "ds_1", 100, "jb_1")
     assert reserve(session, alone, 100, "jb_2")
-    assert population_totals.of_account(session, alone) is None
+    assert population_totals.id_of(session, alone) is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_cannot_be_added_up_cannot_join(
     with pytest.raises(PopulationMismatch) as refused:
         member(session, 2, **changes)
     assert tuple(refused.value.differs) == differs
-    assert population_totals.of_account(session, "ds_2") is None
+    assert population_totals.id_of(session, "ds_2") is None
 
 
 def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None:
@@ -233,10 +233,10 @@ def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
     one, two = member(session, 1), member(session, 2)
     wanted = [ledger.NewReservation(each, 51, {}, EVENT, "jb_1") for each in (two, one)]
     with pytest.raises(BudgetExceeded) as refused, session.begin_nested():
-        ledger.reserve_all(session, wanted, actor="key_a")
+        ledger.reserve(session, wanted, actor="key_a")
     assert refused.value.population == "patients"
     wanted = [dataclasses.replace(each, amount=50) for each in wanted]
-    ledger.reserve_all(session, wanted, actor="key_a")
+    ledger.reserve(session, wanted, actor="key_a")
     assert population(session, one).reserved == 100
 
 
@@ -246,7 +246,7 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
     one = member(session, 1, ZCDP, cap=10**12)
     new = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
     with pytest.raises(BudgetExceeded) as refused:
-        ledger.reserve(session, new, actor="key_a")
+        ledger.reserve(session, [new], actor="key_a")
     assert refused.value.population == "patients"
     assert Fraction(refused.value.largest_that_fits) > 0
 
@@ -263,9 +263,9 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
         new = ledger.NewReservation(entangled, 20, box, EVENT, f"jb_{number}")
-        ledger.reserve(session, new, actor="key_a")
+        ledger.reserve(session, [new], actor="key_a")
     for account_id in (simple, entangled):
         with pytest.raises(BudgetExceeded) as refused:
-            ledger.reserve(session, ledger.NewReservation(account_id, 101, {}, EVENT, "jb_x"), actor="key_a")
+            ledger.reserve(session, [ledger.NewReservation(account_id, 101, {}, EVENT, "jb_x")], actor="key_a")
         assert (refused.value.population is None) == (refused_for == "own")
         assert refused.value.exact is (refused_for == "own" and account_id == simple)

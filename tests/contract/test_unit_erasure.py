@@ -114,7 +114,7 @@ def test_an_erased_row_does_not_give_its_place_back(installation: Installation, 
 def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
     with installation.database.write() as session:
         new = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
-        ledger.charge(session, ledger.reserve(session, new, actor="key_a"), actor="worker")
+        ledger.charge(session, ledger.reserve(session, [new], actor="key_a")[0], actor="worker")
         before = ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)
     erase_unit(installation, OWNER, dataset, unit="ann")
     with installation.database.read() as session:

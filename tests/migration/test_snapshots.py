@@ -111,7 +111,7 @@ def test_the_ledger_goes_on(upgraded: Database) -> None:
     assert before.reserved >= waiting.amount
     with upgraded.write() as session:
         ledger.charge(session, waiting.id, actor="worker")
-        ledger.reserve(session, ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later"), actor="key_a")
+        ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later")], actor="key_a")
     with upgraded.read() as session:
         after = ledger.balance(session, waiting.account_id)
         members = verified(session, population).members

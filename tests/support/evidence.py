@@ -28,6 +28,6 @@ def verified(session: Session, population_id: str) -> PopulationSummary:
     found = verify(export(session, population_id), ledgers)
     assert {name: member.load for name, member in found.members.items()} == population.loads
     assert set(found.compared) == set(population.loads)
-    assert (found.cap, found.together) == (population.account.cap, population.together)
+    assert (found.cap, found.together) == (population.cap, population.together)
     assert found.printable == caps.printable_of(session, population).amount
     return found

@@ -19,7 +19,6 @@ from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettl
 from app.ledger import caps, external, population_totals, populations, repository, state
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
-from app.ledger.job_balances import Part, beside_one_another
 from app.ledger.tables import BoxRow
 from app.privacy import accountants
 from app.privacy.composition import Partitions, Scope
@@ -171,11 +170,7 @@ class World:
         fits = _fits(session, new)
         refused: BudgetExceeded | None = None
         try:
-            if len(new) == 1:
-                ledger.reserve(session, new[0], actor="key_analyst")
-            else:
-                with session.begin_nested():
-                    ledger.reserve_all(session, new, actor="key_analyst")
+            ledger.reserve(session, new, actor="key_analyst")
         except BudgetExceeded as error:
             refused = error
         ordered = sorted(wanted, key=lambda part: part[:2])
@@ -238,7 +233,7 @@ class World:
 
     def _settle(self, session: Session, job_id: str, held: list[tuple[str, str]], *, end: str) -> str:
         try:
-            _ENDS[end](session, job_id)
+            _ENDS_OF_RESERVATIONS[end](session, job_id) if job_id.startswith("rs_") else _ENDS[end](session, job_id)
         except ReservationSettled:
             assert not any(self._models.accounts[each].settle(name, end) for each, name in held)
             return "was settled"
@@ -354,7 +349,7 @@ class World:
     def _check_population(self, session: Session) -> None:
         together = self._models.together
         found = population_totals.of_population(session, self._population)
-        assert (found.account.cap, found.account.highest_cap) == (together.cap, together.highest)
+        assert (found.cap, ledger.highest_cap(session, found.id).amount) == (together.cap, together.highest)
         assert found.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in found.members.items():  # kept beside the loads, and recomputed from all boxes
             tightest = state.tightest(session, repository.account(session, account_id), {})
@@ -402,9 +397,16 @@ class World:
 
 def _fits(session: Session, wanted: list[ledger.NewReservation]) -> bool:
     """What the quote of a job says of its parts."""
-    parts = [Part(ledger.balance(session, new.account_id, new.scope), new.amount) for new in wanted]
-    return all(part.amount <= each.room for part, each in zip(parts, beside_one_another(session, parts), strict=True))
+    balances = ledger.balances_of_job(session, wanted)
+    return all(part.amount <= balance.room for part, balance in zip(wanted, balances, strict=True))
 
+
+_ENDS_OF_RESERVATIONS: dict[str, Callable[[Session, str], None]] = {
+    "charge": lambda session, reservation_id: ledger.charge(session, reservation_id, actor="worker"),
+    "void": lambda session, reservation_id: ledger.void(session, reservation_id, actor="key_analyst"),
+    "expire": lambda session, reservation_id: ledger.expire(session, reservation_id, actor="sweeper"),
+}
+"""For charges of mechanisms outside the service, which have no job."""
 
 _ENDS: dict[str, Callable[[Session, str], None]] = {
     "charge": lambda session, job_id: ledger.charge_job(session, job_id, actor="worker"),

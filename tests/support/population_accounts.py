@@ -46,7 +46,7 @@ def join(session: Session, name: str) -> None:
 def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:
     """Reserves steps on some cells, or on all, for a job."""
     scope = {"shard": shards} if shards else {}
-    return ledger.reserve(session, ledger.NewReservation(name, amount, scope, EVENT, job), actor="key_a")
+    return ledger.reserve(session, [ledger.NewReservation(name, amount, scope, EVENT, job)], actor="key_a")[0]
 
 
 def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:

@@ -15,8 +15,8 @@ from app.core.errors import RoleMissing
 from app.datasets import catalog
 from app.ledger import external
 from app.ledger import service as ledger
+from app.ledger.admission import CellBalance
 from app.ledger.entries import Entry
-from app.ledger.state import CellBalance
 from app.privacy.composition import Cell
 from app.services.authorization import permitted
 from app.services.guarantees import account_guarantee

@@ -55,7 +55,7 @@ def accept(session: Session, wanted: Asked, new: NewWork, *, actor: str, at: dat
     _lock(session, [part.dataset.id for part, _ in paying])
     parts = [_resolved(session, part) for part, _ in paying]
     reservations = [_reservation(part, event, job_id=job_id) for part, (_, event) in zip(parts, paying, strict=True)]
-    reservation_id, *others = ledger.reserve_all(session, reservations, actor=actor)
+    reservation_id, *others = ledger.reserve(session, reservations, actor=actor)
     also = [_unlabelled_out(part, held) for part, held in zip(parts[1:], others, strict=True)]
     task = {"work": new.work, **_read(session, parts[0])}
     if also:

@@ -7,9 +7,11 @@ from sqlalchemy.orm import Session
 from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.ledger import job_balances
+from app.ledger import service as ledger
+from app.ledger.admission import Request
 from app.privacy.composition import are_disjoint
 from app.services.authorization import permitted
+from app.services.spending import scopes
 from app.services.spending.price import Asked, asked
 from app.wire.training import PlanIn
 
@@ -74,6 +76,9 @@ def beside_one_another(session: Session, labelled: Asked, part: Asked) -> tuple[
 
     Datasets of one population share its cap; the job is admitted if and only if both parts fit.
     """
-    asking = [job_balances.Part(each.balance, each.amount) for each in (labelled, part)]
-    own, other = job_balances.beside_one_another(session, asking)
+    requests = [
+        Request(each.dataset.id, each.amount, scopes.resolved(session, each.dataset, each.scope))
+        for each in (labelled, part)
+    ]
+    own, other = ledger.balances_of_job(session, requests)
     return replace(labelled, balance=own), replace(part, balance=other)

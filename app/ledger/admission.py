@@ -1,0 +1,300 @@
+"""Admission of reservations, decided in memory from the state of accounts: no session, no I/O, no clock.
+
+A request is admitted if ``charged + reserved + amount`` stays within the account's cap in every joint cell of its
+scope, and if the totals of all members of its population together stay within the population's cap. A job's requests
+are admitted all or not at all. Jobs are judged in order, each beside those that were admitted before it, so that one
+transaction can admit many. Quotes and admissions share this code.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from app.ledger.scope_digest import digest_of
+from app.privacy.composition import Boxes, JointCell, Loads, Numbering, Partitions, Scope, Table, Tightest
+
+
+@dataclass(frozen=True)
+class Request:
+    """An amount that a job asks of one account.
+
+    Attributes:
+        account_id: whose budget.
+        amount: steps of the account's unit, positive.
+        scope: in normal form; the amount is set aside in every joint cell of it.
+    """
+
+    account_id: str
+    amount: int
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class CellBalance:
+    """One joint cell. Where not ``is_exact``, ``charged + reserved`` is an upper bound for every joint cell."""
+
+    cell: JointCell
+    charged: int
+    reserved: int
+    is_exact: bool
+
+    @property
+    def load(self) -> int:
+        """Charges and reservations together."""
+        return self.charged + self.reserved
+
+    def at_most(self, load: int) -> "CellBalance":
+        """The balance under another upper bound of the load: the smaller of two bounds is a bound."""
+        return replace(self, charged=min(self.load, load) - self.reserved)
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """The cap of an account, and the totals of every distinct scope of its charges and reservations.
+
+    Attributes:
+        cap: in force now.
+        highest_cap: no admission was above it, so no joint cell carries more.
+        partitions: how the dataset is cut.
+        scopes: the scopes of ``totals``, by their digests.
+        totals: charged and reserved amounts of a scope, by its digest.
+    """
+
+    cap: int
+    highest_cap: int
+    partitions: Partitions
+    scopes: Numbering
+    totals: Mapping[str, tuple[int, int]]
+
+    def tightest(self, scope: Scope) -> CellBalance:
+        """The joint cell of a scope with the largest ``charged + reserved``; ties in canonical order."""
+        loads = Loads(self.partitions, self._boxes, inside=scope)
+        return self._balance(loads.largest(), loads)
+
+    def by_cell(self, scope: Scope) -> dict[str, list[CellBalance]]:
+        """For every partition and every cell of it inside a scope, the tightest joint cell that lies in the cell."""
+        loads = Loads(self.partitions, self._boxes, inside=scope)
+        names = [partition.name for partition in self.partitions.declared]
+        return {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
+
+    def reserved(self, scope: Scope, amount: int) -> "AccountState":
+        """The state with one more reservation."""
+        digest = digest_of(scope)
+        if digest not in self.scopes:
+            self.scopes.add(digest, scope)
+        charged, reserved = self.totals.get(digest, (0, 0))
+        return replace(self, totals={**self.totals, digest: (charged, reserved + amount)})
+
+    @cached_property
+    def _boxes(self) -> Boxes:
+        return self.scopes.boxes(list(self.totals), table([sum(amounts) for amounts in self.totals.values()]))
+
+    @cached_property
+    def _charged(self) -> Table:
+        return table([charged for charged, _ in self.totals.values()])
+
+    def _balance(self, tightest: Tightest, loads: Loads) -> CellBalance:
+        """Splits a load into its charged and its reserved part.
+
+        A bound above the true load of the named cell counts as charged, but not beyond the highest cap.
+        """
+        covering = loads.covering(tightest.cell)
+        load, charged = int(self._boxes.amounts[covering].sum()), int(self._charged[covering].sum())
+        excess = min(tightest.load, max(self.highest_cap, load)) - load
+        return CellBalance(tightest.cell, charged + excess, load - charged, tightest.is_exact)
+
+
+def table(amounts: Collection[int]) -> Table:
+    """Amounts as an array: int64 where their sum is far below its limit, else Python integers."""
+    return np.array(list(amounts), np.int64 if sum(amounts) < 2**62 else object)
+
+
+@dataclass(frozen=True)
+class MemberTotal:
+    """The largest loss of one person in a member of a population: the load of its tightest joint cell.
+
+    Where not ``is_exact``, ``load`` is an upper bound, and its excess counts as charged.
+    """
+
+    load: int
+    reserved: int
+    is_exact: bool
+
+    @property
+    def charged(self) -> int:
+        """The part of the load that is not reserved."""
+        return self.load - self.reserved
+
+
+@dataclass(frozen=True)
+class Population:
+    """The cap of a population, and the totals of its members, by account."""
+
+    id: str
+    name: str
+    cap: int
+    members: Mapping[str, MemberTotal]
+
+    @property
+    def loads(self) -> Mapping[str, int]:
+        """The largest loss of one person in each member, by account."""
+        return {account_id: total.load for account_id, total in self.members.items()}
+
+    @property
+    def together(self) -> int:
+        """The largest loss of one person in all members together."""
+        return sum(total.load for total in self.members.values())
+
+    @property
+    def reserved(self) -> int:
+        """The part of :attr:`together` that is not charged yet."""
+        return sum(total.reserved for total in self.members.values())
+
+    @property
+    def charged(self) -> int:
+        """The part of :attr:`together` that is charged."""
+        return self.together - self.reserved
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether :attr:`together` is a sum of maxima rather than an upper bound."""
+        return all(total.is_exact for total in self.members.values())
+
+    def room(self, account_id: str, load: int) -> int:
+        """The largest amount that fits into a scope of a member; negative or zero where none does.
+
+        Other scopes of the member count by its largest cell, so that jobs on disjoint cells of one member cost a person
+        their maximum in the population as in the account.
+
+        Args:
+            account_id: the member.
+            load: of the tightest joint cell of the scope.
+        """
+        if self.together > self.cap:
+            return 0
+        return self.cap - (self.together - self.members[account_id].load) - load
+
+    def with_member(self, account_id: str, total: MemberTotal) -> "Population":
+        """The population with another total of one member."""
+        return replace(self, members={**self.members, account_id: total})
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a request finds: the tightest joint cell of its scope, and the largest amount that would be admitted."""
+
+    tightest: CellBalance
+    amount: int
+    population: Population | None
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Accounts and the populations that some of them belong to, as they stand in one transaction."""
+
+    accounts: Mapping[str, AccountState]
+    populations: Sequence[Population]
+
+    def room(self, request: Request) -> Room:
+        """The room of a request by itself."""
+        account = self.accounts[request.account_id]
+        tightest = account.tightest(request.scope)
+        population = self.population_of(request.account_id)
+        room = account.cap - tightest.load
+        if population is not None:
+            room = min(room, population.room(request.account_id, tightest.load))
+        return Room(tightest, max(room, 0), population)
+
+    def population_of(self, account_id: str) -> Population | None:
+        """The population that an account belongs to."""
+        return next((each for each in self.populations if account_id in each.members), None)
+
+    def reserved(self, requests: Sequence[Request]) -> "Budgets":
+        """The budgets with some more reservations, admissible or not."""
+        budgets = self
+        for request in requests:
+            budgets, _ = budgets.with_reservation(request, budgets.room(request))
+        return budgets
+
+    def with_reservation(self, request: Request, room: Room) -> "tuple[Budgets, CellBalance | None]":
+        """The budgets with one more reservation, and for a member the tightest joint cell of the whole account then."""
+        account = self.accounts[request.account_id].reserved(request.scope, request.amount)
+        accounts = {**self.accounts, request.account_id: account}
+        if room.population is None:
+            return replace(self, accounts=accounts), None
+        whole = account.tightest({})
+        before = room.population.loads[request.account_id]
+        whole = whole.at_most(max(before, room.tightest.load + request.amount))
+        total = MemberTotal(whole.load, whole.reserved, whole.is_exact)
+        changed = room.population.with_member(request.account_id, total)
+        populations = [changed if each.id == changed.id else each for each in self.populations]
+        return Budgets(accounts, populations), whole
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One admitted request of a job.
+
+    Attributes:
+        position: of the request in its job.
+        member: of a population's member, the tightest joint cell of the whole account after the reservation.
+    """
+
+    position: int
+    member: CellBalance | None
+
+
+Admitted: TypeAlias = tuple[Placed, ...]
+"""Every request of an admitted job, in the order in which their reservations are written: by account, then position."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The first request of a job that does not fit, in the order of :data:`Admitted`.
+
+    Attributes:
+        position: of the request in its job.
+        room: what the request finds beside the requests before it.
+        fits: the largest amount that would be admitted beside all other requests of the job.
+    """
+
+    position: int
+    room: Room
+    fits: int
+
+
+def admit(budgets: Budgets, jobs: Sequence[Sequence[Request]]) -> list[Admitted | Refused]:
+    """Judges jobs in order. A refused job changes nothing for the jobs after it; a job without requests is admitted."""
+    decisions: list[Admitted | Refused] = []
+    for requests in jobs:
+        budgets, decision = _admit_job(budgets, requests)
+        decisions.append(decision)
+    return decisions
+
+
+def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
+    """The room of every request of a job where the other requests get what they ask for.
+
+    A job is admitted if and only if each request fits its room, since no joint cell lies in two requests of one job.
+    """
+    return [_room_beside(budgets, requests, at) for at in range(len(requests))]
+
+
+def _room_beside(budgets: Budgets, requests: Sequence[Request], position: int) -> Room:
+    others = [*requests[:position], *requests[position + 1 :]]
+    return budgets.reserved(others).room(requests[position])
+
+
+def _admit_job(budgets: Budgets, requests: Sequence[Request]) -> tuple[Budgets, Admitted | Refused]:
+    before, placed = budgets, []
+    for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
+        request = requests[position]
+        room = budgets.room(request)
+        if request.amount > room.amount:
+            return before, Refused(position, room, _room_beside(before, requests, position).amount)
+        budgets, member = budgets.with_reservation(request, room)
+        placed.append(Placed(position, member))
+    return budgets, tuple(placed)

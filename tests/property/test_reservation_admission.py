@@ -1,0 +1,145 @@
+"""Admission of many jobs at once against brute force: every joint cell of every small world is looked at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.ledger import admission
+from app.ledger.admission import AccountState, Budgets, MemberTotal, Population, Refused, Request
+from app.ledger.scope_digest import digest_of
+from app.privacy.composition import HashPartition, Numbering, Partitions, Scope
+
+ACCOUNTS = ("ds_1", "ds_2", "ds_3")
+SIZES = {"a": 2, "b": 3}
+PARTITIONS = Partitions(tuple(HashPartition(name, size) for name, size in SIZES.items()))
+
+scopes = st.fixed_dictionaries(
+    {}, optional={name: st.sets(st.integers(0, size - 1), min_size=1) for name, size in SIZES.items()}
+).map(lambda cells: {name: tuple(sorted(listed)) for name, listed in sorted(cells.items())})
+amounts = st.integers(1, 6)
+jobs = st.lists(st.builds(Request, st.sampled_from(ACCOUNTS), amounts, scopes), max_size=3)
+
+
+@dataclass
+class World:
+    """Caps, what was charged before, and two of the three accounts in one population."""
+
+    caps: Mapping[str, int]
+    charged: Mapping[str, Sequence[tuple[int, Scope]]]
+    population_cap: int
+    members: frozenset[str]
+    reserved: list[Request] = field(default_factory=list)
+
+    def load(self, account_id: str, cell: Mapping[str, int]) -> int:
+        on_account = [(each.amount, each.scope) for each in self.reserved if each.account_id == account_id]
+        covering = [*self.charged[account_id], *on_account]
+        return sum(amount for amount, scope in covering if all(cell[name] in scope[name] for name in scope))
+
+    def largest(self, account_id: str, scope: Scope) -> int:
+        cells = product(*(scope.get(name, range(size)) for name, size in SIZES.items()))
+        return max(self.load(account_id, dict(zip(SIZES, cell, strict=True))) for cell in cells)
+
+    def room(self, request: Request) -> int:
+        """By every joint cell, and for a member by the sum of the members' largest."""
+        load = self.largest(request.account_id, request.scope)
+        room = self.caps[request.account_id] - load
+        if request.account_id in self.members:
+            others = sum(self.largest(each, {}) for each in self.members if each != request.account_id)
+            together = others + self.largest(request.account_id, {})
+            room = min(room, self.population_cap - others - load) if together <= self.population_cap else 0
+        return max(room, 0)
+
+    def fits(self, requests: Sequence[Request], position: int) -> int:
+        """The room of one request where all others of its job are held."""
+        before = list(self.reserved)
+        self.reserved += [each for at, each in enumerate(requests) if at != position]
+        room = self.room(requests[position])
+        self.reserved = before
+        return room
+
+    def admit(self, requests: Sequence[Request]) -> tuple[int, int] | None:
+        """``None`` if the job is admitted; else the position of the refused request and what would fit there."""
+        before = list(self.reserved)
+        for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
+            if requests[position].amount > self.room(requests[position]):
+                self.reserved = before
+                return position, self.fits(requests, position)
+            self.reserved.append(requests[position])
+        return None
+
+    def budgets(self) -> Budgets:
+        accounts = {}
+        for account_id in ACCOUNTS:
+            scopes, totals = Numbering(SIZES), dict[str, tuple[int, int]]()
+            for amount, scope in self.charged[account_id]:
+                scopes.add(digest_of(scope), scope)
+                totals[digest_of(scope)] = (totals.get(digest_of(scope), (0, 0))[0] + amount, 0)
+            highest = max(self.caps[account_id], self.largest(account_id, {}))
+            accounts[account_id] = AccountState(self.caps[account_id], highest, PARTITIONS, scopes, totals)
+        members = {each: MemberTotal(self.largest(each, {}), 0, is_exact=True) for each in sorted(self.members)}
+        return Budgets(accounts, [Population("pop", "patients", self.population_cap, members)] if members else [])
+
+
+worlds = st.builds(
+    World,
+    st.fixed_dictionaries({account_id: st.integers(0, 15) for account_id in ACCOUNTS}),
+    st.fixed_dictionaries(
+        {account_id: st.lists(st.tuples(st.integers(1, 4), scopes), max_size=3) for account_id in ACCOUNTS}
+    ),
+    st.integers(0, 20),
+    st.sampled_from([frozenset[str](), frozenset(ACCOUNTS[:2]), frozenset(ACCOUNTS)]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(world=worlds, batch=st.lists(jobs, max_size=6))
+def test_a_batch_of_jobs_is_judged_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
+    decisions = admission.admit(world.budgets(), batch)
+    assert len(decisions) == len(batch)
+    for requests, decision in zip(batch, decisions, strict=True):
+        refused = world.admit(requests)
+        if refused is None:
+            assert not isinstance(decision, Refused)
+            order = [placed.position for placed in decision]
+            assert order == sorted(range(len(requests)), key=lambda at: requests[at].account_id)
+            last = {requests[placed.position].account_id: placed.member for placed in decision}
+            for account_id, total in last.items():
+                assert (None if total is None else total.load) == (
+                    world.largest(account_id, {}) if account_id in world.members else None
+                )
+        else:
+            assert isinstance(decision, Refused)
+            assert (decision.position, decision.fits) == refused
+
+
+@settings(max_examples=100, deadline=None)
+@given(world=worlds, batch=st.lists(jobs, max_size=4))
+def test_a_batch_is_judged_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
+    """A refused job changes nothing for its neighbours."""
+    together = admission.admit(world.budgets(), batch)
+    budgets = world.budgets()
+    for requests, decision in zip(batch, together, strict=True):
+        [alone] = admission.admit(budgets, [requests])
+        assert isinstance(alone, Refused) is isinstance(decision, Refused)
+        if not isinstance(alone, Refused):
+            budgets = budgets.reserved(requests)
+
+
+@settings(max_examples=200, deadline=None)
+@given(world=worlds, amounts_asked=st.tuples(amounts, amounts), scope=scopes)
+def test_a_job_is_admitted_where_each_part_fits_its_room(
+    world: World, amounts_asked: tuple[int, int], scope: Scope
+) -> None:
+    """What a quote says of its parts is what admission does."""
+    requests = [Request("ds_1", amounts_asked[0], scope), Request("ds_2", amounts_asked[1], {})]
+    rooms = admission.rooms(world.budgets(), requests)
+    assert [room.amount for room in rooms] == [world.fits(requests, at) for at in range(2)]
+    fits = all(request.amount <= room.amount for request, room in zip(requests, rooms, strict=True))
+    assert fits is (world.admit(requests) is None)
+
+
+def test_a_job_that_pays_for_nothing_is_admitted() -> None:
+    assert admission.admit(Budgets({}, []), [[]]) == [()]
