@@ -1,4 +1,4 @@
-"""The form of a key."""
+"""Tests the forms of keys and of references."""
 
 import pytest
 
@@ -23,12 +23,12 @@ def test_a_key_is_an_id_and_a_secret(key: str) -> None:
         f"abcd.{'A' * 513}", f"abcd\x00.{SECRET}", f"٣bcd.{SECRET}",
     ],
 )  # fmt: skip
-def test_another_form_is_no_key(key: str) -> None:
+def test_a_text_of_another_form_is_refused(key: str) -> None:
     with pytest.raises(NotAKey):
         split(key)
 
 
-def test_ids_are_references_and_strange_texts_are_not() -> None:
+def test_ids_and_names_are_references_and_other_texts_are_not() -> None:
     assert all(ids.is_reference(ids.new(prefix)) for prefix in (ids.DATASET, ids.JOB, ids.KEY, ids.MODEL, ids.EPOCH))
     assert all(map(ids.is_reference, ("a", "A.b_c-9", "x" * 64)))
     assert not any(map(ids.is_reference, ("", "x" * 65, "a b", "a\x00", "a\n", "é", "٣", "a/b", "%41")))

@@ -1,4 +1,4 @@
-"""The whole policy: what a key may do globally and on a dataset."""
+"""Tests the access policy: the roles of a key, globally and on a dataset."""
 
 import pytest
 
@@ -17,25 +17,25 @@ ACTS: dict[Role | None, set[Role]] = {
 
 
 @pytest.mark.parametrize("granted", ACTS)
-def test_a_grant_includes_what_stands_below_it_and_nothing_else(granted: Role | None) -> None:
+def test_a_granted_role_includes_its_lower_roles_and_no_others(granted: Role | None) -> None:
     assert Principal("key_a").acts_as(granted) == ACTS[granted]
 
 
-@pytest.mark.parametrize("held", [Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR])
-def test_a_global_role_gives_nothing_on_a_dataset(held: Role) -> None:
-    assert Principal("key_a", frozenset({held})).acts_as(None) == set()
+@pytest.mark.parametrize("role", [Role.OWNER, Role.ATTESTER, Role.ANALYST, Role.PREDICTOR])
+def test_other_global_roles_give_no_role_on_a_dataset(role: Role) -> None:
+    assert Principal("key_a", frozenset({role})).acts_as(None) == set()
 
 
-def test_auditor_and_admin_reach_every_dataset() -> None:
+def test_a_global_auditor_and_an_admin_have_roles_on_every_dataset() -> None:
     assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(None) == {Role.AUDITOR}
     assert Principal("key_a", frozenset({Role.AUDITOR})).acts_as(Role.PREDICTOR) == {Role.AUDITOR, Role.PREDICTOR}
     assert Principal("key_a", frozenset({Role.ADMIN})).acts_as(None) == set(Role)
 
 
-@pytest.mark.parametrize("held", Role)
-def test_a_global_act_needs_its_role_or_admin(held: Role) -> None:
-    principal = Principal("key_a", frozenset({held}))
-    if held in (Role.OWNER, Role.ADMIN):
+@pytest.mark.parametrize("role", Role)
+def test_a_global_call_needs_its_role_or_admin(role: Role) -> None:
+    principal = Principal("key_a", frozenset({role}))
+    if role in (Role.OWNER, Role.ADMIN):
         principal.require(Role.OWNER)
     else:
         with pytest.raises(RoleMissing) as caught:
@@ -43,7 +43,7 @@ def test_a_global_act_needs_its_role_or_admin(held: Role) -> None:
         assert caught.value.needed == ["owner"]
 
 
-def test_no_act_on_a_dataset_is_open_to_every_grant_but_looking() -> None:
+def test_only_seeing_a_dataset_is_open_to_every_granted_role() -> None:
     grants = {Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR}
     assert grants == roles.SEE_DATASET
     for needed in (

@@ -1,4 +1,4 @@
-"""The accuracy harness: splits, metrics, a CSV that can be gone on with, tables."""
+"""Tests the accuracy benchmark: splits, metrics, continuing from a CSV, tables."""
 
 import csv
 import gzip
@@ -20,13 +20,13 @@ SMALL = "rdt-ta:n_estimators=1,max_depth=1"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One dataset of 40 rows in which ``size`` decides the class, and one broken row for each rule of reading."""
+    """A dataset of 40 rows in which ``size`` decides the class, and a row for each rule about undeclared values."""
     declaration = {
         "features": [
             {"name": "size", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
             {"name": "colour", "type": "categorical", "categories": ["red", "blue"], "missing": True},
         ],
-        "label": {"name": "kind", "classes": ["small", "large"], "note": "not ours"},
+        "label": {"name": "kind", "classes": ["small", "large"], "note": "ignored"},
     }
     (tmp_path / "toy.json").write_text(json.dumps(declaration))
     rows = [(index / 4, ("red", "blue")[index % 2], ("small", "large")[index >= 20]) for index in range(40)]
@@ -50,7 +50,7 @@ def run(**changes: object) -> Run:
     return Run(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_splits_are_those_of_the_protocol() -> None:
+def test_splits_follow_the_protocol() -> None:
     train, test = datasets.split_of(105, 3)
     order = np.random.default_rng(1003).permutation(105)
 
@@ -62,8 +62,8 @@ def test_splits_are_those_of_the_protocol() -> None:
 def test_datasets_are_read_by_their_schema(folder: Path) -> None:
     toy = datasets.read(folder, "toy")
 
-    assert datasets.names(folder) == ["toy"], "a table without a schema is no dataset"
-    assert len(toy.y) == 42, "the row with an undeclared class is gone"
+    assert datasets.names(folder) == ["toy"], "a table without a schema is not listed"
+    assert len(toy.y) == 42, "the row with an undeclared class is dropped"
     assert math.isnan(toy.columns[0][40])
     assert toy.columns[0][41] == 10.0
     assert toy.columns[1][-2:].tolist() == [toy.schema.features[1].missing_code, toy.schema.features[1].other_code]
@@ -82,38 +82,38 @@ def test_public_size_has_two_digits_and_large_tables_five_splits(
     assert (table.public_size, table.n_splits) == (size, n_splits)
 
 
-def test_algorithms_name_their_account_and_parameters() -> None:
-    plain, chosen = task(algorithm="rpf"), task(algorithm="nbrt@gdp:max_depth=3,bins_share=0.1")
+def test_a_task_names_its_accountant_and_parameters() -> None:
+    plain, detailed = task(algorithm="rpf"), task(algorithm="nbrt@gdp:max_depth=3,bins_share=0.1")
 
     assert (plain.slug, plain.accountant) == ("rpf", pure.NAME)
     assert (plain.request(100).parameters, plain.request(100).delta) == ({}, None)
-    assert (chosen.slug, chosen.accountant) == ("nbrt", gdp.NAME)
-    assert chosen.request(100).parameters == {"max_depth": 3, "bins_share": "0.1"}
-    assert float(chosen.request(100).delta or 0) == 1e-6
+    assert (detailed.slug, detailed.accountant) == ("nbrt", gdp.NAME)
+    assert detailed.request(100).parameters == {"max_depth": 3, "bins_share": "0.1"}
+    assert float(detailed.request(100).delta or 0) == 1e-6
 
 
 def test_reliability_counts_every_row_once() -> None:
     probabilities = np.array([[0.95, 0.05], [0.5, 0.5], [0.0, 1.0], [0.31, 0.69]])
-    found = runs.reliability(probabilities, np.array([0, 1, 1, 0], dtype=np.int32))
+    bins = runs.reliability(probabilities, np.array([0, 1, 1, 0], dtype=np.int32))
 
-    assert [bin_ for bin_ in found if bin_[0]] == [(1, 0.5, 0), (1, 0.69, 0), (2, 1.95, 2)]
-    assert len(found) == runs.N_BINS
+    assert [bin_ for bin_ in bins if bin_[0]] == [(1, 0.5, 0), (1, 0.69, 0), (2, 1.95, 2)]
+    assert len(bins) == runs.N_BINS
 
 
-def test_log_loss_stays_finite_and_areas_need_two_classes() -> None:
-    sure = np.array([[1.0, 0.0], [0.5, 0.5]])
+def test_log_loss_is_finite_and_auroc_needs_two_classes() -> None:
+    confident = np.array([[1.0, 0.0], [0.5, 0.5]])
     truth = np.array([1, 0], dtype=np.int32)
 
-    assert runs.log_loss(sure, truth) == pytest.approx((-math.log(1e-6) + math.log(2)) / 2)
-    assert runs.auroc(sure, truth) == 0.0
-    assert math.isnan(runs.auroc(sure, np.array([1, 1], dtype=np.int32)))
+    assert runs.log_loss(confident, truth) == pytest.approx((-math.log(1e-6) + math.log(2)) / 2)
+    assert runs.auroc(confident, truth) == 0.0
+    assert math.isnan(runs.auroc(confident, np.array([1, 1], dtype=np.int32)))
     assert math.isnan(runs.auroc(np.full((2, 3), 1 / 3), truth))
 
 
-def test_a_stopped_benchmark_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+def test_a_stopped_benchmark_continues_without_repeating_runs(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     tasks = accuracy.tasks_of(folder, ["toy"], algorithms=[SMALL], budgets=[("1", "1e-6"), ("2", "1e-6")], repeats=2)
-    assert [(each.epsilon, each.repeat) for each in tasks] == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
+    assert [(task.epsilon, task.repeat) for task in tasks] == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
 
     assert accuracy.complete(folder, tasks[:2], path, n_jobs=1) == []
     first = path.read_text()
@@ -121,36 +121,36 @@ def test_a_stopped_benchmark_goes_on_where_it_was(folder: Path, tmp_path: Path) 
         file.write("toy,rdt-ta,half a li")
     assert accuracy.complete(folder, tasks, path, n_jobs=1) == []
 
-    assert path.read_text().startswith(first), "finished runs are kept, and noise would have changed them"
+    assert path.read_text().startswith(first), "finished runs are kept: new noise would change them"
     done = runs.load(path)
-    assert [each.task for each in done] == tasks
-    assert all(0 <= each.accuracy <= 1 and each.seconds > 0 for each in done)
-    assert {(each.n_trees, each.depth) for each in done} == {(1, 1)}
+    assert [run.task for run in done] == tasks
+    assert all(0 <= run.accuracy <= 1 and run.seconds > 0 for run in done)
+    assert {(run.n_trees, run.depth) for run in done} == {(1, 1)}
 
 
-def test_a_refused_task_is_told_and_ends_nothing(folder: Path, tmp_path: Path) -> None:
+def test_a_refused_task_is_reported_and_the_others_run(folder: Path, tmp_path: Path) -> None:
     tasks = [task(algorithm="rdt-ta:max_depth=999"), task()]
     ((refused, reason),) = accuracy.complete(folder, tasks, tmp_path / "runs.csv", n_jobs=1)
 
     assert refused == tasks[0]
     assert reason == "/parameters/max_depth: too-large"
-    assert [each.task for each in runs.load(tmp_path / "runs.csv")] == tasks[1:]
+    assert [run.task for run in runs.load(tmp_path / "runs.csv")] == tasks[1:]
 
 
-def test_the_same_number_in_other_words_is_the_same_task() -> None:
+def test_tasks_with_equal_numbers_in_other_notation_are_equal() -> None:
     done = [run(epsilon="1.0", delta="0.5"), run(algorithm="nbrt@gdp", delta="1e-6")]
-    asked = [
+    tasks = [
         task(),
         task(epsilon="1.5"),
         task(algorithm="nbrt@gdp", delta="0.000001"),
         task(algorithm="nbrt@gdp", delta="1e-7"),
     ]
 
-    assert runs.unfinished(asked, done) == [asked[1], asked[3]]
-    assert runs.runs_of(asked, done) == done
+    assert runs.unfinished(tasks, done) == [tasks[1], tasks[3]]
+    assert runs.runs_of(tasks, done) == done
 
 
-def test_a_csv_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_csv_of_another_program_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("dataset,accuracy\ntoy,0.5\n")
 
@@ -159,10 +159,10 @@ def test_a_csv_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "dataset,accuracy\ntoy,0.5\n"
 
 
-def test_runs_come_back_from_the_csv_as_they_went(tmp_path: Path) -> None:
+def test_runs_survive_writing_and_reading_the_csv(tmp_path: Path) -> None:
     written = [run(accuracy=1 / 3, auroc=0.1), run(repeat=1)]
-    for each in written:
-        runs.append(tmp_path / "runs.csv", each)
+    for written_run in written:
+        runs.append(tmp_path / "runs.csv", written_run)
 
     first, second = runs.load(tmp_path / "runs.csv")
     assert first == written[0]
@@ -170,15 +170,15 @@ def test_runs_come_back_from_the_csv_as_they_went(tmp_path: Path) -> None:
     assert runs.load(tmp_path / "none.csv") == []
 
 
-def test_tables_hold_means_and_spreads() -> None:
-    found = tables.accuracy([run(accuracy=0.8, auroc=0.9), run(accuracy=0.9, auroc=0.7, repeat=1), run(epsilon="10")])
+def test_tables_show_means_and_standard_deviations() -> None:
+    table = tables.accuracy([run(accuracy=0.8, auroc=0.9), run(accuracy=0.9, auroc=0.7, repeat=1), run(epsilon="10")])
 
-    assert "| dataset | algorithm | ε = 1 | ε = 10 |" in found
-    assert f"| toy | `{SMALL}` | 85.0 ± 7.1 / 0.800 (1 × depth 1) | 50.0 (1 × depth 1) |" in found
+    assert "| dataset | algorithm | ε = 1 | ε = 10 |" in table
+    assert f"| toy | `{SMALL}` | 85.0 ± 7.1 / 0.800 (1 × depth 1) | 50.0 (1 × depth 1) |" in table
 
 
 def test_calibration_error_pools_rows() -> None:
-    """Two runs with two rows each in the top bin, one of them right: 95 % sure, 50 % right."""
+    """Two runs with two rows each in the top bin: confidence 95 %, right labels 50 %."""
     both = [run(), run(repeat=1)]
 
     assert tables.calibration_error(both) == pytest.approx(0.45)
@@ -187,21 +187,21 @@ def test_calibration_error_pools_rows() -> None:
 
 
 def test_every_reference_method_has_a_claim() -> None:
-    found = set()
+    names = set()
     for path in methods.TABLES:
         with path.open(newline="") as file:
-            found |= {row["method"] for row in csv.DictReader(file)}
+            names |= {row["method"] for row in csv.DictReader(file)}
 
-    assert found == set(methods.CLAIMS)
+    assert names == set(methods.CLAIMS)
 
 
-def test_opponents_of_a_pure_account_come_first_from_its_regime() -> None:
-    own, everybody, prototype = methods.opponents("rpf", pure.NAME).values()
+def test_the_first_opponents_of_a_pure_account_claim_pure_epsilon() -> None:
+    pure_codes, private_codes, prototype = methods.opponents("rpf", pure.NAME).values()
 
-    assert set(own) < set(everybody)
-    assert "s-bdt-cyclic" in everybody
-    assert "s-bdt-cyclic" not in own
-    assert not {"majority", "sklearn-rf100-nonprivate"} & set(everybody)
+    assert set(pure_codes) < set(private_codes)
+    assert "s-bdt-cyclic" in private_codes
+    assert "s-bdt-cyclic" not in pure_codes
+    assert not {"majority", "sklearn-rf100-nonprivate"} & set(private_codes)
     assert prototype == ("rpf-prototype",)
     assert list(methods.opponents("mrf", gdp.NAME)) == ["every private code"]
 
@@ -209,33 +209,45 @@ def test_opponents_of_a_pure_account_come_first_from_its_regime() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "n_labelled"), [("sspe-1:n_estimators=2,max_depth=1", 7), ("sspe-2:n_estimators=2", 38)]
 )
-def test_algorithms_of_other_accounts_are_measured_too(
+def test_algorithms_that_protect_labels_or_use_two_datasets_are_measured(
     folder: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, n_labelled: int
 ) -> None:
-    """Labels alone, or two datasets: one row in five is labelled then, and none is in both."""
-    given: list[tuple[int, int | None]] = []
+    """With two datasets, one row in five is labelled, and no row is in both."""
+    sizes: list[tuple[int, int | None]] = []
     grow = runs.grow
 
-    def noting(plan: object, schema: object, rows: object, *more: object, unlabelled: object, **named: object) -> Any:
-        given.append((rows.features.n_rows, None if unlabelled is None else unlabelled.features.n_rows))
+    def grow_and_note_sizes(
+        plan: object, schema: object, rows: object, *more: object, unlabelled: object, **named: object
+    ) -> Any:
+        sizes.append((rows.features.n_rows, None if unlabelled is None else unlabelled.features.n_rows))
         return grow(plan, schema, rows, *more, unlabelled=unlabelled, **named)
 
-    monkeypatch.setattr(runs, "grow", noting)
-    found = runs.measure(datasets.read(folder, "toy"), task(algorithm=algorithm, epsilon="100"))
+    monkeypatch.setattr(runs, "grow", grow_and_note_sizes)
+    measured = runs.measure(datasets.read(folder, "toy"), task(algorithm=algorithm, epsilon="100"))
 
-    assert found.n_trees == 2
-    assert given == [(n_labelled, 38 - n_labelled if algorithm.startswith("sspe-1") else None)]
+    assert measured.n_trees == 2
+    assert sizes == [(n_labelled, 38 - n_labelled if algorithm.startswith("sspe-1") else None)]
 
 
 def test_the_command_writes_tables_and_does_not_repeat_runs(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [str(folder), "--csv", str(tmp_path / "runs.csv"), "--algorithms", SMALL, "--epsilons", "1", "--jobs", "1"]
-    words += ["--repeats", "2", "--markdown", str(tmp_path / "tables.md")]
+    arguments = [
+        str(folder),
+        "--csv",
+        str(tmp_path / "runs.csv"),
+        "--algorithms",
+        SMALL,
+        "--epsilons",
+        "1",
+        "--jobs",
+        "1",
+    ]
+    arguments += ["--repeats", "2", "--markdown", str(tmp_path / "tables.md")]
 
-    assert accuracy.main(words) == 0
+    assert accuracy.main(arguments) == 0
     before = (tmp_path / "runs.csv").read_bytes()
-    assert accuracy.main(words) == 0
+    assert accuracy.main(arguments) == 0
     assert (tmp_path / "runs.csv").read_bytes() == before
     text = (tmp_path / "tables.md").read_text()
     assert [line for line in text.splitlines() if line.startswith("#")] == [
@@ -244,7 +256,7 @@ def test_the_command_writes_tables_and_does_not_repeat_runs(
     assert text in capsys.readouterr().out
 
 
-def test_a_command_on_somebody_elses_csv_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_command_on_a_csv_of_another_program_is_refused(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("a,b\n")
 

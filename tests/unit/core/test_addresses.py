@@ -1,4 +1,4 @@
-"""Which addresses only this machine can reach."""
+"""Tests which addresses count as reachable from this machine only."""
 
 import pytest
 
@@ -12,5 +12,5 @@ from app.core.addresses import is_loopback
         ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("grove.test", False), ("127.0.0.1.grove.test", False),
     ],
 )  # fmt: skip
-def test_only_loopback_is_loopback(host: str, expected: bool) -> None:
+def test_only_loopback_addresses_are_unreachable_from_other_machines(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -1,4 +1,4 @@
-"""Durable files: complete or absent, private to their owner, on the disk before they have a name."""
+"""Tests durable files: complete or absent, private to their owner, synced before they get their name."""
 
 import os
 import stat

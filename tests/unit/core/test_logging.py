@@ -1,4 +1,4 @@
-"""Log lines carry constant texts and public fields, and nothing that a caller passed."""
+"""Tests that log lines carry constant texts and public fields only."""
 
 import io
 import json
@@ -14,11 +14,11 @@ from app.core import clock, logging
 @pytest.fixture
 def lines() -> Iterator["_Lines"]:
     root = stdlib_logging.getLogger()
-    before, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     stream = _Lines()
     logging.configure("INFO", stream=stream)
     yield stream
-    root.handlers[:] = before
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 
@@ -37,23 +37,23 @@ def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
 
 
 def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
-    stdlib_logging.getLogger("somebody.else").warning("bad cell %r in %s", "PRIVATE", "column")
+    stdlib_logging.getLogger("other.library").warning("bad cell %r in %s", "PRIVATE", "column")
     assert lines.parsed()[0]["message"] == "bad cell %r in %s"
     assert "PRIVATE" not in lines.getvalue()
 
 
-def test_an_error_is_its_type_and_places(lines: _Lines) -> None:
+def test_an_error_is_logged_as_its_type_and_its_places_in_the_code(lines: _Lines) -> None:
     try:
         int("PRIVATE")
     except ValueError:
         stdlib_logging.getLogger("app").exception("ingestion broke")
     error = lines.parsed()[0]["error"]
     assert error["type"] == "builtins.ValueError"
-    assert error["at"][-1].endswith("test_an_error_is_its_type_and_places")
+    assert error["at"][-1].endswith("test_an_error_is_logged_as_its_type_and_its_places_in_the_code")
     assert "PRIVATE" not in lines.getvalue()
 
 
-def test_objects_in_place_of_texts_are_named_by_type(lines: _Lines) -> None:
+def test_a_message_that_is_no_text_is_logged_as_its_type(lines: _Lines) -> None:
     stdlib_logging.getLogger("app").error(ValueError("PRIVATE"), extra={"status": {1, 2}})
     (line,) = lines.parsed()
     assert (line["message"], line["status"]) == ("ValueError", "set")

@@ -1,21 +1,18 @@
-"""Settings: one table, its page, and no value of a secret in any message."""
+"""Tests that settings are read and documented from one table, and that messages never show a secret."""
 
 import dataclasses
 from pathlib import Path
 
 import pytest
 
-from app.core import settings
 from app.core.errors import InstallationError
-from app.core.settings import SETTINGS, Settings
+from app.core.settings import SETTINGS, Settings, to_markdown
 
 _PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 
 def test_the_page_is_generated_from_the_table() -> None:
-    assert _PAGE.read_text(encoding="utf-8") == settings.to_markdown(), (
-        "run: python -m app.core.settings > docs/settings.md"
-    )
+    assert _PAGE.read_text(encoding="utf-8") == to_markdown(), "run: python -m app.core.settings > docs/settings.md"
 
 
 def test_every_field_is_a_documented_setting() -> None:
@@ -23,21 +20,21 @@ def test_every_field_is_a_documented_setting() -> None:
     assert all(setting.meaning.endswith(".") for setting in SETTINGS)
 
 
-def test_documented_defaults_are_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
-    found = Settings.from_environment({})
+def test_documented_defaults_equal_the_defaults_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/grace")
+    defaults = Settings.from_environment({})
     documented = {setting.name: setting for setting in SETTINGS}
-    assert found.home == Path("/home/somebody/.grovekeeper")
-    assert found.database_url == "sqlite:////home/somebody/.grovekeeper/grovekeeper.sqlite3"
+    assert defaults.home == Path("/home/grace/.grovekeeper")
+    assert defaults.database_url == "sqlite:////home/grace/.grovekeeper/grovekeeper.sqlite3"
     for field in dataclasses.fields(Settings):
         if field.name not in ("home", "database_url"):
-            setting, value = documented[field.name], getattr(found, field.name)
+            setting, value = documented[field.name], getattr(defaults, field.name)
             assert value == (setting.read(setting.default) if setting.default else None), field.name
 
 
-def test_variables_flags_and_files(tmp_path: Path) -> None:
+def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("boss.secret\n", encoding="utf-8")
-    found = Settings.from_environment(
+    settings = Settings.from_environment(
         {
             "GROVEKEEPER_HOME": str(tmp_path),
             "GROVEKEEPER_PORT": "1",
@@ -49,13 +46,13 @@ def test_variables_flags_and_files(tmp_path: Path) -> None:
         port=2,
         workers=None,
     )
-    assert (found.port, found.workers, found.log_level) == (2, 3, "WARNING")
-    assert found.admin_key == "boss.secret"
-    assert found.migration_url is None
-    assert found.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
+    assert (settings.port, settings.workers, settings.log_level) == (2, 3, "WARNING")
+    assert settings.admin_key == "boss.secret"
+    assert settings.migration_url is None
+    assert settings.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
 
 
-def test_only_secrets_have_a_file_twin(tmp_path: Path) -> None:
+def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "port").write_text("9999", encoding="utf-8")
     assert Settings.from_environment({"GROVEKEEPER_PORT_FILE": str(tmp_path / "port")}).port == 8731
 
@@ -77,7 +74,7 @@ def test_only_secrets_have_a_file_twin(tmp_path: Path) -> None:
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name_and_never_shown(environ: dict[str, str]) -> None:
+def test_an_invalid_value_is_refused_by_name_and_not_shown(environ: dict[str, str]) -> None:
     with pytest.raises(InstallationError) as raised:
         Settings.from_environment(environ)
     message = str(raised.value)
@@ -85,14 +82,14 @@ def test_what_cannot_be_used_is_refused_by_name_and_never_shown(environ: dict[st
     assert not any(value in message for value in environ.values() if len(value) > 2)
 
 
-def test_a_misspelt_override_is_a_bug() -> None:
+def test_an_override_of_an_unknown_setting_raises() -> None:
     with pytest.raises(TypeError):
         Settings.from_environment({}, prot=1)
 
 
 def test_secrets_are_not_in_the_repr() -> None:
-    given = {setting.variable: "SECRET" for setting in SETTINGS if setting.secret}
-    assert len(given) == 4
-    found = Settings.from_environment(given)
-    assert found.admin_key == found.api_key == found.database_url == "SECRET"
-    assert "SECRET" not in repr(found)
+    environ = {setting.variable: "SECRET" for setting in SETTINGS if setting.secret}
+    assert len(environ) == 4
+    settings = Settings.from_environment(environ)
+    assert settings.admin_key == settings.api_key == settings.database_url == "SECRET"
+    assert "SECRET" not in repr(settings)

@@ -1,4 +1,4 @@
-"""The book of admitted rows: first come, first stored, decided once; what did not commit counts for nothing."""
+"""Tests the admission book: first rows of a unit first, never revised; uncommitted uploads do not count."""
 
 import os
 import queue
@@ -20,7 +20,7 @@ ANN, BEN = admission.unit_row_ids(["ann", "ben"], dataset_key=KEY)
 
 
 class Book:
-    """Uploads of one dataset, one after another."""
+    """Makes uploads to one dataset, one after another."""
 
     def __init__(self, home: Path, max_rows: int) -> None:
         self._home, self._max_rows = home, max_rows
@@ -35,7 +35,7 @@ class Book:
                 book.commit()
         if commits and becomes_an_epoch:
             self.committed.append(epoch)
-        return [bool(each) for each in admitted]
+        return [bool(is_admitted) for is_admitted in admitted]
 
 
 def test_the_first_rows_of_a_unit_are_admitted_over_all_uploads(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_first_rows_of_a_unit_are_admitted_over_all_uploads(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lost", [{"commits": False}, {"becomes_an_epoch": False}], ids=["rolled-back", "no-epoch"])
-def test_an_upload_that_never_became_an_epoch_took_no_place(tmp_path: Path, lost: dict[str, bool]) -> None:
+def test_an_upload_that_never_became_an_epoch_does_not_count(tmp_path: Path, lost: dict[str, bool]) -> None:
     book = Book(tmp_path, max_rows=1)
 
     assert book.upload(ANN, **lost) == [True]
@@ -62,7 +62,7 @@ def test_blocks_of_one_upload_count_together(tmp_path: Path) -> None:
     assert admitted == [[True, True], [True, False], [False, False]]
 
 
-def test_a_lost_book_is_never_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_lost_book_is_an_error_and_not_an_empty_book(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(ANN)
     row_files.admission_file(tmp_path, "ds_a").unlink()
@@ -93,7 +93,7 @@ def test_a_second_upload_waits_for_the_first(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
-    """For that moment nobody can read the book either."""
+    """During a commit the book cannot be read, either."""
     Book(tmp_path, max_rows=1).upload(ANN)
     file = row_files.admission_file(tmp_path, "ds_a")
     committing = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
@@ -106,8 +106,8 @@ def test_an_upload_waits_for_another_that_commits(tmp_path: Path) -> None:
     committing.close()
 
 
-def test_who_finds_every_seat_taken_is_told_so_at_once_and_the_others_go_on(tmp_path: Path) -> None:
-    """Forty that waited would hold every thread of the service; no seat is lost by waiting."""
+def test_uploads_over_the_limit_of_waiting_uploads_are_refused_at_once(tmp_path: Path) -> None:
+    """Waiting uploads occupy threads of the service. A wait that ends frees its place in the limit."""
     admitted: list[str] = []
     answered = queue.SimpleQueue[Unavailable]()
 
@@ -121,26 +121,26 @@ def test_who_finds_every_seat_taken_is_told_so_at_once_and_the_others_go_on(tmp_
     for _ in range(2):
         uploads = [threading.Thread(target=upload) for _ in range(limits.MAX_WAITING_UPLOADS + 3)]
         with admission.opened(tmp_path, "ds_a", max_rows=1):
-            for each in uploads:
-                each.start()
+            for thread in uploads:
+                thread.start()
             refused = [answered.get(timeout=admission.WAIT_S / 2) for _ in range(3)]
             with admission.opened(tmp_path, "ds_b", max_rows=1):
-                assert not admitted, "and nobody who need not wait is turned away"
-        for each in uploads:
-            each.join(30)
+                assert not admitted, "an upload that need not wait is not refused"
+        for thread in uploads:
+            thread.join(30)
         assert {error.retry_after_s for error in refused} == {admission.RETRY_AFTER_S}
         assert len(admitted) == limits.MAX_WAITING_UPLOADS
         admitted.clear()
 
 
-def test_erased_rows_are_told_from_a_busy_book(tmp_path: Path) -> None:
+def test_an_erased_dataset_is_distinguished_from_a_busy_book(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), admission.opened(tmp_path, "ds_a", max_rows=1) as book:
         book.begin("ep_a", committed=[])
         row_files.erase_dataset(tmp_path, "ds_a")
         raise sqlite3.OperationalError("disk I/O error")
 
 
-def test_the_book_holds_no_value_and_is_the_services_own(tmp_path: Path) -> None:
+def test_the_book_contains_no_value_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     book = Book(tmp_path, max_rows=1)
     book.upload(*admission.unit_row_ids(["Canary7Q"], dataset_key=KEY))
     file = row_files.admission_file(tmp_path, "ds_a")
@@ -159,4 +159,4 @@ def test_ids_are_keyed_and_follow_the_value_alone() -> None:
     assert admission.unit_row_ids(["ann ", "Ann"], dataset_key=KEY) != [ANN, ANN], "space and case matter"
     partition = HashPartition("shard", 8)
     cells = hash_cells(b"".join(again), partition=partition, dataset_key=KEY).tolist()
-    assert cells[1] == cells[2], "a cell holds a unit whole"
+    assert cells[1] == cells[2], "all rows of a unit are in one cell"

@@ -1,4 +1,4 @@
-"""Every row lies in exactly one cell of every partition, and a box is read as the rows in all of its cells."""
+"""Tests that every row lies in one cell of every partition, and that a box is the rows in all of its cells."""
 
 import itertools
 from collections import Counter
@@ -30,7 +30,7 @@ ROWS = list(itertools.product(LANDS, SEXES, CANTONS)) * 4
 
 @pytest.fixture
 def ingest(ingest: Ingestion) -> Ingestion:
-    """Six partitions, and 240 rows of every combination; the age is the number of the combination."""
+    """Ingests 240 rows of every combination under six partitions; a row's age is the number of its combination."""
     ingest.partitions = PARTITIONS
     combinations = list(dict.fromkeys(ROWS))
     lines = (f"{land},{combinations.index((land, sex, city))},1,{sex},{city},>50K\n" for land, sex, city in ROWS)
@@ -43,7 +43,7 @@ def _ids(ingest: Ingestion, **scope) -> set[bytes]:
     return {row_id.tobytes() for row_id in rows.row_ids}
 
 
-def test_what_is_stored_for_partitions_is_a_hash_or_a_column_of_its_own(ingest):
+def test_hash_partitions_and_columns_that_are_no_feature_have_stored_columns(ingest):
     assert [(column.name, column.partition.name) for column in stored_columns(PARTITIONS)] == [
         ("cell", "shard"), ("cell1", "region"), ("cell2", "coin")
     ]  # fmt: skip
@@ -53,7 +53,7 @@ def test_what_is_stored_for_partitions_is_a_hash_or_a_column_of_its_own(ingest):
     assert table.column("cell1").to_pylist() == [{"EU": 0, "US": 1, "": 3}.get(land, 2) for land, _, _ in ROWS]
 
 
-def test_the_cells_of_each_partition_share_the_rows_out(ingest):
+def test_every_row_is_in_one_cell_of_each_partition(ingest):
     everything = _ids(ingest)
     assert len(everything) == len(ROWS)
     for partition in PARTITIONS.declared:
@@ -82,7 +82,7 @@ def test_a_box_is_the_rows_in_all_of_its_cells(ingest):
     assert Counter(ages.tolist()) == dict.fromkeys(map(float, expected), 4)
 
 
-def test_what_the_box_says_of_uploads_is_left_to_the_choice_of_files(ingest):
+def test_the_uploads_of_a_box_do_not_filter_the_rows_of_a_file(ingest):
     assert _ids(ingest, batch=("ep_other",)) == _ids(ingest)
 
 
@@ -97,8 +97,7 @@ def test_hash_partitions_have_keys_of_their_own():
     assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == 16, "with one key only 4 pairs would occur"
 
 
-def test_a_row_keeps_its_cell_whatever_the_other_rows_are(ingest, tmp_path):
-    """The stored column of a row is a function of that row: two uploads of different neighbours agree on it."""
+def test_the_cell_of_a_row_does_not_depend_on_other_rows(tmp_path):
     alone = Ingestion(tmp_path / "alone")
     alone.partitions = Partitions((REGION,))
     alone(HEADER + "US,1,1,Male,0,>50K\n")
@@ -119,8 +118,8 @@ def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
             ingest.read_box({"region": ("OTHER",)})
         return
     first = table.column("row_id")[0].as_py()
-    homes = [cell for cell in REGION.known_cells if first in _ids(ingest, region=(cell,))]
-    assert homes == ["OTHER"]
+    cells_of_row = [cell for cell in REGION.known_cells if first in _ids(ingest, region=(cell,))]
+    assert cells_of_row == ["OTHER"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,7 @@ def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
         (HEADER.replace("land,", "land,batch,"), [("", "unknown-column", 1)]),
     ],
 )
-def test_an_upload_brings_each_column_of_a_partition_once(tmp_path, header, problem):
+def test_an_upload_has_each_column_of_a_partition_once(tmp_path, header, problem):
     ingest = Ingestion(tmp_path / "home")
     ingest.partitions = PARTITIONS
     with pytest.raises(RowsInvalid) as refused:
@@ -149,7 +148,7 @@ def test_the_owners_report_counts_a_partitions_column_like_a_feature(tmp_path):
 
 
 @pytest.mark.parametrize("scope", [{"nowhere": (0,)}, {"shard": (3,)}, {"shard": ("0",)}, {"region": ("XX",)}])
-def test_what_was_not_declared_is_refused(ingest, scope):
+def test_an_undeclared_partition_or_cell_is_refused(ingest, scope):
     with pytest.raises(ValueError, match="the declaration has no such"):
         ingest.read_box(scope)
 

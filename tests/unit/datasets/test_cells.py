@@ -1,4 +1,4 @@
-"""Hash cells: a keyed function of one row's id."""
+"""Tests that a hash cell is a keyed function of one row's id."""
 
 import hashlib
 import hmac
@@ -22,13 +22,13 @@ def test_a_cell_is_the_hmac_of_the_id_modulo_k():
     assert cells.dtype == np.int32
 
 
-def test_a_known_answer():
-    """Stored cells of old files must keep their meaning: this value never changes."""
+def test_stored_cells_keep_their_meaning():
+    """These cells are stored in files, so they never change."""
     cells = hash_cells(bytes(16) + bytes([255] * 16), partition=HashPartition("shard", 1024), dataset_key=KEY)
     assert cells.tolist() == [312, 300]
 
 
-def test_other_rows_and_other_names_move_no_row():
+def test_removing_a_row_moves_no_other_row():
     partition = HashPartition("shard", 13)
     ids = [os.urandom(16) for _ in range(20)]
     together = hash_cells(b"".join(ids), partition=partition, dataset_key=KEY).tolist()
@@ -43,10 +43,10 @@ def test_another_key_gives_other_cells():
     assert (one != other).any()
 
 
-def test_cells_share_the_rows_evenly():
+def test_rows_are_spread_evenly_over_cells():
     ids = b"".join(index.to_bytes(16, "big") for index in range(20_000))
     counts = np.bincount(hash_cells(ids, partition=HashPartition("shard", 10), dataset_key=KEY), minlength=10)
-    # Six standard deviations of a binomial count with p = 1/10; the ids are fixed, so this cannot flicker.
+    # Six standard deviations of a binomial count with p = 1/10; the ids are fixed, so the result is, too.
     assert np.abs(counts - 2_000).max() < 6 * 42.5
 
 
@@ -66,6 +66,6 @@ def test_a_key_of_another_length_is_refused(key):
         hash_cells(bytes(16), partition=HashPartition("shard", 3), dataset_key=key)
 
 
-def test_half_an_id_is_refused():
+def test_an_incomplete_id_is_refused():
     with pytest.raises(ValueError, match="row id"):
         hash_cells(bytes(24), partition=HashPartition("shard", 3), dataset_key=KEY)

@@ -1,4 +1,4 @@
-"""The bytes of an upload: unpacked, bounded, and ended without a word about their content."""
+"""Tests how the bytes of an upload are decompressed, bounded and refused without quoting them."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ def slug(caught):
     [TEXT, b"\xef\xbb\xbf" + TEXT, b"\n\r\n\n" + TEXT, b"\xef\xbb\xbf\n" + TEXT, b'"a","b"\n1,2\n3,4\n'],
     ids=["plain", "byte order mark", "empty lines", "mark and empty line", "quoted"],
 )
-def test_the_header_is_taken_and_another_put_in_its_place(content):
+def test_the_header_is_read_and_replaced(content):
     source = open_source(content)
     assert source.read_header() == ["a", "b"]
     source.name_columns(["1", "0"])
@@ -47,7 +47,7 @@ def test_every_line_end_ends_the_header(end):
     assert source.read() == f"{end}1,2{end}".encode()
 
 
-def test_a_header_alone_needs_no_line_end():
+def test_a_header_without_rows_needs_no_line_end():
     source = open_source(b"a,b")
     assert source.read_header() == ["a", "b"]
     assert source.read() == b""
@@ -102,7 +102,7 @@ def test_a_line_may_have_exactly_its_limit(read_size, before, end):
             assert slug(caught) == "line-too-long"
 
 
-def test_a_long_header_is_a_long_line():
+def test_a_header_over_the_limit_of_a_line_is_refused():
     with pytest.raises(RowsInvalid) as caught:
         open_source(b"a" * 2000).read_header()
     assert slug(caught) == "line-too-long"
@@ -121,7 +121,7 @@ def test_a_body_may_have_exactly_its_limit(is_gzip):
     assert caught.value.limit == len(TEXT) - 1
 
 
-def test_a_gzip_bomb_ends_at_the_limit_in_bounded_memory():
+def test_a_gzip_bomb_is_read_up_to_the_limit_in_bounded_memory():
     bomb = gzip.compress(b"1,2\n" * 16_000_000, compresslevel=1)
     assert len(bomb) < 1_000_000
     source = open_source(bomb, is_gzip=True, max_bytes=32_000_000)
@@ -169,14 +169,14 @@ def test_a_broken_gzip_is_refused(content):
         (b"own \0", "own \0"),
     ],
 )
-def test_the_parser_sees_valid_text_wherever_pieces_end(size, content, expected):
+def test_the_parser_gets_valid_text_wherever_reads_end(size, content, expected):
     source = open_source(content, max_line_bytes=size + 60)
     blocks = []
     while block := source.read(size):
         blocks.append(block)
     assert all(len(block) == size for block in blocks[:-1])
     assert len(blocks[-1]) <= size
-    # A run of undecodable bytes that two reads share is two NULs: what matters is that it is marked and valid.
+    # Undecodable bytes at the end of a read and the start of the next become two NULs.
     assert re.sub("\0+", "\0", b"".join(blocks).decode()) == expected
 
 

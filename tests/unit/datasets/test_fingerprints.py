@@ -1,10 +1,11 @@
-"""Fingerprints: keyed, of what a row says and nothing else; and what two sets of them have in common."""
+"""Tests that fingerprints are keyed functions of a row's values, and how overlaps are counted."""
 
 import stat
 import threading
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from app.core.errors import InstallationError
@@ -23,7 +24,7 @@ def stored(folder: Path, name: str, values: list[int]) -> Path:
     return file
 
 
-def test_every_stored_row_has_one_in_order_and_equal_rows_have_equal_ones(ingest: Ingestion) -> None:
+def test_every_stored_row_has_a_fingerprint_and_equal_rows_have_equal_fingerprints(ingest: Ingestion) -> None:
     other = '40,1.75,Male,"Bern, BE",>50K\n'
     ingest(HEADER + GOOD_ROW + other + GOOD_ROW)
     first, second, third = printed(ingest)
@@ -41,7 +42,6 @@ def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
     columns = Ingestion(tmp_path)
     columns(HEADER + GOOD_ROW)
     other = fingerprints.Fingerprints(tmp_path / "x", bytes(32))
-    import pyarrow as pa
 
     with other.destination.open("wb") as file:
         cells = ("39", "1.75", "Male", "Bern, BE", ">50K")
@@ -51,13 +51,13 @@ def test_without_the_key_a_guess_cannot_be_tested(tmp_path: Path) -> None:
     assert [with_key] == printed(columns) != [without]
 
 
-def test_a_refused_upload_leaves_none(ingest: Ingestion) -> None:
+def test_a_refused_upload_leaves_no_fingerprint(ingest: Ingestion) -> None:
     with pytest.raises(Exception, match="does not match"):
         ingest(HEADER + 'x,1.75,Male,"Bern, BE",>50K\n')
     assert ingest.files() == []
 
 
-def test_erasing_takes_them_along(ingest: Ingestion) -> None:
+def test_erasing_rows_erases_their_fingerprints(ingest: Ingestion) -> None:
     ingest(HEADER + GOOD_ROW)
     row_files.erase_epoch(ingest.home, "ds_a", "ep_a")
     assert ingest.files() == []
@@ -67,7 +67,7 @@ def test_erasing_takes_them_along(ingest: Ingestion) -> None:
 
 
 @pytest.mark.parametrize("pass_bytes", [64 * 1024 * 1024, 64, 8], ids=["one-part", "some-parts", "many-parts"])
-def test_overlaps_are_counted_whatever_the_parts(
+def test_overlaps_do_not_depend_on_the_size_of_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int
 ) -> None:
     monkeypatch.setattr(fingerprints, "_PASS_BYTES", pass_bytes)
@@ -76,44 +76,44 @@ def test_overlaps_are_counted_whatever_the_parts(
     other = {"ep_3": stored(tmp_path, "3", [2, 5]), "ep_4": stored(tmp_path, "4", [9])}
     nothing = {"ep_5": stored(tmp_path, "5", [])}
 
-    found = fingerprints.compare(one, {"own": one, "other": other, "nothing": nothing, "none": {}})
-    assert found["ep_1"] == fingerprints.Overlap(6, 5, {"own": 1, "other": 3, "nothing": 0, "none": 0})
-    assert found["ep_2"] == fingerprints.Overlap(3, 3, {"own": 1, "other": 1, "nothing": 0, "none": 0})
+    overlaps = fingerprints.compare(one, {"own": one, "other": other, "nothing": nothing, "none": {}})
+    assert overlaps["ep_1"] == fingerprints.Overlap(6, 5, {"own": 1, "other": 3, "nothing": 0, "none": 0})
+    assert overlaps["ep_2"] == fingerprints.Overlap(3, 3, {"own": 1, "other": 1, "nothing": 0, "none": 0})
 
 
-def test_many_uploads_are_put_in_order_together_and_not_each_against_all(
+def test_many_uploads_are_sorted_together_and_not_compared_pairwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.random.default_rng(1).integers(0, 200, (40, 10))
-    own = {f"ep_{number}": stored(tmp_path, str(number), row.tolist()) for number, row in enumerate(values)}
+    uploads = {f"ep_{number}": stored(tmp_path, str(number), row.tolist()) for number, row in enumerate(values)}
     other = {"ep_x": stored(tmp_path, "x", [*range(0, 200, 7)])}
     moved = []
     concatenate = np.concatenate
     monkeypatch.setattr(np, "concatenate", lambda arrays: moved.append(sum(map(len, arrays))) or concatenate(arrays))
-    found = fingerprints.compare(own, {"own": own, "other": other})
+    overlaps = fingerprints.compare(uploads, {"own": uploads, "other": other})
     assert sum(moved) < 5 * values.size
 
     for number, row in enumerate(values):
         rest = np.delete(values, number, axis=0)
         shared = {"own": int(np.isin(row, rest).sum()), "other": int((row % 7 == 0).sum())}
-        assert found[f"ep_{number}"] == fingerprints.Overlap(10, len(set(row.tolist())), shared)
+        assert overlaps[f"ep_{number}"] == fingerprints.Overlap(10, len(set(row.tolist())), shared)
 
 
-def test_counts_are_not_shown_by_accident() -> None:
+def test_counts_and_keys_are_not_in_the_repr() -> None:
     overlap = fingerprints.Overlap(123456, 1234567, {"ds_a": 12345678})
     assert "12345" not in repr(overlap)
     assert "12345" not in repr(fingerprints.Fingerprints(Path("x"), b"12345"))
 
 
 def test_the_key_is_made_once_and_kept(tmp_path: Path) -> None:
-    found: list[bytes] = []
-    racers = [threading.Thread(target=lambda: found.append(fingerprints.installation_key(tmp_path))) for _ in range(8)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    keys: list[bytes] = []
+    threads = [threading.Thread(target=lambda: keys.append(fingerprints.installation_key(tmp_path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(keys) == 8
+    assert len(set(keys)) == 1
     (file,) = tmp_path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(b"short")

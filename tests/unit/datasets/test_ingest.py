@@ -1,4 +1,4 @@
-"""Uploads: what is mapped, what is refused, and that a refusal leaves no file and quotes no cell."""
+"""Tests how an upload is mapped and refused, and that a refusal leaves no file and quotes no cell."""
 
 import gc
 import gzip
@@ -22,16 +22,16 @@ CANARY = "Canary7Q"
 
 
 def refusal(ingest, body, **options):
-    """The problems of a refused upload, after making sure that nothing was stored and nothing was quoted."""
+    """The error of a refused upload, after checks that nothing was stored and nothing was quoted."""
     with pytest.raises(GrovekeeperError) as caught:
         ingest(body, **options)
     error = caught.value
     assert ingest.files() == []
     assert error.__cause__ is None
     assert error.__context__ is None
-    told = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
-    # The lines of source that a traceback shows are ours; the words in them are not the upload's.
-    assert not any(CANARY in text for text in told)
+    texts = [str(error), repr(error), repr(error.args), repr(vars(error)), *traceback.format_exception(error)]
+    # A traceback shows lines of this file, too; they contain the name CANARY, not its value.
+    assert not any(CANARY in text for text in texts)
     return error
 
 
@@ -42,7 +42,7 @@ def problems(ingest, body, **options):
 
 
 def numbers(cells, column=0):
-    """A file of good rows whose cells of one column are the given ones."""
+    """A file of good rows in which one column has the given cells."""
     rows = []
     for cell in cells:
         values = ["39", "1.75", "Male", '"Bern, BE"', ">50K"]
@@ -150,7 +150,7 @@ def test_gzip_is_read(ingest):
         ("-nan", math.nan), (" nan ", math.nan),
     ],
 )  # fmt: skip
-def test_what_is_a_number(ingest, cell, expected):
+def test_numbers_are_read(ingest, cell, expected):
     ingest(numbers(["1", cell], column=1))
     np.testing.assert_array_equal(ingest.read().features.columns[1], [1.0, expected])
 
@@ -160,7 +160,7 @@ def test_what_is_a_number(ingest, cell, expected):
     [CANARY, "1,5", "1_0", "0x10", "1d5", "1 2", "--1", "+-1", "e5", "1e", ".", "-",
      "٣", "½", "1.5%", "NA", "null", "nan(1)", "infin", "1\u00a0"],
 )  # fmt: skip
-def test_what_is_no_number(ingest, cell):
+def test_other_texts_in_a_number_column_are_refused(ingest, cell):
     body = numbers([f'"{cell}"', "1", f'"{cell}"', "", " 2 "], column=1)
     assert problems(ingest, body) == [("height", "not-a-number", 2)]
 
@@ -176,7 +176,7 @@ def test_an_integer_beyond_floats_is_clamped(ingest):
 
 
 @pytest.mark.parametrize("column", [0, 3])
-def test_an_empty_cell_needs_a_declaration(ingest, column):
+def test_an_empty_cell_is_refused_unless_the_feature_may_be_missing(ingest, column):
     name = ingest.schema.features[column].name
     good = "0"
     assert problems(ingest, numbers(["", good, '""'], column=column)) == [(name, "empty", 2)]
@@ -202,7 +202,7 @@ def test_the_header_names_each_declared_column_once(ingest, header, expected):
     assert problems(ingest, header + "\n" + GOOD_ROW) == expected
 
 
-def test_a_headerless_file_does_not_get_its_first_person_quoted(ingest):
+def test_the_first_row_of_a_file_without_header_is_not_quoted(ingest):
     body = GOOD_ROW.replace("Male", CANARY) * 3
     assert ("", "unknown-column", 5) in problems(ingest, body)
 
@@ -212,7 +212,7 @@ def test_an_empty_body_has_no_header(ingest, body):
     assert problems(ingest, body) == [("", "no-header", 1)]
 
 
-def test_bytes_that_are_no_text_are_counted_by_column(ingest):
+def test_bytes_that_are_not_utf8_are_counted_by_column(ingest):
     cell = CANARY.encode() + b"\xff"
     body = HEADER.encode() + (b"1,2," + cell + b",0,<=50K\n") * 3 + cell + b",2,Male,0," + cell + b"\n"
     expected = [("age", "not-text", 1), ("sex", "not-text", 3), ("income", "not-text", 1)]
@@ -224,13 +224,13 @@ def test_rows_of_the_wrong_width_are_counted(ingest):
     assert problems(ingest, body) == [("", "ragged-row", 3)]
 
 
-def test_nul_bytes_are_no_text(ingest):
+def test_nul_bytes_are_refused_as_text(ingest):
     body = HEADER + GOOD_ROW + f"1\0,2,{CANARY}\0\0,0,<=50K\n1,\0,Male,0,<=50K\n1,\0,Male\0,0,\0\n"
     expected = [("age", 1), ("height", 2), ("sex", 2), ("income", 1)]
     assert problems(ingest, body) == [(name, "not-text", count) for name, count in expected]
 
 
-def test_a_row_of_the_wrong_width_that_is_no_text_is_not_printed(ingest, capfd, recwarn):
+def test_a_row_of_the_wrong_width_that_is_not_utf8_is_not_printed(ingest, capfd, recwarn):
     body = HEADER.encode() + GOOD_ROW.encode() + CANARY.encode() + b"\xff\xfe,1\n"
     assert problems(ingest, body) == [("", "ragged-row", 1)]
     gc.collect()
@@ -246,7 +246,7 @@ def test_a_line_break_in_a_cell_is_refused(ingest, column):
 
 
 @pytest.mark.parametrize("shift", range(0, 66, 3))
-def test_a_line_break_in_a_cell_is_seen_wherever_blocks_end(ingest, monkeypatch, shift):
+def test_a_line_break_in_a_cell_is_refused_wherever_blocks_end(ingest, monkeypatch, shift):
     monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
     body = (
         HEADER
@@ -258,12 +258,12 @@ def test_a_line_break_in_a_cell_is_seen_wherever_blocks_end(ingest, monkeypatch,
 
 
 @pytest.mark.parametrize("word", ["NA", "null", "NULL", "None", "nan", "#N/A"])
-def test_no_word_is_an_empty_category(ingest, word):
+def test_words_for_missing_values_are_unknown_categories(ingest, word):
     report = ingest(numbers([word], column=2))
     assert (report.columns[2].missing, report.columns[2].unknown) == (0, 1)
 
 
-def test_a_stray_quote_does_not_swallow_the_rows_after_it(ingest):
+def test_a_stray_quote_does_not_hide_the_rows_after_it(ingest):
     body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + GOOD_ROW.replace('"Bern, BE"', "0") * 50
     assert problems(ingest, body) == [("income", "line-break", 1)]
 
@@ -324,17 +324,17 @@ def test_too_many_rows_are_refused(ingest, monkeypatch):
 
 
 @pytest.mark.parametrize("cut", [5, 30, -9, -1])
-def test_a_cut_gzip_is_refused_and_not_stored_in_part(ingest, cut):
+def test_an_incomplete_gzip_is_refused_and_not_stored(ingest, cut):
     packed = gzip.compress((HEADER + GOOD_ROW * 1000).encode())
     assert isinstance(refusal(ingest, packed[:cut], gzip=True), MalformedRequest)
 
 
-def test_plain_text_called_gzip_is_refused(ingest):
+def test_plain_text_that_is_declared_as_gzip_is_refused(ingest):
     assert isinstance(refusal(ingest, HEADER + CANARY, gzip=True), MalformedRequest)
 
 
 class FailingDisk(io.BytesIO):
-    """A body that can be read once."""
+    """A body whose second read fails."""
 
     def read(self, size=-1):
         if self.tell():
@@ -349,7 +349,7 @@ def test_a_failing_disk_leaves_nothing(ingest, monkeypatch):
     assert ingest.files() == []
 
 
-def test_one_bad_cell_of_many_stores_nothing(ingest):
+def test_an_upload_with_one_bad_cell_is_not_stored(ingest):
     assert problems(ingest, HEADER + GOOD_ROW * 50_000 + GOOD_ROW.replace("39", CANARY)) == [("age", "not-a-number", 1)]
 
 

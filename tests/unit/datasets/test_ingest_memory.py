@@ -1,4 +1,4 @@
-"""Ingestion holds blocks and a row group, never the upload: a longer body needs no more memory."""
+"""Tests that the memory of an ingestion does not grow with the upload."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from app.privacy.composition import HashPartition, Partitions
 from tests.support.uploads import HEADER, GOOD_ROW, Ingestion
 
 class LongBody(io.RawIOBase):
-    # A header and n megabytes of rows that exist one block at a time.
+    # A header and n megabytes of rows, made block by block.
     def __init__(self, megabytes):
         self.left = megabytes
         self.block = GOOD_ROW.encode() * (1_000_000 // len(GOOD_ROW))
@@ -35,7 +35,7 @@ def peak_after(megabytes):
 def peak():
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Not ru_maxrss: on Linux it starts at the size of the process that this one was started from.
+    # Not ru_maxrss, which on Linux starts at the size of the parent process.
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
@@ -46,6 +46,7 @@ print(json.dumps([peak_after(60), peak_after(160)]))
 def test_memory_does_not_grow_with_the_upload():
     answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True, timeout=600)
     short, long = json.loads(answer.stdout)
-    # A hundred megabytes more of text. The parser reads 32 blocks ahead, which the shorter body fills already.
+    # The longer body has a hundred megabytes more. The shorter body, too, fills the 32 blocks that the parser reads
+    # ahead.
     assert long - short < 40_000_000
     assert long < 400_000_000

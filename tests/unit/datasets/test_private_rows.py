@@ -1,4 +1,4 @@
-"""The only reader: scope by scope, total, and mute about what it cannot read."""
+"""Tests the reader of private rows: by scope, for every file content, without quoting what it cannot read."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ NUMBERED = HEADER + "".join(f"{index % 120},1,Male,0,>50K\n" for index in range(
 
 
 def store(ingest, **columns):
-    """Writes a row file by hand: sound, but for the given columns."""
+    """Writes a row file with valid values except in the given columns."""
     form = row_files.arrow_schema(ingest.schema, ingest.partitions)
     n_rows = len(next(iter(columns.values())))
     sound = {"f0": 1.0, "f1": 1.0, "f2": 0, "f3": 0, "label": 0, "row_id": bytes(16), "cell": 0}
@@ -59,7 +59,7 @@ def test_a_row_keeps_its_values_label_and_id_in_every_scope(ingest):
         assert values[row_id.tobytes()] == (age, label)
 
 
-def test_no_cell_is_no_row_and_no_file_is_no_row(ingest):
+def test_an_empty_scope_and_an_empty_list_of_files_have_no_rows(ingest):
     ingest(NUMBERED)
     assert ingest.read([]).features.n_rows == 0
     nothing = private_rows.read([], schema=SCHEMA, partitions=Partitions(()), scope={})
@@ -69,7 +69,7 @@ def test_no_cell_is_no_row_and_no_file_is_no_row(ingest):
     assert len(nothing.features.columns) == 4
 
 
-def test_epochs_come_one_after_another(tmp_path, ingest):
+def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     ingest(HEADER + GOOD_ROW * 2)
     other = Ingestion(tmp_path)
     other.destination = row_files.epoch_file(tmp_path, "ds_a", "ep_b")
@@ -95,15 +95,20 @@ def test_cells_without_a_partition_are_refused(ingest):
     assert ingest.read().features.n_rows == 200
 
 
-def test_rows_with_an_unknown_label_are_dropped_and_no_others(ingest):
+@pytest.mark.parametrize(
+    ("keep_unlabelled", "ages", "labels"), [(False, [1.0, 4.0], [0, 1]), (True, [1.0, 2.0, 3.0, 4.0], [0, -1, -1, 1])]
+)
+def test_rows_with_an_unknown_label_are_dropped_or_kept_for_learning_from_features(
+    ingest, keep_unlabelled, ages, labels
+):
     ingest(HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n")
-    rows = ingest.read()
-    assert rows.features.columns[0].tolist() == [1.0, 4.0]
-    assert rows.y.tolist() == [0, 1]
-    assert rows.row_ids.shape == (2, 16)
+    rows = ingest.read(keep_unlabelled=keep_unlabelled)
+    assert rows.features.columns[0].tolist() == ages
+    assert rows.y.tolist() == labels
+    assert rows.row_ids.shape == (len(ages), 16)
 
 
-def test_whatever_a_file_holds_is_sanitised_again(ingest):
+def test_the_values_of_a_file_are_sanitised_again(ingest):
     extremes = [float("inf"), float("-inf"), float("nan"), 1e308, 2.4]
     codes = [-(2**31), -1, 2, 3, 2**31 - 1]
     store(ingest, f0=extremes, f1=extremes, f2=codes, f3=codes, label=[0, 1, 0, 1, 0])
@@ -114,37 +119,42 @@ def test_whatever_a_file_holds_is_sanitised_again(ingest):
     assert city.tolist() == [2, 2, 2, 2, 2]
 
 
-def test_labels_and_cells_out_of_range_select_no_row(ingest):
+def test_rows_with_labels_or_cells_out_of_range_are_dropped(ingest):
     store(ingest, label=[0, -1, 2, 2**31 - 1, 1, 1], cell=[0, 0, 0, 0, -1, 4])
     assert ingest.read([0, 1, 2, 3]).y.tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"",
-        lambda content: content[: len(content) // 2],
-        lambda content: content[:-8] + b"\xff" * 8,
-        lambda content: b"not a row file at all",
-    ],
-)
+def replace_bytes(change):
+    return lambda file: file.write_bytes(change(file.read_bytes()))
+
+
+def flip_a_bit_of_a_row_id(file):
+    content = bytearray(file.read_bytes())
+    row_ids = pq.ParquetFile(file).metadata.row_group(0).column(5)
+    assert row_ids.path_in_schema == "row_id"
+    content[row_ids.data_page_offset + row_ids.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+
+
+def state_a_newer_format(file):
+    pq.write_table(pq.read_table(file).replace_schema_metadata({b"grovekeeper": b"rows/2"}), file)
+
+
+DAMAGES = {
+    "absent": lambda file: file.unlink(),
+    "empty": replace_bytes(lambda content: b""),
+    "cut in half": replace_bytes(lambda content: content[: len(content) // 2]),
+    "wrong footer": replace_bytes(lambda content: content[:-8] + b"\xff" * 8),
+    "no row file": replace_bytes(lambda content: b"not a row file at all"),
+    "flipped bit": flip_a_bit_of_a_row_id,
+    "newer format": state_a_newer_format,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_refused(ingest, damage):
     ingest(NUMBERED)
-    ingest.destination.write_bytes(damage(ingest.destination.read_bytes()))
-    unreadable(ingest)
-
-
-def test_a_flipped_bit_in_the_rows_is_noticed(ingest):
-    ingest(NUMBERED)
-    content = bytearray(ingest.destination.read_bytes())
-    first = pq.ParquetFile(ingest.destination).metadata.row_group(0).column(5)
-    assert first.path_in_schema == "row_id"
-    content[first.data_page_offset + first.total_compressed_size - 1] ^= 1
-    ingest.destination.write_bytes(content)
-    unreadable(ingest)
-
-
-def test_an_absent_file_is_refused(ingest):
+    damage(ingest.destination)
     unreadable(ingest)
 
 
@@ -162,34 +172,19 @@ def test_a_file_of_another_declaration_is_refused(ingest, other):
     unreadable(ingest)
 
 
-def test_a_file_without_cells_does_not_pass_for_one_with_cells(ingest):
+def test_a_file_without_cells_is_refused_if_a_partition_needs_cells(ingest):
     ingest.partitions = Partitions(())
     ingest(NUMBERED)
     ingest.partitions = Partitions((HashPartition("shard", 4),))
     unreadable(ingest, [0])
 
 
-def test_nulls_where_none_can_be_are_refused(ingest):
+def test_nulls_in_columns_without_nulls_are_refused(ingest):
     store(ingest, f2=[0, None])
     unreadable(ingest)
 
 
-def test_a_file_of_a_newer_form_is_refused(ingest):
-    ingest(NUMBERED)
-    table = pq.read_table(ingest.destination).replace_schema_metadata({b"grovekeeper": b"rows/2"})
-    pq.write_table(table, ingest.destination)
-    unreadable(ingest)
-
-
-def test_rows_with_an_unknown_label_are_kept_for_what_learns_from_features(ingest):
-    ingest(HEADER + "1,1,Male,0,<=50K\n2,1,Male,0,\n3,1,Male,0,other\n4,1,Male,0,>50K\n")
-    rows = ingest.read(keep_unlabelled=True)
-    assert rows.features.columns[0].tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert rows.y.tolist() == [0, -1, -1, 1]
-    assert rows.row_ids.shape == (4, 16)
-
-
-def test_a_damaged_class_of_a_kept_row_is_unknown(ingest):
+def test_a_label_out_of_range_is_read_as_unknown(ingest):
     store(ingest, f0=[1.0] * 4, f1=[1.0] * 4, f2=[0] * 4, f3=[0] * 4, label=[-5, 2, 2**31 - 1, 1])
     assert ingest.read(keep_unlabelled=True).y.tolist() == [-1, -1, -1, 1]
     assert ingest.read().y.tolist() == [1]

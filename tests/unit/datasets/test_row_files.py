@@ -1,4 +1,4 @@
-"""Row files: complete or absent, private to the service, erased for good."""
+"""Tests the places of row files and their erasure."""
 
 import os
 import threading
@@ -20,13 +20,13 @@ def write(destination, content=b"rows"):
     durable.write(destination, content)
 
 
-def test_an_epoch_has_its_place(tmp_path):
+def test_the_path_of_an_epoch(tmp_path):
     file = row_files.epoch_file(tmp_path, "ds_abc", "ep_xyz")
     assert file == tmp_path / "rows" / "ds_abc" / "ep_xyz.parquet"
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "../x", "a/b", "a\\b", "A", "ds\0", "ds\n", "é", "x" * 65])
-def test_a_text_from_outside_is_no_path(tmp_path, text):
+def test_a_text_that_is_not_an_id_is_refused(tmp_path, text):
     with pytest.raises(ValueError, match="epoch id"):
         row_files.epoch_file(tmp_path, "ds_abc", text)
     with pytest.raises(ValueError, match="dataset id"):
@@ -53,7 +53,7 @@ def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(tmp
     assert not (tmp_path / "rows" / "ds_a").exists()
 
 
-def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_nor_save_a_row(tmp_path):
+def test_concurrent_uploads_neither_stop_an_erasure_nor_save_rows_from_it(tmp_path):
     folder, is_over = tmp_path / "rows" / "ds_a", threading.Event()
 
     def upload(name):
@@ -64,8 +64,8 @@ def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_no
                 (folder / name).unlink()
 
     uploads = [threading.Thread(target=upload, args=(f".ep_{index}.part",)) for index in range(3)]
-    for each in uploads:
-        each.start()
+    for thread in uploads:
+        thread.start()
     try:
         for index in range(100):
             rows = folder / f"ep_{index}.parquet"
@@ -77,16 +77,16 @@ def test_uploads_that_make_and_remove_files_meanwhile_neither_stop_an_erasure_no
             assert not list(tmp_path.glob("rows/.*"))
     finally:
         is_over.set()
-        for each in uploads:
-            each.join()
+        for thread in uploads:
+            thread.join()
 
 
-def test_a_file_that_appears_while_its_folder_goes_goes_too(tmp_path, monkeypatch):
-    """A call that found the folder just before it lost its name."""
+def test_a_file_that_is_made_during_an_erasure_is_erased(tmp_path, monkeypatch):
+    """Another call may open the folder just before the erasure renames it."""
     (row_files.epoch_file(tmp_path, "ds_a", "ep_a")).parent.mkdir(parents=True)
     rmdir, made = os.rmdir, []
 
-    def then_a_file_appears(path, *, dir_fd=None):
+    def make_a_file_and_remove(path, *, dir_fd=None):
         if not made and str(path).endswith(".erased"):
             descriptor = os.open(path, os.O_RDONLY, dir_fd=dir_fd)
             os.close(os.open("late.part", os.O_CREAT, dir_fd=descriptor))
@@ -94,13 +94,13 @@ def test_a_file_that_appears_while_its_folder_goes_goes_too(tmp_path, monkeypatc
             made.append(path)
         rmdir(path, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "rmdir", then_a_file_appears)
+    monkeypatch.setattr(os, "rmdir", make_a_file_and_remove)
     row_files.erase_dataset(tmp_path, "ds_a")
     assert made
     assert list(tmp_path.glob("rows/*")) == []
 
 
-def test_what_a_killed_erasure_left_goes_with_the_next(tmp_path, monkeypatch):
+def test_the_next_erasure_removes_what_a_killed_erasure_left(tmp_path, monkeypatch):
     def killed(_):
         raise KeyboardInterrupt
 
@@ -124,7 +124,7 @@ def test_an_upload_into_an_erased_dataset_fails_and_leaves_nothing(tmp_path):
     assert everything_in(tmp_path) == []
 
 
-def test_what_killed_uploads_left_is_erased_and_living_uploads_are_not(tmp_path):
+def test_files_of_killed_uploads_are_erased_and_files_of_running_uploads_are_not(tmp_path):
     old = row_files.epoch_file(tmp_path, "ds_a", "ep_a")
     write(old)
     killed = old.parent / ".ep_b.parquet.00.part"

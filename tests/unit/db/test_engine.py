@@ -1,4 +1,4 @@
-"""Addresses of databases."""
+"""Tests how addresses of databases are read."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from app.db.engine import database_file, dialect_of, open_engine, parse_url
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+asyncpg"])
-def test_every_spelling_of_postgresql_gets_the_one_driver(scheme: str) -> None:
+def test_every_spelling_of_postgresql_gets_the_driver_psycopg(scheme: str) -> None:
     url = parse_url(f"{scheme}://user:p%40ss@host:5433/name?sslmode=require")
     assert (url.drivername, dialect_of(url)) == ("postgresql+psycopg", "postgresql")
     assert (url.password, url.port, url.query["sslmode"]) == ("p@ss", 5433, "require")
@@ -32,7 +32,7 @@ def test_a_sqlite_address_names_a_file() -> None:
         "http://SECRET",
     ],
 )
-def test_other_addresses_are_refused_and_never_shown(address: str) -> None:
+def test_other_addresses_are_refused_and_not_shown(address: str) -> None:
     with pytest.raises(InstallationError) as raised:
         parse_url(address)
     assert "SECRET" not in str(raised.value)
@@ -40,6 +40,6 @@ def test_other_addresses_are_refused_and_never_shown(address: str) -> None:
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
 
-def test_a_folder_that_is_not_there_is_the_operators_matter(tmp_path: Path) -> None:
+def test_a_database_in_a_missing_folder_is_an_installation_error(tmp_path: Path) -> None:
     with pytest.raises(InstallationError):
         open_engine(parse_url(f"sqlite:///{tmp_path / 'missing' / 'db'}"))

@@ -1,4 +1,4 @@
-"""The cache of loaded artifacts: each is loaded once while it fits, and its size on disk is what counts."""
+"""Tests that the cache loads an artifact once and evicts by least recent use and size on disk."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from app.registry import cache
 
 
 class Store:
-    """Counts how often an artifact is read."""
+    """A store that lists the reads of its artifacts."""
 
     def __init__(self, **sizes):
         self.sizes, self.reads = sizes, []
@@ -23,25 +23,24 @@ def loads(monkeypatch):
     monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 10)
 
 
-@pytest.mark.usefixtures("loads")
-def test_the_least_recently_used_artifact_makes_room():
-    store = Store(a=4, b=4, c=4)
-    loaded = cache.ArtifactCache(store)
-    for digest in "abac":  # c takes the place of b, which was used before a
-        assert loaded.get(digest) == 4
-    assert store.reads == ["a", "b", "c"]
-    loaded.get("a")
-    loaded.get("b")
-    assert store.reads == ["a", "b", "c", "b"]
+EVICTIONS = {
+    "least recently used": ({"a": 4, "b": 4, "c": 4}, "abacab", "abcb"),
+    "larger than the cache": (
+        {"small": 1, "large": 11},
+        ("small", "large", "large", "small"),
+        ("small", "large", "small"),
+    ),
+}
 
 
 @pytest.mark.usefixtures("loads")
-def test_an_artifact_larger_than_the_cache_is_kept_alone():
-    store = Store(small=1, large=11)
+@pytest.mark.parametrize(("sizes", "gets", "reads"), EVICTIONS.values(), ids=EVICTIONS)
+def test_artifacts_are_evicted_by_recent_use_and_a_large_artifact_is_cached_alone(sizes, gets, reads):
+    store = Store(**sizes)
     loaded = cache.ArtifactCache(store)
-    for digest in ("small", "large", "large", "small"):
-        loaded.get(digest)
-    assert store.reads == ["small", "large", "small"]
+    for digest in gets:
+        assert loaded.get(digest) == sizes[digest]
+    assert store.reads == list(reads)
 
 
 @pytest.mark.usefixtures("loads")
