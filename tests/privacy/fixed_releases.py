@@ -1,0 +1,54 @@
+"""A ``Randomness`` whose releases are the same whatever the rows are: the draws that make two datasets look alike."""
+
+import random
+from fractions import Fraction
+
+import numpy as np
+
+
+class FixedReleases:
+    """Answers every call from one fixed stream, and lets no exact number into what is released.
+
+    For any two datasets there are draws that give equal releases, because the support of a release does not depend on
+    rows. Here they are chosen directly: a selection ignores its utilities, and noise replaces the exact numbers that it
+    meets.
+    """
+
+    def __init__(self) -> None:
+        self._stream = random.Random(9)
+
+    def uniform(self, n: int) -> int:
+        return self._stream.randrange(n)
+
+    def bernoulli(self, p: Fraction) -> bool:
+        return self._stream.random() < p
+
+    def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        return self._stream.randrange(len(utilities))
+
+    def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
+        return self._stream.randrange(len(utilities))
+
+    def discrete_laplace(self, shape: tuple[int, ...], *, inverse_scale: Fraction) -> "_Released":
+        return self._released(shape)
+
+    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Released":
+        return self._released(shape)
+
+    def _released(self, shape: tuple[int, ...]) -> "_Released":
+        numbers = [self._stream.randrange(-5, 40) for _ in range(int(np.prod(shape)))]
+        return _Released(np.array(numbers, dtype=np.int64).reshape(shape))
+
+
+class _Released:
+    """Noise that takes the place of the exact numbers it is added to."""
+
+    __array_ufunc__ = None  # so that ``exact + noise`` asks us
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._numbers = numbers
+
+    def __radd__(self, exact: np.ndarray) -> np.ndarray:
+        assert exact.dtype == np.int64
+        assert exact.shape == self._numbers.shape
+        return self._numbers

@@ -1,0 +1,263 @@
+"""What leaves a job, and every answer about it, depends on rows through the releases alone.
+
+Two installations differ in one row. Their ids, times and releases are the same, so every byte has to be: of the child's
+output, progress and exit, and of the answers that an analyst gets. A number of rows, a time or a size that reaches an
+artifact, a card or a ledger entry is a difference.
+"""
+
+import asyncio
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy.orm import Session
+
+from app.access import keys
+from app.access.roles import Role
+from app.api.main import create_app
+from app.core import clock
+from app.datasets import private_rows, row_files
+from app.datasets.catalog import Dataset
+from app.db import migrate
+from app.forests.data.schema import Schema
+from app.jobs.tables import JobRow
+from app.privacy.composition import Partitions
+from app.services.evaluations import release_evaluation
+from app.services.installation import Installation
+from app.services.jobs import run_job
+from app.services.jobs.perform import perform
+from app.services.jobs.task import JobTask
+from app.services.profiles import release_profile
+from app.services.training import grow_forest
+from tests.privacy.fixed_releases import FixedReleases
+from tests.support.crash_scene import open_installation
+
+ROOT = Path(__file__).parents[2]
+
+CHILD = """
+import sys
+from app.forests.noise import randomness
+from tests.privacy.fixed_releases import FixedReleases
+randomness.SystemRandomness = FixedReleases
+from app.worker import child
+child.main(int(sys.argv[1]))
+"""
+"""The production child, with releases that do not depend on rows."""
+
+ROWS = "".join(f"{age},{'red' if age % 2 else 'blue'},{'low' if age % 3 else 'high'}\n" for age in range(20, 60))
+NEIGHBOURS = {
+    "a row more": ROWS + "119,green,high\n",
+    "a row fewer": "".join(ROWS.splitlines(keepends=True)[:-1]),
+    "another row": ROWS.replace("20,blue,low", "77,red,high"),
+    "a row of unknown label": ROWS + "33,red,\n",
+}
+
+DECLARATION = {
+    "name": "census",
+    "schema": {
+        "features": [
+            {"name": "age", "type": "numeric", "lower": 0, "upper": 120},
+            {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
+        ],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    },
+    "partitions": [{"name": "shard", "kind": "hash", "cells": 2}],
+}
+ALGORITHMS = {"pure": "rpf", "gdp": "nbrt"}
+BUDGETS = {
+    "pure": {"accountant": "pure", "epsilon": "9"},
+    "gdp": {"accountant": "gdp", "epsilon": "9", "delta": "0.000001"},
+}
+
+
+@dataclass
+class World:
+    """One installation, and everything that left it."""
+
+    installation: Installation
+    app: FastAPI
+    key: str
+    has_children: bool
+    left: dict[str, Any] = field(default_factory=dict)
+    _numbers: Any = field(default_factory=itertools.count)
+
+    def ask(self, method: str, path: str, *, expected: tuple[int, ...] = (200, 201, 202, 204), **body: Any) -> Any:
+        """An answer to the key; it is noted with its status and headers."""
+        answer = asyncio.run(self._sent(method, path, body))
+        headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+        self.left[f"{next(self._numbers)} {method} {path}"] = (answer.status_code, headers, answer.content)
+        assert answer.status_code in expected, answer.text
+        return answer.json() if "/json" in answer.headers.get("content-type", "") else None
+
+    async def _sent(self, method: str, path: str, body: dict[str, Any]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        if method == "POST":
+            headers["Idempotency-Key"] = f"key-{len(self.left)}"
+        content = body.pop("content", None)
+        sent: dict[str, Any] = {"json": body or None} if content is None else {"content": content}
+        if content is not None:
+            headers["Content-Type"] = "text/csv"
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://here") as client:
+            return await client.request(method, path, headers=headers, **sent)
+
+    def run(self, accepted: dict[str, Any]) -> dict[str, Any]:
+        """Runs the job that was accepted; notes what its child left."""
+        claim = run_job.claim_next(self.installation)
+        assert claim is not None
+        assert claim.job_id == accepted["job_id"]
+        run_job.run_job(self.installation, claim, self._child)
+        shown: dict[str, Any] = self.ask("GET", f"/jobs/{claim.job_id}")
+        assert shown["state"] == "succeeded"
+        return shown
+
+    def _child(self, task: JobTask) -> None:
+        task.folder.mkdir(parents=True, exist_ok=True)
+        ended, progress = _in_process(task) if not self.has_children else _in_a_child(task)
+        files = {path.name: path.read_bytes() for path in sorted(task.folder.glob("*")) if path.is_file()}
+        self.left[f"{next(self._numbers)} child of {task.kind}"] = (ended, progress, files)
+        assert files, "the child failed"
+
+
+def _in_process(task: JobTask) -> tuple[int, bytes]:
+    """What a child does, here: its imports take seconds."""
+    done: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (grow_forest, release_profile, release_evaluation):
+            patched.setattr(module, "SystemRandomness", FixedReleases)
+        perform(task, on_tree_done=lambda: done.append(b"."))
+    return 0, b"".join(done)
+
+
+def _in_a_child(task: JobTask) -> tuple[int, bytes]:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(task.to_text().encode() + b"\n")
+        child.stdin.flush()
+        progress = child.stdout.read()
+        return child.wait(), progress
+
+
+def _opened(folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool) -> World:
+    """An installation whose ids, secrets and times are the same in every world."""
+    ticks, tokens = itertools.count(), itertools.count(1)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(clock, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
+    monkeypatch.setattr(secrets, "token_bytes", lambda n=32: next(tokens).to_bytes(n))
+    monkeypatch.setattr(secrets, "token_hex", lambda n=32: next(tokens).to_bytes(n).hex())
+    monkeypatch.setattr(secrets, "token_urlsafe", lambda n=32: next(tokens).to_bytes(n).hex())
+    folder.mkdir()
+    url = f"sqlite:///{folder}/grovekeeper.db"
+    migrate.upgrade(url)
+    installation = open_installation(url, folder / "home", lease_ttl_s=600)
+    with installation.database.write() as session:
+        owner = keys.create(session, name="owner", roles=[Role.ADMIN], at=start)
+    return World(installation, create_app(installation.settings), owner.text, has_children)
+
+
+def _walk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, rows: str, accountant: str, has_children: bool = False
+) -> dict[str, Any]:
+    """Everything that an analyst can do; what came of it."""
+    world = _opened(folder, monkeypatch, has_children=has_children)
+    delta = {} if accountant == "pure" else {"delta": "0.000001"}
+    try:
+        dataset = world.ask("POST", "/datasets", **DECLARATION, budget=BUDGETS[accountant])["id"]
+        analyst = world.ask("POST", "/keys", name="analyst", roles=[])
+        world.ask("PUT", f"/datasets/{dataset}/grants/{analyst['id']}", role="analyst")
+        world.ask("POST", f"/datasets/{dataset}/rows", content="age,colour,income\n" + rows)
+        world.left.clear()  # what its owner is told of the upload is not for analysts
+        admin, world.key = world.key, analyst["key"]
+        asked = {"epsilon": "1", **delta}
+        world.ask("POST", f"/datasets/{dataset}/profiles/quote", **asked)
+        profile = world.run(world.ask("POST", f"/datasets/{dataset}/profiles", **asked))["profile_id"]
+        training = {
+            "dataset": dataset,
+            "algorithm": ALGORITHMS[accountant],
+            "profile": profile,
+            "scope": {"shard": [0]},
+            **asked,
+        }
+        training["parameters"] = {"n_estimators": 4, "max_depth": 3}
+        world.ask("POST", "/plans", **training)
+        model = world.run(world.ask("POST", "/train", **training))["model_id"]
+        evaluating = {"scope": {"shard": [1]}, "metrics": ["accuracy", "auroc"], **asked}
+        world.ask("POST", f"/models/{model}/evaluations/quote", **evaluating)
+        evaluation = world.run(world.ask("POST", f"/models/{model}/evaluations", **evaluating))["evaluation_id"]
+        world.ask("POST", f"/models/{model}/predict", rows=[{"age": 30, "colour": "red"}])
+        # Refused, with the balance in the answer.
+        world.ask("POST", "/train", expected=(409,), **{**training, "epsilon": "100"})
+        for path in (
+            "/jobs", "/models", f"/models/{model}", f"/models/{model}/artifact",
+            f"/models/{model}/artifact?format=onnx",
+            f"/profiles/{profile}", f"/datasets/{dataset}/profiles", f"/evaluations/{evaluation}",
+            f"/models/{model}/evaluations", "/datasets", f"/datasets/{dataset}", f"/ledger/{dataset}",
+        ):  # fmt: skip
+            world.ask("GET", path)
+        world.key = admin  # an auditor's answers are no owner's report either
+        for path in (f"/ledger/{dataset}/entries", f"/ledger/{dataset}/export", "/ledger"):
+            world.ask("GET", path)
+    finally:
+        world.app.state.installation.close()
+        world.installation.close()
+    return world.left
+
+
+def _difference(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
+
+
+@pytest.mark.parametrize(
+    ("accountant", "neighbours"),
+    [("pure", ("a row more", "another row")), ("gdp", ("a row fewer", "a row of unknown label"))],
+)
+def test_every_byte_that_leaves_is_the_same_for_neighbours_with_equal_releases(
+    accountant: str, neighbours: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = _walk(tmp_path / "usual", monkeypatch, rows=ROWS, accountant=accountant)
+    assert sum("child" in name for name in usual) == 3
+    for name in neighbours:
+        other = _walk(tmp_path / name, monkeypatch, rows=NEIGHBOURS[name], accountant=accountant)
+        assert _difference(usual, other) == [], name
+
+
+def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress, exit status and output of the process itself."""
+    found = [
+        _walk(tmp_path / str(number), monkeypatch, rows=rows, accountant="pure", has_children=True)
+        for number, rows in enumerate((ROWS, NEIGHBOURS["a row more"]))
+    ]
+    assert _difference(*found) == []
+    (train,) = (each for name, each in found[0].items() if "child of train" in name)
+    assert train[:2] == (0, b"....")
+
+
+def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant: the metadata of every output hold the number of rows in scope."""
+    honest = run_job.kinds.BY_NAME["train"].public_facts
+
+    def with_count(session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+        files = [row_files.epoch_file(homes[-1] / "home", dataset.id, epoch) for epoch in row.task["epochs"]]
+        schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
+        rows = private_rows.read(files, schema=schema, partitions=partitions, scope={})
+        return {**honest(session, row, dataset), "n_rows": len(rows.y)}
+
+    homes, found = list[Path](), []
+    monkeypatch.setattr(run_job.kinds.BY_NAME["train"], "public_facts", with_count)
+    for name, rows in (("usual", ROWS), ("other", NEIGHBOURS["a row more"])):
+        homes.append(tmp_path / name)
+        found.append(_walk(homes[-1], monkeypatch, rows=rows, accountant="pure"))
+    different = _difference(*found)
+    assert any("artifact" in name for name in different), different
+    assert any("child of train" in name for name in different), different
