@@ -107,18 +107,18 @@ def signer(call: Remote, file: NewFile = None) -> None:
 @command
 def verify(
     call: Plain,
-    file: Annotated[Path, typer.Argument(help="An export, JSON Lines, or a proof.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).", show_default=False)],
     checkpoint: Annotated[
         list[Path] | None,
-        typer.Option(help="A checkpoint to hold it to; may be given several times.", show_default=False),
+        typer.Option(help="A checkpoint to compare with; may be repeated.", show_default=False),
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="The key that signed the checkpoints.", show_default=False)
+        Path | None, typer.Option(help="The public key that signed the checkpoints.", show_default=False)
     ] = None,
     member: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Of a population's export: that of a member, to compare it with; may be given several times.",
+            help="The export of a member, if FILE is the export of its population; may be repeated.",
             show_default=False,
         ),
     ] = None,

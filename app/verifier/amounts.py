@@ -1,30 +1,30 @@
-"""Exact amounts: decimal text to whole steps of a unit of account and back, without a float."""
+"""Exact amounts: decimal text to whole steps of an account's unit and back, without a float."""
 
 import re
 
 from app.verifier.canonical_json import Json
 
 PLACES = {"pure": 9, "zcdp": 12, "gdp": 12}
-"""Decimal places of a step: accounts count in multiples of 10⁻⁹ ε, 10⁻¹² ρ and 10⁻¹² μ²."""
+"""Decimal places of a step, by accountant: 10⁻⁹ ε, 10⁻¹² ρ and 10⁻¹² μ²."""
 
 SYMBOLS = {"pure": "ε", "zcdp": "ρ", "gdp": "μ²"}
-"""What each kind of account counts."""
+"""Symbol of the unit, by accountant."""
 
 _SHORTEST = re.compile(r"(0|[1-9][0-9]{0,17})(?:\.([0-9]{0,119}[1-9]))?", re.ASCII)
 
 DELTA_PLACES = 18
-"""δ that is charged is counted in steps of 10⁻¹⁸."""
+"""Decimal places of a step of charged δ."""
 
 
 class NotAnAmount(ValueError):
-    """``str()`` says what is wrong with it."""
+    """A value is not an amount; ``str()`` gives the reason."""
 
 
 def to_steps(value: Json, places: int) -> int:
     """Steps of 10^−places of the shortest exact decimal text: ``"0.7"`` is 700000000 steps of nine places.
 
     Raises:
-        NotAnAmount: no text, a sign, a leading or trailing zero too many, an exponent, or finer than a step.
+        NotAnAmount: the value is no text, has a sign, an exponent or superfluous zeros, or is finer than a step.
     """
     match = _SHORTEST.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -36,7 +36,7 @@ def to_steps(value: Json, places: int) -> int:
 
 
 def from_steps(steps: int, places: int) -> str:
-    """Inverse of :func:`to_steps`; a negative remainder, after a cap was lowered, keeps its sign."""
+    """Inverse of :func:`to_steps`. Negative numbers keep their sign."""
     whole, fraction = divmod(abs(steps), 10**places)
     digits = str(fraction).rjust(places, "0").rstrip("0")
     sign = "-" if steps < 0 else ""

@@ -1,7 +1,7 @@
 """Strict reading and canonical writing (RFC 8785) of the JSON that a ledger holds.
 
-A ledger holds strings, integers, null, booleans, arrays and objects. Fractions of any kind are text there, so the one
-hard part of RFC 8785, the form of floating-point numbers, never arises: a number with a point or an exponent is refused
+A ledger holds strings, integers, null, booleans, arrays and objects. Fractions are text in a ledger, so
+floating-point numbers, the difficult part of RFC 8785, do not occur: a number with a point or an exponent is rejected
 on reading.
 """
 
@@ -11,22 +11,22 @@ from typing import TypeAlias
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 MAX_INTEGER = 2**53 - 1
-"""Beyond this, two readers of the same JSON may see different integers (RFC 7493)."""
+"""Above this limit two readers of the same JSON may see different integers (RFC 7493)."""
 
 MAX_NESTING = 200
-"""Deeper than any event that is checked, and far from where Python stops."""
+"""Deeper than any valid event, and far below Python's recursion limit."""
 
 
 class NotStrictJson(ValueError):
-    """The text is no JSON, or JSON that two readers could understand in two ways. ``str()`` says which."""
+    """The text is not JSON, or is JSON that two readers may interpret differently; ``str()`` gives the reason."""
 
 
 def loads(line: bytes) -> Json:
-    """Reads one JSON value and refuses everything that a lenient reader would guess at.
+    """Reads one JSON value and rejects everything that a lenient reader would interpret.
 
     Raises:
-        NotStrictJson: not UTF-8, not JSON, a key given twice, NaN or an infinity, a number that is not an integer or
-            is too large, half of a surrogate pair, or nesting too deep to read.
+        NotStrictJson: not UTF-8, not JSON, a duplicate key, NaN or an infinity, a number that is not an integer or is
+            too large, half of a surrogate pair, or nesting that is too deep.
     """
     try:
         value = json.loads(
@@ -46,7 +46,7 @@ def loads(line: bytes) -> Json:
     except RecursionError as error:
         raise NotStrictJson("it is nested too deeply") from error
     except ValueError as error:
-        raise NotStrictJson("it is not JSON, or was cut") from error
+        raise NotStrictJson("it is not JSON, or is truncated") from error
     return value  # type: ignore[no-any-return]
 
 
@@ -54,7 +54,7 @@ def dumps(value: Json) -> bytes:
     """The RFC 8785 form: no spaces, keys in the order of their UTF-16 code units, the shortest escapes, UTF-8.
 
     Raises:
-        UnicodeEncodeError: a text that is no Unicode text (half of a surrogate pair).
+        UnicodeEncodeError: a text holds half of a surrogate pair.
         NotStrictJson: nested more than :data:`MAX_NESTING` deep.
     """
     return _text(value, depth=0).encode("utf-8")
@@ -89,14 +89,14 @@ _encoder = json.JSONEncoder(ensure_ascii=False)
 
 
 def _string(text: str) -> str:
-    """Python's own escapes are those of RFC 8785 when non-ASCII text is left as it is; a test holds every one."""
+    """Python's escapes equal those of RFC 8785 when non-ASCII text is not escaped; a test compares all of them."""
     return _encoder.encode(text)
 
 
 def _object(members: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(members)
     if len(result) != len(members):
-        raise NotStrictJson("an object gives the same key twice")
+        raise NotStrictJson("an object has a duplicate key")
     return result
 
 

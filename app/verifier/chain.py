@@ -1,7 +1,8 @@
-"""What holds of every account's entries, whatever they record.
+"""Checks of the hash chain of an account, which are the same for every kind of entry.
 
-The sequence 1, 2, 3 … without gaps; the chain (``previous_hash`` is the hash before it, ``hash`` is its own); times
-that never go back; one opening, at the front; and the signed root, wherever a checkpoint ends.
+The sequence is 1, 2, 3 … without gaps; ``previous_hash`` is the hash of the entry before; ``hash`` is that of the
+entry's content; times never decrease; the first entry, and no other, opens the account; at the size of every checkpoint
+the Merkle root is the signed one.
 """
 
 import hashlib
@@ -20,13 +21,12 @@ GENESIS = "0" * 64
 
 
 class Broken(ValueError):
-    """A line that is well formed but does not fit the ones before it. ``str()`` says why."""
+    """A well-formed line contradicts the lines before it; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """What every entry has. ``amount`` is in steps of the account's unit, ``details`` as they came, None where there
-    are none."""
+    """The fields that every entry has: ``amount`` in steps of the account's unit, ``details`` unparsed or None."""
 
     sequence: int
     kind: str
@@ -39,26 +39,30 @@ class Link:
 
 
 class Chain:
-    """The entries of one account so far, and those checkpoints that are of its log."""
+    """The chain of one account up to the newest entry, with the checkpoints of its log."""
 
     def __init__(self, account: str, checkpoints: Sequence[Checkpoint]) -> None:
-        own = (checkpoint for checkpoint in checkpoints if checkpoint.origin == f"{ORIGIN}{account}")
-        self.checkpoints = tuple(sorted(own, key=lambda checkpoint: checkpoint.size))
+        of_account = (checkpoint for checkpoint in checkpoints if checkpoint.origin == f"{ORIGIN}{account}")
+        self.checkpoints = tuple(sorted(of_account, key=lambda checkpoint: checkpoint.size))
         self.kinds: Counter[str] = Counter()
         self.last: Link | None = None
         self._tree = GrowingTree()
 
     def take(self, link: Link, value: Json) -> None:
-        """Checks the place of an entry and its hash, of the whole line as it was read, and takes it in.
+        """Checks an entry's place in the chain and its hash, and appends it.
+
+        Args:
+            link: the entry.
+            value: the whole line, whose canonical form is hashed.
 
         Raises:
-            Broken: it does not follow the one before.
+            Broken: the entry does not follow the entry before.
         """
         self._check_place(link)
         assert isinstance(value, dict), "entries are objects"
         hashed = canonical_json.dumps({name: item for name, item in value.items() if name != "hash"})
         if hashlib.sha256(hashed).hexdigest() != link.hash:
-            raise Broken("hash is not that of the entry's content: something in it was changed")
+            raise Broken("hash is not that of the entry's content: the entry was changed")
         if (link.kind == "open") is not (self.last is None):
             raise Broken("the first entry, and only the first, must be of kind open")
         self._check_root(link)
@@ -66,22 +70,22 @@ class Chain:
         self.last = link
 
     def check_end(self) -> None:
-        """Looks, after the last line, whether there ought to be more.
+        """Checks, after the last line, that no entry is missing at the end.
 
         Raises:
-            Broken: there is no entry, or a checkpoint covers some that are not there.
+            Broken: there is no entry, or a checkpoint covers more entries than there are.
         """
         if self.last is None:
             raise Broken("the export ends before its first entry")
         for checkpoint in self.checkpoints:
             if checkpoint.size > self.last.sequence:
                 ends, covers = self.last.sequence, checkpoint.size
-                raise Broken(f"the export was cut: it ends with entry {ends}, a checkpoint covers {covers}")
+                raise Broken(f"the export was truncated: it ends with entry {ends}, a checkpoint covers {covers}")
 
     def _check_place(self, link: Link) -> None:
         expected = self.last.sequence + 1 if self.last else 1
         if link.sequence != expected:
-            raise Broken(f"sequence is {link.sequence} where {expected} must stand")
+            raise Broken(f"sequence is {link.sequence}, expected {expected}")
         if link.previous_hash != (self.last.hash if self.last else GENESIS):
             raise Broken("previous_hash is not the hash of the entry before")
         if self.last and link.at < self.last.at:
@@ -94,15 +98,15 @@ class Chain:
         for checkpoint in self.checkpoints:
             if checkpoint.size == link.sequence and checkpoint.root != self._tree.root():
                 raise Broken(
-                    f"the entries up to here are not the {checkpoint.size} whose root was signed at {checkpoint.at}"
+                    f"the first {checkpoint.size} entries are not those whose root was signed at {checkpoint.at}"
                 )
 
 
 def check_repeated(details: Json, header: Json, names: Sequence[str]) -> None:
-    """Checks that the details of a first entry say of the account what the header says.
+    """Checks that the details of the first entry repeat the header's facts about the account.
 
     Raises:
-        Broken: one is missing there, or is another.
+        Broken: a fact is missing in the details, or differs.
     """
     assert isinstance(details, dict), "details are read as an object"
     assert isinstance(header, dict), "headers are read as objects"
@@ -114,10 +118,10 @@ def check_repeated(details: Json, header: Json, names: Sequence[str]) -> None:
 
 
 def check_reason(details: Json) -> None:
-    """Checks that a change of the cap says why.
+    """Checks that an entry of kind cap gives a reason in its details, and nothing else.
 
     Raises:
-        Broken: it gives no reason, or more than that.
+        Broken: the reason is missing, or the details hold another field.
     """
     if not isinstance(details, dict) or set(details) != {"reason"} or not isinstance(details["reason"], str):
         raise Broken("an entry of kind cap gives its reason in its details, and nothing else")

@@ -1,8 +1,8 @@
-"""Checkpoints: signed statements of an account's size and root, in the form of transparency logs (C2SP signed-note).
+"""Reads checkpoints and checks their signatures.
 
-A note is a line that names the log, the number of entries, the root in base64, the time, an empty line, and signatures:
-``— <name> <base64 of 4 bytes that name the key, and the Ed25519 signature>``. Witnesses add lines of their own; those
-of other keys say nothing here.
+A checkpoint is a signed statement of an account's size and Merkle root (C2SP signed-note). It has lines for the log,
+the number of entries, the root in base64 and the time, then an empty line and signatures: ``— <name> <base64 of a
+4-byte key id and the Ed25519 signature>``. Signatures of other keys, such as those of witnesses, are ignored.
 """
 
 import base64
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ORIGIN = "grovekeeper/ledger/"
-"""What the id of an account's dataset is appended to."""
+"""Prefix of a log's name; the id of the dataset or population follows."""
 
 MAX_BYTES = 65_536
 _ED25519 = b"\x01"
@@ -26,16 +26,16 @@ _VERIFIER_KEY = re.compile(r"[^\n +]+\+[0-9a-f]{8}\+(?P<key>[A-Za-z0-9+/]+={0,2}
 
 
 class NotAKey(ValueError):
-    """What was named as a public key is none. ``str()`` says why."""
+    """A file holds no public key; ``str()`` gives the reason."""
 
 
 class NotSigned(ValueError):
-    """A file is not a checkpoint of this key. ``str()`` says why."""
+    """A file is not a checkpoint signed by this key; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a log's key signed: the root over its first ``size`` entries, and when."""
+    """A signed statement: the root over the first ``size`` entries of a log, and the time of signing."""
 
     origin: str
     size: int
@@ -44,11 +44,11 @@ class Checkpoint:
 
 
 def read_public_key(file: Path) -> bytes:
-    """The 32 bytes of an Ed25519 key: a PEM file, or one line as tools for signed notes write it.
+    """Reads the 32 bytes of an Ed25519 public key from PEM, or from the one-line form of signed notes.
 
     Raises:
         OSError: the file cannot be read.
-        NotAKey: it is neither.
+        NotAKey: the file has neither form.
     """
     with file.open("rb") as stream:
         content = stream.read(MAX_BYTES)
@@ -61,27 +61,27 @@ def read_public_key(file: Path) -> bytes:
 
 
 def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
-    """A checkpoint whose signature is that of the key.
+    """Reads a checkpoint and checks its signature.
 
     Raises:
         OSError: the file cannot be read.
-        NotSigned: it is no checkpoint, or this key did not sign it.
+        NotSigned: the file is not a checkpoint, or has no valid signature of the key.
     """
     with file.open("rb") as stream:
         text = stream.read(MAX_BYTES).decode("utf-8", "replace")
     match = _NOTE.fullmatch(text)
     if match is None:
         raise NotSigned("it is not a checkpoint: origin, size, root, time and signatures")
-    own = _signatures(match["signatures"], public_key)
-    if not own:
+    signatures = _signatures(match["signatures"], public_key)
+    if not signatures:
         raise NotSigned("it was signed with another key than the one given")
-    if not all(_holds(public_key, signature, match["signed"].encode("utf-8")) for signature in own):
-        raise NotSigned("its signature is broken: the text is not what was signed")
+    if not all(_holds(public_key, signature, match["signed"].encode("utf-8")) for signature in signatures):
+        raise NotSigned("its signature is invalid: the text is not the signed one")
     return Checkpoint(match["origin"], int(match["size"]), _decoded(match["root"]), match["at"])
 
 
 def _signatures(lines: str, public_key: bytes) -> list[bytes]:
-    """Those that say that this key made them."""
+    """The signatures with the id of this key."""
     found = []
     for line in _SIGNATURE.finditer(lines):
         signature = _decoded(line["signature"])
@@ -92,7 +92,7 @@ def _signatures(lines: str, public_key: bytes) -> list[bytes]:
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:
-    # Imported here: exports without checkpoints are checked by the standard library alone.
+    # Imported here: exports without checkpoints need only the standard library.
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

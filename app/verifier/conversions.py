@@ -1,10 +1,10 @@
-"""What every ε-DP mechanism costs in ρ and in μ², from above.
+"""Upper bounds on the ρ and the μ² of every ε-DP mechanism.
 
 * ρ = ε·tanh(ε/2).
-* μ = 2x, where the standard normal lies below −x with probability 1/(1 + e^ε).
+* μ = 2x, where Φ(−x) = 1/(1 + e^ε) and Φ is the standard normal distribution function.
 
-Both are computed with 90 digits and enlarged by far more than what 90 digits can be wrong by; x is then put back into
-the normal law, computed in a way whose error is known, and must be large enough. Proofs: docs/proofs/accounting.md, A1
+Both are computed with 90 digits and enlarged by far more than the rounding error. The enlarged x is checked: Φ(−x),
+computed with a known error, must be below 1/(1 + e^ε). Proofs: docs/proofs/accounting.md, A1
 and A4.
 """
 
@@ -30,7 +30,7 @@ _MAX_STEPS = 60
 
 @lru_cache(maxsize=1024)
 def rho_of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up. It is at most ε²/2, and at most ε, which stand in at the two ends."""
+    """ε·tanh(ε/2), rounded up. Its upper bounds ε²/2 and ε are used for very small and very large ε."""
     if epsilon < _SMALL:
         return epsilon**2 / 2
     if epsilon > _LARGE:
@@ -43,7 +43,7 @@ def rho_of_pure(epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
-    """μ², rounded up. μ ≤ ε·√(π/2) and μ² ≤ 8ε hold for every ε and stand in at the two ends."""
+    """μ², rounded up. Its upper bounds πε²/2 and 8ε are used for very small and very large ε."""
     if epsilon < _SMALL:
         return _HALF_PI * epsilon**2
     if epsilon > _LARGE:
@@ -53,12 +53,13 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
         below = decayed / (1 + decayed)
         x = _quantile(below, start=_decimal(epsilon)) * _STEP_UP
         if _probability_below(x) * (1 + _MARGIN) > below * (1 - _MARGIN):
-            raise ArithmeticError("the quantile of the normal law was not found")
+            raise ArithmeticError("the quantile of the normal law failed its check")
     return 4 * Fraction(x) ** 2
 
 
 def _quantile(below: Decimal, *, start: Decimal) -> Decimal:
-    """About the x with Φ(−x) = ``below``. ln Φ(−x) is concave, so Newton's steps from a larger x never pass it."""
+    """An estimate of the x with Φ(−x) = ``below``. ln Φ(−x) is concave, so Newton's method from a larger x converges
+    from above."""
     x = min((2 * start).sqrt(), start)
     for _ in range(_MAX_STEPS):
         ratio = _probability_below(x) / _density(x)
@@ -79,7 +80,7 @@ def _probability_below(x: Decimal) -> Decimal:
 
 
 def _series(x: Decimal) -> Decimal:
-    """x + x³/3 + x⁵/(3·5) + …, until nothing changes any more: (Φ(x) − ½)/φ(x)."""
+    """x + x³/3 + x⁵/(3·5) + … to the last digit: (Φ(x) − ½)/φ(x)."""
     term = total = x
     odd = 1
     while total + term != total:

@@ -1,4 +1,4 @@
-"""The published form of an export: what a header and an entry must look like, before anything is made of them."""
+"""Reads the header and the entries of a dataset's export and checks the form of every field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from app.verifier.chain import Link
 from app.verifier.json_fields import Malformed
 
 Cell: TypeAlias = "int | str"
-"""A number of a hash partition, a declared text of a column, the id of an upload."""
+"""A number (hash), a declared text (column) or the id of an upload (epoch)."""
 
 Scope: TypeAlias = "tuple[tuple[str, tuple[Cell, ...]], ...]"
 """Partition name and cells, in the order of the names; empty for the whole dataset."""
@@ -23,26 +23,26 @@ _ENTRY_FIELDS = {
 }  # fmt: skip
 _KINDS = ("open", "reserve", "charge", "void", "expire", "cap")
 SET_ASIDE = "delta_set_aside"
-"""A member of the header only where a part of δ is set aside for mechanisms elsewhere that are (ε, δ)."""
+"""An optional field of the header: the part of δ that is set aside for external (ε, δ)-mechanisms."""
 
 BOUND_FIELDS = ("dataset", "accountant", "delta", "adjacency", "privacy_unit", "partitions")
-"""Facts of the header that the details of the first entry repeat, and so its hash; :data:`SET_ASIDE` too, if any."""
+"""Fields of the header that the first entry's details repeat, so that its hash covers them; :data:`SET_ASIDE`, too."""
 
 MAX_HASH_CELLS = 2**20
 MAX_PARTITIONS = 6
-"""No dataset can be declared with more; what a search over them takes is bounded by it."""
+"""The limit of a declaration; it bounds the work of a search over joint cells."""
 
 _PARTITION_FIELDS = {"hash": {"cells"}, "column": {"column", "feature", "cells", "sizes"}, "epoch": {"how"}}
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A public rule that puts every row into exactly one cell, without a look at any other row.
+    """A public rule that assigns every row to exactly one cell, from that row alone.
 
     Attributes:
         name: of the partition.
         kind: ``hash``, ``column`` or ``epoch``.
-        cells: every cell in canonical order; None for ``epoch``, whose cells are uploads, known as entries name them.
+        cells: every cell in canonical order; None for ``epoch``, whose cells are the uploads that entries name.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Partition:
     cells: "Sequence[Cell] | None"
 
     def has(self, cell: Json) -> bool:
-        """Whether a value of a scope names one of the cells."""
+        """Whether a value in a scope is one of the cells."""
         if self.kind == "hash":
             return (
                 isinstance(cell, int) and not isinstance(cell, bool) and self.cells is not None and cell in self.cells
@@ -60,18 +60,18 @@ class Partition:
 
 @dataclass(frozen=True)
 class Header:
-    """The account that an export is of.
+    """The first line of a dataset's export.
 
     Attributes:
         dataset: opaque id of the dataset.
         accountant: ``pure``, ``zcdp`` or ``gdp``: the unit of every amount.
-        cap: that the export says is in force at its end, in steps of the unit.
-        delta: the δ at which a ``zcdp`` or ``gdp`` account is read; ``None`` on a pure one.
-        delta_set_aside: the part of it for mechanisms that are (ε, δ), in steps of 10⁻¹⁸.
+        cap: in force at the end of the export, in steps of the unit.
+        delta: of a ``zcdp`` or ``gdp`` account; ``None`` on a pure account.
+        delta_set_aside: the part of δ for external (ε, δ)-mechanisms, in steps of 10⁻¹⁸.
         adjacency: ``add_remove`` or ``label``.
-        max_rows: rows that one privacy unit may have.
-        unit_column: that tells units apart; None where every row is one.
-        partitions: how the dataset is cut, by rules that need no look at the rows.
+        max_rows: the most rows of one privacy unit.
+        unit_column: identifies privacy units; None where a row is the unit.
+        partitions: the declared partitions of the dataset.
     """
 
     dataset: str
@@ -86,7 +86,7 @@ class Header:
 
     @property
     def places(self) -> int:
-        """Decimal places of one step of the account's unit."""
+        """Decimal places of a step of the account's unit."""
         return amounts.PLACES[self.accountant]
 
     def text(self, steps: int) -> str:
@@ -96,7 +96,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Entry(Link):
-    """One line of a dataset's ledger; ``event`` as it came."""
+    """One line of a dataset's ledger; ``event`` is unparsed."""
 
     scope: Scope
     event: Json
@@ -106,7 +106,7 @@ def read_header(value: Json) -> Header:
     """Reads the first line.
 
     Raises:
-        Malformed: not the header of an export in format 1 of an account that this verifier can check.
+        Malformed: the line is not the header of an export in format 1, or a field is invalid.
     """
     sets_aside = isinstance(value, dict) and SET_ASIDE in value
     fields = json_fields.fields(value, _HEADER_FIELDS | ({SET_ASIDE} if sets_aside else set()), "the header")
@@ -117,7 +117,7 @@ def read_header(value: Json) -> Header:
     unit_column = json_fields.text_or_none(unit["column"], "the privacy unit's column")
     max_rows = json_fields.positive(unit["max_rows"], "max_rows")
     if unit_column is None and max_rows != 1:
-        raise Malformed("without a column that tells units apart, a unit is one row")
+        raise Malformed("without a unit column max_rows is 1")
     return Header(
         dataset=json_fields.text(fields["dataset"], "dataset"),
         accountant=accountant,
@@ -139,10 +139,10 @@ def _set_aside(fields: Mapping[str, Json]) -> int:
 
 
 def read_entry(value: Json, partitions: Mapping[str, Partition], *, places: int) -> Entry:
-    """Reads a later line; whether it fits the lines before it is for the replay to say.
+    """Reads an entry, without the lines before it.
 
     Raises:
-        Malformed: a field too many or too few, or one that is not of its form.
+        Malformed: a field is missing, unknown or invalid.
     """
     fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
     if fields["kind"] not in _KINDS:
@@ -219,7 +219,7 @@ def _partition(value: Json) -> Partition:
 
 
 def _are_sizes(value: Json, n_cells: int) -> bool:
-    """Whether a value is null, or says for each cell how many rows were declared for it."""
+    """Whether a value is null or a list of the declared number of rows of each cell."""
     if not isinstance(value, list):
         return value is None
     return len(value) == n_cells and all(type(size) is int and size >= 0 for size in value)
@@ -245,5 +245,5 @@ def _scope(value: Json, partitions: Mapping[str, Partition]) -> Scope:
 
 
 def _canonical(cell: Cell) -> tuple[int, str]:
-    """Numbers in their order, texts in that of their code points; one partition has cells of one kind only."""
+    """Sorts numbers by value and texts by code points; the cells of one partition have one type."""
     return (cell, "") if isinstance(cell, int) else (0, cell)

@@ -1,9 +1,9 @@
-"""Replays the export of a dataset's account line by line and stops at the first one that does not hold.
+"""Replays a dataset's export line by line and stops at the first line that fails a check.
 
-Checked for every line: its form; its place in the chain (:mod:`app.verifier.chain`); the life of every charge (one
-reservation, then at most one of charge, void and expire, with the same amount, scope, event and details); the header
-against what the first entry says of the account; the cap in force, over every joint cell, after every admission; and
-that each event, recomputed, costs no more than its entry's amount.
+Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the life of every charge (one
+reservation, then at most one of charge, void and expire, with equal amount, scope, event and details); the header
+against the details of the first entry; charged and reserved of every joint cell against the cap in force, after every
+reservation; the recomputed price of every reservation against its amount.
 """
 
 from collections import Counter
@@ -21,18 +21,18 @@ from app.verifier.joint_cells import Balance, JointCells
 
 @dataclass(frozen=True)
 class Summary:
-    """What a verified export says.
+    """The result of a verified export of a dataset.
 
     Attributes:
-        header: the account.
+        header: the first line.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps of the account's unit.
-        highest_cap: the highest in force since something was held or charged that was not given back; what can be
-            printed of an account with a δ.
-        attested: number of charges for mechanisms that ran elsewhere, by the key whose word they rest on.
+        highest_cap: the highest in force since the first reservation that was neither voided nor expired; the cap of
+            the guarantee on accounts with a δ.
+        attested: number of charges for external mechanisms, by the attester's key.
         tightest: the joint cell with the largest load at the end.
         last: the newest entry.
-        checkpoints: that the entries agree with, the smallest first.
+        checkpoints: of this log, all of which agree with the entries, the smallest first.
     """
 
     header: Header
@@ -46,14 +46,14 @@ class Summary:
 
 
 def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Summary:
-    """Checks an export.
+    """Verifies a dataset's export.
 
     Args:
-        lines: the file's lines with their line ends, as iterating over a binary file gives them.
-        checkpoints: whose signatures hold, to which the entries are held.
+        lines: the file's lines with line ends, as iteration over a binary file yields them.
+        checkpoints: with valid signatures, to compare the entries with.
 
     Raises:
-        NotVerified: at the first line that does not hold.
+        NotVerified: a line fails a check.
     """
     reading = read(lines, checkpoints)
     check_logs(checkpoints, [reading.account.header.dataset])
@@ -61,16 +61,16 @@ def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> Su
 
 
 def read(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str | None = None) -> "Reading[Account]":
-    """Begins to check an export, as :class:`app.verifier.export_lines.Reading` does.
+    """Opens an export for verification line by line.
 
     Raises:
-        NotVerified: the header does not hold.
+        NotVerified: the header fails a check.
     """
     return Reading(lines, lambda header: Account(read_header(header), header, checkpoints), file=file)
 
 
 class Account:
-    """A dataset's account after the entries so far."""
+    """A dataset's account after the entries up to the newest."""
 
     def __init__(self, header: Header, first_line: Json, checkpoints: Sequence[Checkpoint]) -> None:
         self.header = header
@@ -87,7 +87,7 @@ class Account:
         self._settled: dict[str, str] = {}
 
     def take(self, value: Json) -> None:
-        """Checks one entry against everything before it, and takes it in."""
+        """Checks one entry against the entries before it, and applies it."""
         entry = read_entry(value, self._partitions, places=self.header.places)
         self.chain.take(entry, value)
         match entry.kind:
@@ -102,7 +102,7 @@ class Account:
         self.last = entry
 
     def summary(self) -> Summary:
-        """What the entries so far say; there is at least one."""
+        """The result of the entries up to the newest, of which there is at least one."""
         assert self.last is not None, "the caller has seen an entry"
         return Summary(
             header=self.header,
@@ -141,25 +141,25 @@ class Account:
             tightest = self.cells.tightest(entry.scope)
             where = "".join(f" in cell {name}={cell}" for name, cell in tightest.cell.items())
             over, cap = self.header.text(tightest.load), self.header.text(self.cap)
-            raise Broken(f"charged and reserved{where} come to {over}, over the cap of {cap}")
+            raise Broken(f"charged and reserved{where} are {over}, over the cap of {cap}")
         self._reserved[job_id] = (*others, entry)
         self._n_living += 1
 
     def _charge_delta(self, scope: Scope, delta: int) -> None:
-        """What ran elsewhere is charged when it is reserved, so its δ is never held."""
+        """An external mechanism is charged when it is reserved, so its δ counts at once."""
         if delta == 0:
             return
         self._deltas.reserve(scope, delta)
         if self._deltas.exceeds(scope, self.header.delta_set_aside):
-            raise Broken("the delta that was charged comes to more than what is set aside")
+            raise Broken("the charged delta is more than the delta set aside")
 
     def _settle(self, entry: Entry) -> None:
         job_id = str(entry.job_id)
-        held = self._reserved.get(job_id, ())
-        if self._settled.get(job_id, entry.kind) != entry.kind or not held:
+        reservations = self._reserved.get(job_id, ())
+        if self._settled.get(job_id, entry.kind) != entry.kind or not reservations:
             raise Broken(self._without_reservation(job_id, entry.kind))
-        # Of several parts the one in the same cells; if there is none, some part to say what differs.
-        reservation = next((own for own in held if own.scope == entry.scope), held[0])
+        # Of several reservations the one of equal scope; if none has it, any serves to name the difference.
+        reservation = next((part for part in reservations if part.scope == entry.scope), reservations[0])
         same = {
             "amount": entry.amount == reservation.amount,
             "scope": entry.scope == reservation.scope,
@@ -169,14 +169,16 @@ class Account:
         for name, holds in same.items():
             if not holds:
                 raise Broken(f"{name} is not that of the reservation, sequence {reservation.sequence}")
-        self._reserved[job_id] = tuple(own for own in held if own is not reservation)
+        self._reserved[job_id] = tuple(part for part in reservations if part is not reservation)
         if not self._reserved[job_id]:
             del self._reserved[job_id]
         self._settled[job_id] = entry.kind
         if entry.kind == "charge":
             self.cells.charge(entry.scope, entry.amount)
         elif reservation.details is not None:
-            raise Broken("what ran elsewhere cannot be given back: nothing shows that it did not run")
+            raise Broken(
+                "a charge for an external mechanism cannot be given back: nothing shows that the mechanism did not run"
+            )
         else:
             self._n_living -= 1
             self.cells.reserve(entry.scope, -entry.amount)
@@ -188,6 +190,6 @@ class Account:
 
 
 def _are_disjoint(one: Scope, other: Scope) -> bool:
-    """Whether no row can lie in both: parts of one job on one account are told apart by their cells."""
+    """Whether no row is in both scopes. The reservations of one job on one account have disjoint scopes."""
     sides = dict(other)
     return any(set(cells).isdisjoint(sides[name]) for name, cells in one if name in sides)

@@ -1,9 +1,9 @@
-"""Recomputes what an event costs, from its description alone.
+"""Recomputes the loss of an event from its description alone.
 
-An event is a tree. ``sequential/1`` adds its parts, each as often as it happens. ``parallel/1`` takes the largest of
-parts that see disjoint rows. A leaf is one call of a mechanism; what it costs in each unit is a table of
-docs/proofs/accounting.md, A4. An unknown slug, a field too many or too few, a number that is not in lowest terms, or a
-leaf without a bound in the account's unit is refused: a verifier that guesses verifies nothing.
+An event is a tree. ``sequential/1`` adds the losses of its parts, each times its count. ``parallel/1`` takes the
+largest loss of parts that read disjoint rows. A leaf is one call of a mechanism; its loss in each unit stands in
+docs/proofs/accounting.md, A4. An unknown type, a missing or unknown field, a fraction that is not in lowest terms, or a
+leaf without a bound in the account's unit is an error, never a guess.
 """
 
 import re
@@ -22,48 +22,48 @@ _LEAVES = {
     "exponential-mechanism/1": ("range_sensitivity", "inverse_scale", "max_candidates"),
     "rounded-gaussian/1": ("l2_sensitivity_squared", "sigma_squared", "coordinates"),
 }
-"""Leaf slug → the fields that hold its sensitivity, its scale and its public size."""
+"""Leaf type → the names of its sensitivity, scale and size fields."""
 
 _STEPS = {("add_remove", "add_remove"): 1, ("label", "label"): 1, ("label", "add_remove"): 2}
-"""(account's adjacency, leaf's adjacency) → steps of the leaf's adjacency that one of the account's is.
+"""(account's adjacency, leaf's adjacency) → number of steps of the leaf's adjacency in one of the account's.
 
-One label that changes is one row removed and one added. k steps cost kε, k²ρ and k²μ². No other pair has a bound."""
+Changing one label is removing one row and adding one. k steps cost kε, k²ρ and k²μ². No other pair has a bound."""
 
 
 class NotAnEvent(ValueError):
-    """The description is of no known form. ``str()`` says why."""
+    """The event has no known form or no proved bound; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
 class _Account:
-    """Where the event is charged."""
+    """The account that is charged."""
 
     adjacency: str
     accountant: str
 
 
 def total(event: Json, *, adjacency: str, accountant: str) -> Fraction:
-    """What an event costs one row on an account: in ε exactly, in ρ and μ² from above.
+    """The loss of an event for one row: exact in ε, an upper bound in ρ and μ².
 
     Raises:
-        NotAnEvent: an event this verifier has no proven bound for.
+        NotAnEvent: the event has no known form or no proved bound.
     """
     try:
         return _total(event, _Account(adjacency, accountant), depth=0)
     except ArithmeticError as error:
-        raise NotAnEvent("a number in the event is beyond what can be computed") from error
+        raise NotAnEvent("a number in the event is too large or too small to compute with") from error
 
 
 def steps(*, stated: Json, on: str) -> int:
-    """How many steps of the adjacency that a loss is stated under make one of the account's.
+    """The number of steps of the stated adjacency in one step of the account's.
 
     Raises:
-        NotAnEvent: no number of them does.
+        NotAnEvent: the pair of adjacencies has no bound.
     """
-    found = _STEPS.get((on, stated)) if isinstance(stated, str) else None
-    if found is None:
-        raise NotAnEvent("it is stated under an adjacency without a bound on this account")
-    return found
+    n_steps = _STEPS.get((on, stated)) if isinstance(stated, str) else None
+    if n_steps is None:
+        raise NotAnEvent("its adjacency has no bound on this account")
+    return n_steps
 
 
 def _total(event: Json, account: _Account, *, depth: int) -> Fraction:
@@ -76,7 +76,7 @@ def _total(event: Json, account: _Account, *, depth: int) -> Fraction:
         return sum((times * loss for times, loss in parts), Fraction(0))
     if kind == "parallel/1":
         if not isinstance(fields.get("over"), str):
-            raise NotAnEvent("a parallel event does not say over what")
+            raise NotAnEvent("a parallel event has no text in over")
         parts = _parts(fields, {"over", "parts"}, account, depth=depth)
         return max((loss for _, loss in parts), default=Fraction(0))
     if isinstance(kind, str) and kind in _LEAVES:

@@ -1,4 +1,4 @@
-"""Reading an export line by line, and naming the line that does not hold."""
+"""Reads an export line by line and names the first line that fails a check."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class NotVerified(Exception):
-    """The first line that does not hold, and why. The header is line 1.
+    """The first line that fails a check. The header is line 1.
 
     Attributes:
-        line: where.
-        reason: why.
-        file: a member's export, as it was named; None: the export that was to be checked.
+        line: number of the line.
+        reason: the check that failed.
+        file: path of a member's export; None for the export that is verified.
     """
 
     line: int
@@ -35,11 +35,11 @@ class NotVerified(Exception):
 
 
 class Header(Protocol):
-    """What the first line of any export says."""
+    """The first line of an export."""
 
     @property
     def cap(self) -> int:
-        """In force at the end, in steps of the account's unit."""
+        """The cap in force at the end, in steps of the account's unit."""
 
     @property
     def places(self) -> int:
@@ -54,10 +54,10 @@ class Account(Protocol):
 
     @property
     def header(self) -> Header:
-        """What the export says it is."""
+        """The first line of the export."""
 
     def take(self, value: Json) -> None:
-        """Checks one entry against everything before it, and takes it in."""
+        """Checks one entry against the entries before it, and applies it."""
 
 
 AccountT = TypeVar("AccountT", bound=Account)
@@ -65,18 +65,18 @@ SummaryT = TypeVar("SummaryT")
 
 
 class Reading(Generic[AccountT]):
-    """An export as far as it was read, all of which held."""
+    """An export whose lines up to the current one passed every check."""
 
     def __init__(self, lines: Iterable[bytes], opened: Callable[[Json], AccountT], *, file: str | None = None) -> None:
         """Reads the header.
 
         Args:
-            lines: of the file, with their line ends, as iterating over a binary file gives them.
-            opened: the account, from the header.
-            file: what failures call it; None for the one file that is to be checked.
+            lines: of the file, with line ends, as iteration over a binary file yields them.
+            opened: makes the account from the header.
+            file: path for messages; None for the export that is verified.
 
         Raises:
-            NotVerified: the header does not hold.
+            NotVerified: the header fails a check.
         """
         self._lines = iter(lines)
         self._file = file
@@ -88,10 +88,10 @@ class Reading(Generic[AccountT]):
             self.account = opened(_read_line(first))
 
     def advance(self) -> bool:
-        """Takes the next entry in; False where there is none.
+        """Checks and applies the next entry; False at the end of the file.
 
         Raises:
-            NotVerified: it does not hold.
+            NotVerified: the entry fails a check.
         """
         line = next(self._lines, None)
         if line is None:
@@ -100,10 +100,10 @@ class Reading(Generic[AccountT]):
         return True
 
     def read_to_the_end(self, summary: Callable[[], SummaryT]) -> SummaryT:
-        """What the export says, after all entries that are left.
+        """Reads all remaining entries and returns the summary.
 
         Raises:
-            NotVerified: one does not hold, or the export ends otherwise than it should.
+            NotVerified: an entry fails a check, or the end of the export does.
         """
         for line in self._lines:
             self._take(line)
@@ -115,24 +115,24 @@ class Reading(Generic[AccountT]):
             self.account.take(_read_line(line))
 
     def finished(self, summary: Callable[[], SummaryT]) -> SummaryT:
-        """What the export says, after its last entry.
+        """Checks the end of the export and returns the summary.
 
         Raises:
-            NotVerified: it ends too early, or otherwise than its header says.
+            NotVerified: the export is truncated, or its last cap is not the header's.
         """
         header = self.account.header
         with self.named(self.n_lines + 1):
             self.account.chain.check_end()
         with self.named(1):
             if header.cap != self.account.cap:
-                said, found = (amounts.from_steps(cap, header.places) for cap in (header.cap, self.account.cap))
-                raise Broken(f"the header says a cap of {said}, the entries end with {found}")
+                stated, last = (amounts.from_steps(cap, header.places) for cap in (header.cap, self.account.cap))
+                raise Broken(f"the header states a cap of {stated}, the entries end with {last}")
         with self.named(self.n_lines):
             return summary()
 
     @contextmanager
     def named(self, line: int) -> Iterator[None]:
-        """Says of what fails inside which line it was."""
+        """Adds the line number to a failure."""
         try:
             yield
         except (Malformed, TooComplex, NoPrice, Broken) as error:
@@ -140,18 +140,18 @@ class Reading(Generic[AccountT]):
 
 
 def check_logs(checkpoints: Sequence[Checkpoint], accounts: Sequence[str]) -> None:
-    """Checks that every checkpoint is of a log that is looked at: none is silently left out.
+    """Checks that every checkpoint belongs to a log that is verified, so that no checkpoint is ignored.
 
     Raises:
-        NotVerified: one is of another log.
+        NotVerified: a checkpoint belongs to another log.
     """
     if not {checkpoint.origin for checkpoint in checkpoints} <= {f"{ORIGIN}{account}" for account in accounts}:
-        raise NotVerified(1, "a checkpoint is of another log than that of any export given here")
+        raise NotVerified(1, "a checkpoint belongs to a log of which no export is given")
 
 
 def _read_line(line: bytes) -> Json:
     if not line.endswith(b"\n"):
-        raise Malformed("the line has no line end: the file was cut, or the line is longer than any entry")
+        raise Malformed("the line has no line end: the file was truncated, or the line is longer than any entry")
     try:
         return canonical_json.loads(line)
     except canonical_json.NotStrictJson as error:

@@ -1,8 +1,9 @@
-"""Charges for mechanisms that ran elsewhere: what their entries add, and what they cost at least.
+"""Charges for external mechanisms: reads the details of their entries and recomputes their loss.
 
-Nobody can recompute what ran on another machine. The entry says who attests it, and either describes its draws by an
-event, which is priced like any other, or declares one of ε, ρ and μ, or ε with a δ. What is recomputed here is the
-price of that word. Proofs of the conversions: docs/proofs/accounting.md, A1 and A4; docs/proofs/external.md.
+A mechanism on another machine cannot be recomputed. Its entry names an attester and holds either an event, which is
+priced like any other, or a declared loss: one of ε, ρ and μ, or ε with a δ. The loss follows from the attester's
+statement; the truth of the statement is not checked. Proofs of the conversions: docs/proofs/accounting.md, A1 and A4;
+docs/proofs/external.md.
 """
 
 from collections.abc import Mapping
@@ -18,19 +19,19 @@ _MEASURES = ("epsilon", "rho", "mu")
 
 
 class NotAttested(ValueError):
-    """The details of an entry are of no known form. ``str()`` says why."""
+    """The details of an entry have no known form; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
 class Attested:
-    """What the details of a reservation say.
+    """The details of a charge for an external mechanism.
 
     Attributes:
-        by: the key whose holder attests it.
-        per_unit: the loss is stated for a whole privacy unit, not for one of its rows.
-        declared: a measure and its value, and the adjacency it is stated under; None where there is an event.
-        delta: declared beside ε; None where there is none.
-        delta_charged: out of what the account sets aside, in steps of 10⁻¹⁸.
+        by: key of the attester.
+        per_unit: the loss is stated for a whole privacy unit, not for one row.
+        declared: measure, value and adjacency of the declared loss; None if the entry has an event.
+        delta: declared with ε, or None.
+        delta_charged: charged to the δ that the account sets aside, in steps of 10⁻¹⁸.
     """
 
     by: str
@@ -41,26 +42,26 @@ class Attested:
 
 
 def read(details: Json, *, has_event: bool) -> Attested | None:
-    """Reads the details of a reservation; None where it has none, because the service ran the mechanism itself.
+    """Reads the details of a reservation; None without details, where the service ran the mechanism.
 
     Raises:
-        NotAttested: a member is unknown, missing or out of form; an event and a declared loss stand beside one another.
+        NotAttested: a field is unknown, missing or invalid, or there are both an event and a declared loss.
     """
     if details is None:
         if not has_event:
             raise NotAttested("there is neither an event nor a declared loss")
         return None
     if not isinstance(details, dict) or not set(details) <= _MEMBERS:
-        raise NotAttested("details says something that this verifier does not know")
+        raise NotAttested("details has an unknown field")
     by, per = details.get("attested_by"), details.get("per", "row")
     if not isinstance(by, str) or not by:
-        raise NotAttested("details does not say who attests it")
+        raise NotAttested("details names no attester")
     if not isinstance(details.get("description", ""), str):
         raise NotAttested("description is not a text")
     if per not in ("row", "unit"):
         raise NotAttested("per is neither row nor unit")
     if has_event is ("declared" in details):
-        raise NotAttested("there is not exactly one of an event and a declared loss")
+        raise NotAttested("there is neither or both of an event and a declared loss")
     declared, delta = _declared(details["declared"]) if "declared" in details else (None, None)
     charged = _steps(details["delta"], "the charged delta", amounts.DELTA_PLACES) if "delta" in details else 0
     if delta is None and "delta" in details:
@@ -69,10 +70,10 @@ def read(details: Json, *, has_event: bool) -> Attested | None:
 
 
 def loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
-    """What a declared ε, ρ or μ costs in an account's unit, exactly or from above.
+    """The loss of a declared ε, ρ or μ in an account's unit: exact, or an upper bound.
 
     Raises:
-        NotAttested: there is no bound in this unit.
+        NotAttested: the measure has no bound in this unit.
     """
     if accountant == "pure" and measure == "epsilon":
         return value
@@ -85,12 +86,12 @@ def loss(measure: str, value: Fraction, *, accountant: str) -> Fraction:
 
 def _declared(value: Json) -> tuple[tuple[str, Fraction, str], Fraction | None]:
     if not isinstance(value, Mapping) or not isinstance(value.get("adjacency"), str):
-        raise NotAttested("the declared loss does not say under which adjacency")
+        raise NotAttested("the declared loss has no adjacency")
     named = [name for name in value if name not in ("adjacency", "delta")]
     if len(named) != 1 or named[0] not in _MEASURES:
         raise NotAttested("the declared loss is not exactly one of epsilon, rho and mu")
     if "delta" in value and named[0] != "epsilon":
-        raise NotAttested("a delta is declared beside something else than epsilon")
+        raise NotAttested("a delta is declared with a measure other than epsilon")
     measure = named[0], _number(value[named[0]], f"the declared {named[0]}"), str(value["adjacency"])
     return measure, _number(value["delta"], "the declared delta") if "delta" in value else None
 

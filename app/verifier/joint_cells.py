@@ -25,17 +25,19 @@ MAX_WORK = 2**25
 
 
 class TooComplex(ValueError):
-    """The boxes are too entangled to say within the limit what their joint cells carry."""
+    """The search for the largest load exceeds the limit of work."""
 
     def __str__(self) -> str:
-        return "the boxes are too entangled: this verifier does not guess what their joint cells carry"
+        return (
+            "the scopes overlap in too many ways: the largest load of their joint cells takes too much work to compute"
+        )
 
 
 @dataclass(frozen=True)
 class Balance:
-    """Steps of the account's unit in one joint cell. ``cell`` maps the name of each partition to its cell.
+    """The amounts of one joint cell. ``cell`` maps the name of each partition to its cell.
 
-    A partition whose cells are uploads is left out as long as no entry names one.
+    A partition by upload is absent as long as no entry names an upload.
     """
 
     charged: int
@@ -49,15 +51,15 @@ class Balance:
 
 @dataclass(eq=False)
 class _Box:
-    """Everything that lies on one box.
+    """The amounts on one box.
 
     Attributes:
-        sides: its cells, by the partitions that it restricts.
-        home: the partition that it restricts most; None for the whole dataset.
-        load: charged and reserved together.
-        charged: of it.
-        bound: what none of its joint cells passes, if that was ever asked.
-        meets: the boxes that share a joint cell with it, itself included.
+        sides: the cells in each restricted partition.
+        home: the partition with the fewest cells in the box; None for the whole dataset.
+        load: charged plus reserved.
+        charged: the charged part of the load.
+        bound: an upper bound on the load of its joint cells; None until the first question.
+        meets: the boxes that share a joint cell with this box, including itself.
     """
 
     sides: Mapping[str, frozenset[Cell]]
@@ -69,7 +71,7 @@ class _Box:
 
 
 class JointCells:
-    """What is charged, and load, of every joint cell."""
+    """Charged and reserved amounts of every joint cell."""
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
         self._partitions = tuple(sorted(partitions, key=lambda partition: partition.name))
@@ -80,7 +82,7 @@ class JointCells:
         self._peaks = {item.name: 0 for item in self._partitions}
 
     def reserve(self, scope: Scope, amount: int) -> None:
-        """Adds a reservation to every joint cell of the scope; a negative amount takes one back."""
+        """Adds an amount to every joint cell of the scope; a negative amount gives a reservation back."""
         box = self._box(scope)
         box.load += amount
         for other in box.meets if amount > 0 else ():
@@ -92,29 +94,29 @@ class JointCells:
         loads = self._by_home[box.home]
         for cell in box.sides[box.home]:
             loads[cell] += amount
-            # What is taken back is not taken from the peak: it stays a bound, and is looked up when it matters.
+            # A negative amount does not lower the peak, which stays an upper bound until the next recomputation.
             self._peaks[box.home] = max(self._peaks[box.home], loads[cell])
 
     def charge(self, scope: Scope, amount: int) -> None:
-        """Turns a reservation into a charge. Nothing ever takes a charge back."""
+        """Turns a reservation into a charge, which is final."""
         self._box(scope).charged += amount
 
     def exceeds(self, scope: Scope, limit: int) -> bool:
-        """Whether some joint cell of the scope carries more than a limit."""
+        """Whether the load of a joint cell of the scope is above a limit."""
         if self._everywhere + sum(self._peaks.values()) <= limit:
             return False
         box = self._box(scope)
         if box.bound is None or box.bound > limit:
             box.bound = self._bound_inside(dict(scope))
         if box.bound > limit:
-            # Looked for a little below the limit, so that the answer serves the next questions too.
-            nearly = limit - limit // 16
-            found = _Search(self, dict(scope), box.meets).largest(above=nearly)
-            box.bound = nearly if found is None else found[0]
+            # A threshold below the limit gives a bound that also answers the next questions.
+            threshold = limit - limit // 16
+            found = _Search(self, dict(scope), box.meets).largest(above=threshold)
+            box.bound = threshold if found is None else found[0]
         return box.bound > limit
 
     def tightest(self, scope: Scope) -> Balance:
-        """The joint cell of the scope with the largest load; of equal ones the first in canonical order."""
+        """The joint cell of the scope with the largest load; of equal loads the first cell in canonical order."""
         found = _Search(self, dict(scope), self._box(scope).meets).largest(above=-1)
         assert found is not None, "loads are not negative"
         load, cell = found
@@ -122,22 +124,21 @@ class JointCells:
         return Balance(charged=charged, reserved=load - charged, cell=dict(sorted(cell.items())))
 
     def largest(self, scope: Scope, *, above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest load in a scope, and the first joint cell that carries it; None if it is not over a threshold."""
+        """The largest load in a scope and the first joint cell with it; None if it is not above a threshold."""
         return _Search(self, dict(scope), self._box(scope).meets).largest(above=above)
 
     @property
     def has_several(self) -> bool:
-        """Whether what lies on the boxes restricts several partitions, one box or another: then sums are searched for,
-        and whoever has no time to search states a bound."""
+        """Whether the boxes with a load restrict several partitions; the service may state a bound there."""
         return len({name for box in self._boxes.values() if box.load for name in box.sides}) > 1
 
     def domain(self, partition: Partition) -> Sequence[Cell]:
-        """The cells of a partition that can be told apart so far, in canonical order."""
+        """The cells of a partition in canonical order; of a partition by upload, the uploads that entries name."""
         return partition.cells if partition.cells is not None else sorted(self._named[partition.name])
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """In canonical order."""
+        """The partitions in canonical order."""
         return self._partitions
 
     def _box(self, scope: Scope) -> _Box:
@@ -156,7 +157,7 @@ class JointCells:
         return box
 
     def _bound_inside(self, sides: Mapping[str, tuple[Cell, ...]]) -> int:
-        """What no joint cell of a box passes: each box counted once, in its home, and the largest cells added up."""
+        """An upper bound on the load of a box's joint cells: counts each box in its home and adds the largest cells."""
         bound = self._everywhere
         for name, loads in self._by_home.items():
             if name in sides:
@@ -196,7 +197,7 @@ class _Search:
         self._work = 0
 
     def largest(self, *, above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest load over a threshold and the first joint cell that carries it; None if no cell passes it.
+        """The largest load above a threshold and the first joint cell with it; None if no load is above it.
 
         Raises:
             TooComplex: the search takes more than :data:`MAX_WORK`.
@@ -265,5 +266,5 @@ def _distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
 
 
 def _covers(box: _Box, cell: Mapping[str, Cell]) -> bool:
-    """Whether a joint cell lies in a box. Where no upload was named, no box restricts uploads."""
+    """Whether a joint cell is in a box. A cell without an upload implies that no box restricts uploads."""
     return all(cell[name] in cells for name, cells in box.sides.items())

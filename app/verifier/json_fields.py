@@ -1,4 +1,4 @@
-"""The members of published lines: each function takes a JSON value and gives what it must be, or refuses it."""
+"""Typed reading of JSON fields: each function checks a JSON value and returns it with its type, or raises Malformed."""
 
 import re
 from contextlib import suppress
@@ -9,55 +9,55 @@ from app.verifier import amounts
 from app.verifier.canonical_json import Json
 
 _MAX_DELTA_PLACES = 120
-"""No request can name a δ with more."""
+"""The API accepts no δ with more decimal places."""
 
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z", re.ASCII)
 
 
 class Malformed(ValueError):
-    """A line is not of the published form. ``str()`` says why."""
+    """A line does not have the published form; ``str()`` gives the reason."""
 
 
 def fields(value: Json, names: set[str], what: str) -> dict[str, Json]:
-    """An object with exactly these members."""
+    """An object with exactly these fields."""
     if not isinstance(value, dict) or set(value) != names:
         raise Malformed(f"{what} has not exactly the fields {', '.join(sorted(names))}")
     return value
 
 
 def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
-    """The members of an entry; ``details`` may be left out, and holds something where it is not. An actor is named."""
+    """The fields of an entry. ``details`` may be absent, and is a non-empty object otherwise; ``actor`` is a text."""
     details = value.get("details") if isinstance(value, dict) else None
     if isinstance(value, dict) and "details" in value and not (isinstance(details, dict) and details):
-        raise Malformed("details is not an object with members")
+        raise Malformed("details is not a non-empty object")
     found = fields(value, names | ({"details"} if details else set()), "the entry")
     text(found["actor"], "actor")
     return found
 
 
 def check_export(found: dict[str, Json]) -> None:
-    """The members of a header must say that it is one, and of which form."""
+    """Checks that a header is marked as the header of an export in format 1."""
     if found["kind"] != "export" or found["format"] is True or found["format"] != 1:
         raise Malformed("this is not the header of an export in format 1")
 
 
 def accountant(value: Json) -> str:
-    """One of the three kinds of account."""
+    """``pure``, ``zcdp`` or ``gdp``."""
     if not isinstance(value, str) or value not in amounts.PLACES:
         raise Malformed("the accountant is none of pure, zcdp and gdp")
     return value
 
 
 def adjacency(value: Json) -> str:
-    """What one step is."""
+    """``add_remove`` or ``label``."""
     if value not in ("add_remove", "label"):
         raise Malformed("the adjacency is neither add_remove nor label")
     return str(value)
 
 
 def delta(value: Json, accountant: str) -> str | None:
-    """The δ at which an account is read, as it stands there; ``None`` on a pure one."""
+    """The δ of an account, as its text in the export; ``None`` on a pure account."""
     if accountant == "pure":
         if value is not None:
             raise Malformed("a pure account has no delta")
@@ -68,31 +68,31 @@ def delta(value: Json, accountant: str) -> str | None:
 
 
 def fraction(value: Json, what: str) -> Fraction:
-    """Exact decimal text of any fineness that a request can name."""
+    """Exact decimal text of up to 120 places."""
     return Fraction(amount(value, what, _MAX_DELTA_PLACES), 10**_MAX_DELTA_PLACES)
 
 
 def text(value: Json, what: str) -> str:
-    """A text that is not empty."""
+    """A non-empty text."""
     if not isinstance(value, str) or not value:
         raise Malformed(f"{what} is not a text")
     return value
 
 
 def text_or_none(value: Json, what: str) -> str | None:
-    """The same, or null."""
+    """A non-empty text, or null."""
     return None if value is None else text(value, what)
 
 
 def positive(value: Json, what: str) -> int:
-    """A whole number from 1."""
+    """A whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise Malformed(f"{what} is not a positive integer")
     return value
 
 
 def amount(value: Json, what: str, places: int) -> int:
-    """Steps of an account's unit."""
+    """An amount in steps of the account's unit."""
     try:
         return amounts.to_steps(value, places)
     except amounts.NotAnAmount as error:
@@ -100,14 +100,14 @@ def amount(value: Json, what: str, places: int) -> int:
 
 
 def digest(value: Json, what: str) -> str:
-    """A SHA-256 in hexadecimal."""
+    """A SHA-256 in lower-case hexadecimal."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
         raise Malformed(f"{what} is not 64 lower-case hexadecimal digits")
     return value
 
 
 def time(value: Json) -> datetime:
-    """When an entry was made."""
+    """The time of an entry."""
     with suppress(ValueError):
         if isinstance(value, str) and _AT.fullmatch(value):
             return datetime.fromisoformat(value)

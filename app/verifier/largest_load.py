@@ -1,8 +1,7 @@
-"""The largest charged and reserved of an account, kept as its entries come.
+"""Maintains the largest load of an account entry by entry.
 
-Asking anew after every entry would search all joint cells. But a reservation moves only the cells of its own box, where
-only what passes the largest so far is of interest, and what is given back lowers the largest only if it covers the
-joint cell that carries it.
+A reservation changes only the joint cells of its scope, so only a load above the current largest is searched for there.
+A reservation that is given back lowers the largest load only if its scope contains the joint cell with that load.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ class Largest:
     """The largest load over the joint cells of an account.
 
     Attributes:
-        load: in steps; None once the boxes were too entangled to say.
+        load: in steps; None after a search exceeded the limit of work.
     """
 
     def __init__(self, cells: JointCells) -> None:
@@ -24,7 +23,7 @@ class Largest:
         self.load: int | None = 0
 
     def follow(self, entry: Entry) -> None:
-        """Takes the newest entry in, which the cells have taken in before."""
+        """Applies the newest entry, which has been applied to the cells before."""
         if self.load is None or not moves_load(entry.kind):
             return
         scope: Scope = entry.scope
@@ -43,11 +42,14 @@ class Largest:
 
 
 def moves_load(kind: str) -> bool:
-    """Whether entries of a kind hold an amount, or give one back. The charge of what is held changes no sum."""
+    """Whether entries of a kind reserve an amount or give it back. Charging a reservation changes no load."""
     return kind in ("reserve", "void", "expire")
 
 
 def _covers(scope: Scope, cell: Mapping[str, Cell]) -> bool:
-    """Whether a joint cell lies in a scope. One that was found before any upload was named lies in no upload: a box
-    that names some and covers it would have been found to carry more, with its upload."""
+    """Whether a joint cell is in a scope.
+
+    A cell from before the first upload was named has no upload, and is in no scope that names uploads: such a scope
+    would have raised the largest load, at a cell with an upload.
+    """
     return all(cell.get(name) in cells for name, cells in scope)

@@ -1,4 +1,4 @@
-"""The command: reads a file, prints what was found, and ends with 0, 1 or 2."""
+"""The command line: verifies a file, prints the result, and exits with 0, 1 or 2."""
 
 import argparse
 import io
@@ -22,8 +22,8 @@ VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an export is held to: files of checkpoints, and of the key that signed them, both or neither; and, where it
-    is a population's, the exports of members."""
+    """Files to verify an export against: checkpoints with the public key that signed them (both or neither) and, for a
+    population, exports of members."""
 
     checkpoints: tuple[Path, ...] = ()
     public_key: Path | None = None
@@ -31,43 +31,48 @@ class Evidence:
 
 
 class _Unreadable(Exception):
-    """A file that was named is not there, or is not what it was named as. ``str()`` says which."""
+    """A named file is missing, or has another content than its option says; ``str()`` gives the reason."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the verifier on the command line's arguments.
+    """Runs the verifier on command-line arguments.
 
     Returns:
-        0 if every check holds, 1 if one fails, 2 if a file cannot be read. Wrong use exits with 2 as well.
+        0 if every check passes, 1 if a check fails, 2 if a file cannot be read. Invalid usage exits with 2, too.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # no locale may turn a result into a crash
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale must not turn a result into a crash
     parser = argparse.ArgumentParser(
-        prog="verify", description="Checks a ledger export, or a proof, against checkpoints.", allow_abbrev=False
+        prog="verify", description="Verifies the export of a ledger, or a proof about it.", allow_abbrev=False
     )
-    parser.add_argument("file", metavar="FILE", type=Path, help="the export, JSON Lines, or a proof")
+    parser.add_argument("file", metavar="FILE", type=Path, help="an export (JSON Lines) or a proof (JSON)")
     parser.add_argument(
-        "--checkpoint", metavar="FILE", type=Path, action="append", default=[], help="a signed head; may be repeated"
+        "--checkpoint",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a checkpoint to compare with; may be repeated",
     )
-    parser.add_argument("--public-key", metavar="FILE", type=Path, help="the key that signed the checkpoints")
+    parser.add_argument("--public-key", metavar="FILE", type=Path, help="the public key that signed the checkpoints")
     parser.add_argument(
         "--member",
         metavar="FILE",
         type=Path,
         action="append",
         default=[],
-        help="the export of a dataset, where FILE is that of its population; may be repeated",
+        help="the export of a member, if FILE is the export of its population; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
-        parser.error("a checkpoint is checked with a public key: give both, or neither")
+        parser.error("--checkpoint and --public-key need each other")
     evidence = Evidence(tuple(options.checkpoint), options.public_key, tuple(options.member))
     return run(options.file, evidence, as_json=options.json)
 
 
 def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
-    """Checks one file and prints the result on stdout; returns the exit code."""
+    """Verifies one file, prints the result on stdout and returns the exit code."""
     try:
         checkpoints = _checkpoints(evidence)
         facts, text = _check(file, evidence.members, checkpoints)
@@ -118,14 +123,14 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
 
 
 def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
-    """What is found, for programs and for people."""
+    """The result, as a JSON object and as text."""
     with file.open("rb") as stream:
         first = _first(stream)
         if members and first is not None and not population_export.is_population(first):
-            raise _Unreadable("--member goes with the export of a population")
+            raise _Unreadable("--member needs the export of a population")
         if proofs.is_proof(first):
             if not checkpoints:
-                raise _Unreadable("a proof is held to checkpoints: give --checkpoint and --public-key")
+                raise _Unreadable("a proof needs --checkpoint and --public-key")
             proven = proofs.check(first, checkpoints)
             return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
         if population_export.is_population(first):
@@ -144,13 +149,13 @@ def _check_population(
             own = opened.enter_context(file.open("rb"))
             ledger = MemberLedger(_lines(own), checkpoints, file=str(file))
             if ledger.dataset in ledgers:
-                raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one of each member")
+                raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one export of each member")
             ledgers[ledger.dataset] = ledger
         return population_replay.verify(_lines(stream), tuple(ledgers.values()), checkpoints)
 
 
 def _first(stream: BinaryIO) -> canonical_json.Json:
-    """The first line, or None: whatever cannot be read, the export's own checks name it."""
+    """The first line, or None if it cannot be read: the checks of the export then say why."""
     line = stream.readline(MAX_LINE_BYTES)
     stream.seek(0)
     try:
@@ -164,7 +169,7 @@ def _proven(proven: proofs.Proven) -> str:
 
 
 def _print(text: str) -> None:
-    """A reader that leaves early (``| head``) does not change the result."""
+    """Prints; a reader that closes the pipe early (``| head``) does not change the exit code."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -172,6 +177,6 @@ def _print(text: str) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; a longer one comes without an end, so that a file without line ends fits in memory."""
+    """Lines with line ends. A line over the limit is cut, so that a file without line ends fits in memory."""
     while line := stream.readline(MAX_LINE_BYTES):
         yield line

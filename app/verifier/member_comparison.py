@@ -1,8 +1,8 @@
-"""A member's own ledger beside its population's: what the population says of the member is held to what it says itself.
+"""Compares the entries of a population with the export of a member.
 
-Both are read in step. Wherever the population names an entry of the member, the member's export is read up to that
-entry, and checked by all of its own rules on the way. The entry must have the hash that was named, the load that was
-stated must be the largest joint cell there, and no entry in between may have moved the sum unseen.
+Both exports are read in step. Where the population names an entry of the member, the member's export is verified up to
+that entry. The entry must have the named hash, the stated load must be the largest load of the member's joint cells at
+that entry, and every entry in between that changes a load must have a load in the population.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,15 +21,15 @@ from app.verifier.population_export import Joined, Named, PopulationEntry, Popul
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of reading a member's own ledger beside its population's.
+    """The result of comparing a population with one member.
 
     Attributes:
-        ledger: what the member's export says.
-        n_bounds: loads that are more than the largest joint cell carries. They are bounds, which is legal where jobs
+        ledger: the result of the member's export.
+        n_bounds: stated loads above the largest load of the joint cells. The service may state such a bound where jobs
             restrict several partitions.
-        n_too_complex: loads that were not recomputed: the joint cells were too entangled for this verifier.
-        n_later: entries that hold something or give it back, made after the last line of the population's export.
-        n_overdue: those of them that are older than a checkpoint which covers just the lines of that export.
+        n_too_complex: stated loads that were not recomputed, because the search exceeded its limit of work.
+        n_later: entries of the member that change a load, after the last one that the population names.
+        n_overdue: those of them that are older than a checkpoint of exactly the population's entries.
     """
 
     ledger: Summary
@@ -40,18 +40,18 @@ class Compared:
 
 
 class MemberLedger:
-    """A member's export, read as far as its population has named entries of it."""
+    """A member's export, verified up to the newest entry that the population names."""
 
     def __init__(self, lines: Iterable[bytes], checkpoints: Sequence[Checkpoint], *, file: str) -> None:
         """Reads the header.
 
         Args:
-            lines: of the export, with their line ends.
-            checkpoints: of any logs; the member is held to its own.
-            file: what failures call it.
+            lines: of the export, with line ends.
+            checkpoints: of any logs; those of the member's log are compared.
+            file: path for messages.
 
         Raises:
-            NotVerified: the header does not hold.
+            NotVerified: the header fails a check.
         """
         self._reading: Reading[Account] = dataset_replay.read(lines, checkpoints, file=file)
         self._largest = Largest(self._account.cells)
@@ -61,79 +61,80 @@ class MemberLedger:
 
     @property
     def dataset(self) -> str:
-        """Whose export it is."""
+        """Id of the member."""
         return self._account.header.dataset
 
     def join(self, joined: Joined, entry: PopulationEntry, population: PopulationHeader) -> None:
-        """Holds what the population says of the member at its join to the member's own ledger.
+        """Compares a join with the member's export.
 
         Raises:
-            Broken: one of the two says otherwise.
-            NotVerified: the member's own ledger does not hold, or was cut.
+            Broken: the two exports disagree.
+            NotVerified: the member's export fails a check or is truncated.
         """
         self._read_to(joined)
         header = self._account.header
-        for what, stated, own in (
+        for field, stated, actual in (
             ("accountant", population.accountant, header.accountant),
             ("delta", population.delta, header.delta),
             ("adjacency", joined.adjacency, header.adjacency),
             ("unit_column", joined.unit_column, header.unit_column),
             ("highest_cap", joined.highest_cap, self._account.highest_cap),
         ):
-            if stated != own:
-                raise Broken(f"{what} is not what the ledger of {self.dataset} says")
+            if stated != actual:
+                raise Broken(f"{field} is not that of the ledger of {self.dataset}")
         if header.delta_set_aside:
-            raise Broken(f"{self.dataset} sets a part of its delta aside, which no sum over members covers")
+            raise Broken(f"{self.dataset} sets a part of its delta aside, which the sum over members does not cover")
         self._has_joined = True
         self._compare(entry)
 
     def load(self, named: Named, entry: PopulationEntry, *, after: Link) -> Entry:
-        """Holds a load that the population states to the member's own ledger, and gives the entry it was made for.
+        """Compares a load with the member's export and returns the member's entry.
 
-        Both are written in one transaction, under the population's lock: so the entry's time lies between those of the
-        population's two lines, whichever clocks they are of.
+        The service writes both entries in one transaction under the population's lock, so the time of the member's
+        entry is between those of the population's previous entry and of the load, on any clock.
 
         Args:
-            named: the member's entry.
+            named: the member's entry, as the population names it.
             entry: the load.
-            after: the line before it in the population's export.
+            after: the population's previous entry.
 
         Raises:
-            Broken: one of the two says otherwise.
-            NotVerified: the member's own ledger does not hold, or was cut.
+            Broken: the two exports disagree.
+            NotVerified: the member's export fails a check or is truncated.
         """
-        own = self._read_to(named)
-        if not moves_load(own.kind):
-            raise Broken(f"it names an entry of kind {own.kind} of {self.dataset}, which changes no load")
-        if own.job_id != entry.job_id:
-            raise Broken(f"job_id is not that of entry {own.sequence} of {self.dataset}")
-        if not after.at <= own.at <= entry.at:
-            line = "older than the population's line before" if own.at < after.at else "newer than"
-            raise Broken(f"entry {own.sequence} of {self.dataset} is {line} its load")
+        member_entry = self._read_to(named)
+        if not moves_load(member_entry.kind):
+            raise Broken(
+                f"it names an entry of kind {member_entry.kind} of {self.dataset}, and such entries change no load"
+            )
+        if member_entry.job_id != entry.job_id:
+            raise Broken(f"job_id is not that of entry {member_entry.sequence} of {self.dataset}")
+        if not after.at <= member_entry.at <= entry.at:
+            than = "older than the entry before" if member_entry.at < after.at else "newer than"
+            raise Broken(f"entry {member_entry.sequence} of {self.dataset} is {than} its load")
         self._compare(entry)
-        return own
+        return member_entry
 
     def finish(self, newest_at: datetime, complete_at: datetime | None) -> Compared:
-        """Reads the rest of the member's export.
+        """Verifies the rest of the member's export.
 
         Args:
-            newest_at: the time of the newest entry of the population.
-            complete_at: a later one, if any, at which it was signed that there is no newer entry.
+            newest_at: time of the population's newest entry.
+            complete_at: time of the newest checkpoint of exactly the population's entries, or None.
 
         Raises:
-            Broken: an entry that holds something, or gives it back, is older than that, and the population has no load
-                for it.
-            NotVerified: the member's own ledger does not hold.
+            Broken: an entry that changes a load is older than the population's newest entry and has no load there.
+            NotVerified: the member's export fails a check.
         """
         n_later = n_overdue = 0
         while self._reading.advance():
-            own = self._follow()
-            if self._has_joined and moves_load(own.kind):
+            member_entry = self._follow()
+            if self._has_joined and moves_load(member_entry.kind):
                 n_later += 1
-                if own.at < newest_at:
-                    raise _unseen(own, self.dataset)
-                # No failure: it may have been on its way while the checkpoint was signed.
-                n_overdue += complete_at is not None and own.at < complete_at
+                if member_entry.at < newest_at:
+                    raise _unseen(member_entry, self.dataset)
+                # Not a failure: the entry may have been in progress while the checkpoint was signed.
+                n_overdue += complete_at is not None and member_entry.at < complete_at
         ledger = self._reading.finished(self._account.summary)
         if not self._has_joined:
             raise NotVerified(1, "this dataset is not a member of the population", self._file)
@@ -144,19 +145,19 @@ class MemberLedger:
         return self._reading.account
 
     def _read_to(self, named: Named) -> Entry:
-        """Reads up to an entry that the population names, and gives it."""
+        """Verifies the export up to an entry that the population names, and returns the entry."""
         while self._account.last is None or self._account.last.sequence < named.sequence:
             if not self._reading.advance():
                 last = self._account.last
                 ends = "before its first entry" if last is None else f"with entry {last.sequence}"
-                cut = f"the export was cut: it ends {ends}, the population names entry {named.sequence}"
-                raise NotVerified(self._reading.n_lines + 1, cut, self._file)
-            own = self._follow()
-            if self._has_joined and moves_load(own.kind) and own.sequence < named.sequence:
-                raise _unseen(own, self.dataset)
+                truncated = f"the export was truncated: it ends {ends}, the population names entry {named.sequence}"
+                raise NotVerified(self._reading.n_lines + 1, truncated, self._file)
+            member_entry = self._follow()
+            if self._has_joined and moves_load(member_entry.kind) and member_entry.sequence < named.sequence:
+                raise _unseen(member_entry, self.dataset)
         assert self._account.last is not None, "the loop has read one"
         if self._account.last.hash != named.hash:
-            raise Broken(f"it names entry {named.sequence} of {self.dataset} by another hash than that entry has")
+            raise Broken(f"the hash that it names is not that of entry {named.sequence} of {self.dataset}")
         return self._account.last
 
     def _follow(self) -> Entry:
@@ -165,17 +166,19 @@ class MemberLedger:
         return self._account.last
 
     def _compare(self, entry: PopulationEntry) -> None:
-        """The load that is stated against the largest joint cell of the member at this entry."""
-        stated, own, account = entry.amount, self._largest.load, self._account
-        if own is None:
+        """Compares the stated load with the largest load of the member's joint cells."""
+        stated, actual, account = entry.amount, self._largest.load, self._account
+        if actual is None:
             self._n_too_complex += 1
-        elif stated > own and account.cells.has_several and stated <= account.highest_cap:
+        elif stated > actual and account.cells.has_several and stated <= account.highest_cap:
             self._n_bounds += 1
-        elif stated != own:
-            less = "less" if stated < own else "more"
+        elif stated != actual:
+            less = "less" if stated < actual else "more"
             text = account.header.text
-            raise Broken(f"the load is {text(stated)}, {less} than the {text(own)} in the ledger of {self.dataset}")
+            raise Broken(f"the load is {text(stated)}, {less} than the {text(actual)} in the ledger of {self.dataset}")
 
 
-def _unseen(own: Entry, dataset: str) -> Broken:
-    return Broken(f"entry {own.sequence} of {dataset}, of kind {own.kind}, has no load in the population")
+def _unseen(member_entry: Entry, dataset: str) -> Broken:
+    return Broken(
+        f"entry {member_entry.sequence} of {dataset}, of kind {member_entry.kind}, has no load in the population"
+    )

@@ -1,7 +1,7 @@
-"""The Merkle tree of RFC 6962 over an account's entries: its root as entries come, and both kinds of proof.
+"""The Merkle tree of RFC 6962 over an account's entries: the root, inclusion proofs and consistency proofs.
 
-The leaf of an entry is SHA-256 of a zero byte and the entry's ``hash`` in bytes; a node is SHA-256 of a one byte and
-its two children. An entry's hash covers its canonical content, so the root covers every byte of it.
+The leaf of an entry is the SHA-256 of a zero byte and the 32 bytes of the entry's ``hash``; a node is the SHA-256 of a
+one byte and its two children. An entry's hash covers its canonical content, so the root covers every byte of it.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 class NotProven(ValueError):
-    """A proof does not lead to the root. ``str()`` says which."""
+    """A proof does not lead to the root; ``str()`` gives the reason."""
 
 
 def leaf(entry_hash: str) -> bytes:
@@ -18,52 +18,52 @@ def leaf(entry_hash: str) -> bytes:
 
 
 class GrowingTree:
-    """The tree over the leaves so far, as the roots of its complete subtrees: the largest first, no two of a size."""
+    """A tree to which leaves are appended, stored as the roots of its complete subtrees, the largest first."""
 
     def __init__(self) -> None:
         self._peaks: list[bytes] = []
         self._size = 0
 
-    def add(self, added: bytes) -> None:
-        """Takes the next leaf in."""
+    def add(self, node: bytes) -> None:
+        """Appends a leaf."""
         size = self._size
         while size % 2:
-            added = _node(self._peaks.pop(), added)
+            node = _node(self._peaks.pop(), node)
             size //= 2
-        self._peaks.append(added)
+        self._peaks.append(node)
         self._size += 1
 
     def root(self) -> bytes:
-        """Over all leaves so far; there is at least one."""
+        """The root over all leaves, of which there is at least one."""
         root = self._peaks[-1]
         for peak in reversed(self._peaks[:-1]):
             root = _node(peak, root)
         return root
 
 
-def check_inclusion(found: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
-    """Checks that a leaf stands at an index, from 0, in the tree of a root (RFC 9162, 2.1.3.2).
+def check_inclusion(node: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
+    """Checks that the tree of a root has a leaf at an index, counted from 0 (RFC 9162, 2.1.3.2).
 
     Raises:
-        NotProven: the path does not lead there.
+        NotProven: the path does not lead from the leaf to the root.
     """
     number, last = index, size - 1
     for beside in path:
         if last == 0:
             raise NotProven("the path is longer than the tree is high")
         if number % 2 or number == last:
-            found = _node(beside, found)
+            node = _node(beside, node)
             while number % 2 == 0 and number:
                 number, last = number >> 1, last >> 1
         else:
-            found = _node(found, beside)
+            node = _node(node, beside)
         number, last = number >> 1, last >> 1
-    if last or found != root:
+    if last or node != root:
         raise NotProven("the path does not lead from the entry to the root of the checkpoint")
 
 
 def check_consistency(first: int, second: int, path: Sequence[bytes], roots: tuple[bytes, bytes]) -> None:
-    """Checks that the tree of ``first`` leaves is a beginning of that of ``second`` (RFC 9162, 2.1.4.2).
+    """Checks that the tree of ``second`` leaves begins with that of ``first`` leaves (RFC 9162, 2.1.4.2).
 
     Raises:
         NotProven: the path does not lead to both roots.

@@ -1,7 +1,8 @@
-"""The published form of a population's export: one account over all datasets about the same people.
+"""Reads the header and the entries of a population's export and checks the form of every field.
 
-Its entries say nothing of jobs but what each did to the sum: ``join`` and ``load`` carry the largest charged and
-reserved of one member after an entry of that member's own ledger, which they name by its number and hash.
+A population is one account over several datasets about the same people. Its entries ``join`` and ``load`` state the
+load of a member (the largest charged plus reserved amount of a joint cell) after an entry of the member's ledger, which
+they name by its sequence and hash.
 """
 
 from dataclasses import dataclass
@@ -20,18 +21,18 @@ _NAMED_FIELDS = {"dataset", "sequence", "hash"}
 _JOINED_FIELDS = _NAMED_FIELDS | {"adjacency", "unit_column", "highest_cap"}
 
 BOUND_FIELDS = ("population", "accountant", "delta")
-"""Facts of the header that the first entry repeats, so that the chain holds them."""
+"""Fields of the header that the first entry repeats, so that the chain covers them."""
 
 
 @dataclass(frozen=True)
 class PopulationHeader:
-    """The population that an export is of.
+    """The first line of a population's export.
 
     Attributes:
-        population: its opaque id.
+        population: opaque id of the population.
         accountant: ``pure``, ``zcdp`` or ``gdp``: the unit of every amount.
-        cap: that the export says is in force at its end, in steps of the unit.
-        delta: the δ at which it and all of its members are read; ``None`` on a pure one.
+        cap: in force at the end of the export, in steps of the unit.
+        delta: of the population and of all members; ``None`` on a pure account.
     """
 
     population: str
@@ -41,7 +42,7 @@ class PopulationHeader:
 
     @property
     def places(self) -> int:
-        """Decimal places of one step of the unit."""
+        """Decimal places of a step of the unit."""
         return amounts.PLACES[self.accountant]
 
     def text(self, steps: int) -> str:
@@ -51,7 +52,7 @@ class PopulationHeader:
 
 @dataclass(frozen=True)
 class Named:
-    """An entry of a member's own ledger, that a population's entry was made for."""
+    """The entry of a member's ledger that a population's entry names."""
 
     dataset: str
     sequence: int
@@ -60,7 +61,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Joined(Named):
-    """The newest entry of a member when it joined, and what it counts: whose loss, and up to what."""
+    """The newest entry of a member when it joined, with the facts about the member's account."""
 
     adjacency: str
     unit_column: str | None
@@ -69,13 +70,13 @@ class Joined(Named):
 
 @dataclass(frozen=True)
 class PopulationEntry(Link):
-    """One line of a population's ledger; ``member`` is that of ``join`` and ``load``."""
+    """One line of a population's ledger; ``member`` is None except on ``join`` and ``load``."""
 
     member: Named | None
 
 
 def is_population(value: Json) -> bool:
-    """Whether a first line says of itself that it heads the export of a population."""
+    """Whether a first line is the header of a population's export."""
     return isinstance(value, dict) and "population" in value
 
 
@@ -83,7 +84,7 @@ def read_header(value: Json) -> PopulationHeader:
     """Reads the first line.
 
     Raises:
-        Malformed: not the header of a population's export in format 1.
+        Malformed: the line is not the header of a population's export in format 1.
     """
     fields = json_fields.fields(value, _HEADER_FIELDS, "the header")
     json_fields.check_export(fields)
@@ -97,19 +98,19 @@ def read_header(value: Json) -> PopulationHeader:
 
 
 def read_entry(value: Json, *, places: int) -> PopulationEntry:
-    """Reads a later line; whether it fits the lines before it is for the replay to say.
+    """Reads an entry, without the lines before it.
 
     Raises:
-        Malformed: a field too many or too few, or one that is not of its form.
+        Malformed: a field is missing, unknown or invalid.
     """
     fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
     kind = fields["kind"]
     if kind not in _KINDS:
-        raise Malformed("the entry's kind is none of a population's")
+        raise Malformed("the entry's kind is not one of a population's entries")
     if fields["scope"] != {} or fields["event"] is not None:
         raise Malformed("an entry of a population carries a scope or an event")
     if (fields["job_id"] is not None) is not (kind == "load"):
-        raise Malformed("a job is named by entries of kind load, and by no other")
+        raise Malformed("entries of kind load name a job, and no other entries do")
     details = fields.get("details")
     if kind == "open":
         json_fields.fields(details, set(BOUND_FIELDS), "the details of the opening")

@@ -1,9 +1,9 @@
-"""Replays a population's export line by line: one cap over all datasets about the same people.
+"""Replays a population's export line by line, with the exports of its members where they are given.
 
-Checked for every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against what the first
-entry says; that members join once and count the same unit; that loads are of members, and name entries of them in
-order; and the sum over all members at every load that grew, against the cap in force. The members' own exports, where
-they are given, are read in step (:mod:`app.verifier.member_comparison`).
+Checks of every line: its form; its place in the chain (:mod:`app.verifier.chain`); the header against the details of
+the first entry; each dataset joins once, with the adjacency and unit of the other members; a load names a member, and a
+later entry of the member than the load before; the sum of the loads against the cap in force, whenever a load grows.
+The exports of members are read in step (:mod:`app.verifier.member_comparison`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ from app.verifier.population_export import (
 
 @dataclass(frozen=True)
 class Standing:
-    """A member as its population's newest entry about it says.
+    """A member in the population's newest entry about it.
 
     Attributes:
-        load: its largest charged and reserved, in steps.
-        sequence: number of the member's entry that this was said after.
+        load: the stated load, in steps.
+        sequence: the named entry of the member.
     """
 
     load: int
@@ -44,19 +44,20 @@ class Standing:
 
 @dataclass(frozen=True)
 class PopulationSummary:
-    """What a verified export of a population says.
+    """The result of a verified export of a population.
 
     Attributes:
-        header: the population.
+        header: the first line.
         kinds: number of entries of each kind.
         cap: in force at the end, in steps.
-        highest_cap: the highest in force since something was held or charged that was not given back; where there is a
-            δ, with those of members that joined with a load on top of it: it is what can be printed there.
-        unit: adjacency and unit column of all members; None while there is none.
-        members: by dataset, in the order in which they joined.
-        compared: those whose own ledgers were given, by dataset.
+        highest_cap: the highest in force since the sum of the loads was last zero; on accounts with a δ plus the
+        highest
+            cap of every member that joined with a load. It is the cap of the guarantee there.
+        unit: adjacency and unit column of all members; None without members.
+        members: by dataset, in the order of joining.
+        compared: the members whose exports were given, by dataset.
         last: the newest entry.
-        checkpoints: that the entries agree with, the smallest first.
+        checkpoints: of this log, all of which agree with the entries, the smallest first.
     """
 
     header: PopulationHeader
@@ -71,28 +72,31 @@ class PopulationSummary:
 
     @property
     def together(self) -> int:
-        """The sum over members of their largest charged and reserved."""
+        """The sum of the loads of all members."""
         return sum(member.load for member in self.members.values())
 
     @property
     def printable(self) -> int:
-        """What the guarantee of all members together is made of: sums of ε hold as they stand, others only as a limit
-        that was set in advance."""
+        """The amount of the guarantee for all members together.
+
+        On pure accounts it is the larger of the cap and the sum of the loads. On accounts with a δ only a limit that
+        was set in advance has a guarantee.
+        """
         return max(self.cap, self.together) if self.header.accountant == "pure" else self.highest_cap
 
 
 def verify(
     lines: Iterable[bytes], members: Sequence[MemberLedger] = (), checkpoints: Sequence[Checkpoint] = ()
 ) -> PopulationSummary:
-    """Checks a population's export, and what it says of the members whose own exports are given.
+    """Verifies a population's export, and compares it with the exports of members.
 
     Args:
-        lines: of the population's export, with their line ends.
+        lines: of the population's export, with line ends.
         members: at most one export of each dataset, read up to its header.
-        checkpoints: whose signatures hold; of the population's log, or of a member's.
+        checkpoints: with valid signatures, of the population's log or of a member's log.
 
     Raises:
-        NotVerified: at the first line that does not hold; its file is None where it is one of the population's.
+        NotVerified: a line fails a check; ``file`` is None for a line of the population's export.
     """
     ledgers = {member.dataset: member for member in members}
     assert len(ledgers) == len(members), "one export of each dataset"
@@ -104,7 +108,7 @@ def verify(
 
 
 class PopulationAccount:
-    """A population after the entries so far."""
+    """A population's account after the entries up to the newest."""
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class PopulationAccount:
         self._unit: tuple[str, str | None] | None = None
 
     def take(self, value: Json) -> None:
-        """Checks one entry against everything before it, and takes it in."""
+        """Checks one entry against the entries before it, and applies it."""
         entry, before = read_entry(value, places=self.header.places), self.chain.last
         self.chain.take(entry, value)
         match entry.kind:
@@ -135,15 +139,15 @@ class PopulationAccount:
                 self.cap = entry.amount
                 self.highest_cap = max(self.highest_cap, self.cap) if self._together else self.cap
             case "join":
-                assert isinstance(entry.member, Joined), "joins are read with what joins"
+                assert isinstance(entry.member, Joined), "an entry of kind join has a member"
                 self._join(entry.member, entry)
             case _:
-                assert entry.member is not None, "loads are read with their member"
+                assert entry.member is not None, "an entry of kind load has a member"
                 assert before is not None, "the first entry is no load"
                 self._load(entry.member, entry, after=before)
 
     def summary(self) -> PopulationSummary:
-        """What the entries so far say, and the rest of the members' own ledgers; there is at least one entry."""
+        """The result of the entries up to the newest, after the rest of the members' exports."""
         last = self.chain.last
         assert last is not None, "the caller has seen an entry"
         complete_at = self._complete_at(last)
@@ -160,7 +164,7 @@ class PopulationAccount:
         )
 
     def _complete_at(self, last: Link) -> datetime | None:
-        """When it was last signed that there is no entry after this one. Signed notes say times as they like."""
+        """Time of the newest checkpoint of exactly these entries. A signed note may hold a time of any form."""
         found = []
         for checkpoint in self.chain.checkpoints:
             with suppress(Malformed):
@@ -172,9 +176,9 @@ class PopulationAccount:
             raise Broken(f"{joined.dataset} is a member already")
         unit = joined.adjacency, joined.unit_column
         if self._unit not in (None, unit):
-            raise Broken(f"{joined.dataset} counts another unit than the members before it")
+            raise Broken(f"{joined.dataset} has another adjacency or unit than the members before it")
         if entry.amount > joined.highest_cap:
-            raise Broken(f"{joined.dataset} carries more than its highest cap")
+            raise Broken(f"the load of {joined.dataset} is above its highest cap")
         self._unit = unit
         if entry.amount and self.header.accountant != "pure":
             self.highest_cap += joined.highest_cap
@@ -185,21 +189,21 @@ class PopulationAccount:
     def _load(self, named: Named, entry: PopulationEntry, *, after: Link) -> None:
         before = self._members.get(named.dataset)
         if before is None:
-            raise Broken(f"{named.dataset} is no member")
+            raise Broken(f"{named.dataset} is not a member")
         if named.sequence <= before.sequence:
             raise Broken(
-                f"it names entry {named.sequence} of {named.dataset}, after entry {before.sequence} had its own"
+                f"it names entry {named.sequence} of {named.dataset}, and an earlier load names entry {before.sequence}"
             )
         self._stand(named, entry)
         admits = entry.amount > before.load
         if named.dataset in self._ledgers:
             is_reserve = self._ledgers[named.dataset].load(named, entry, after=after).kind == "reserve"
             if admits and not is_reserve:
-                raise Broken(f"the load of {named.dataset} grew where something was given back")
+                raise Broken(f"the load of {named.dataset} grew at a void or expire")
             admits = is_reserve
         if admits and self._together > self.cap:
             together, cap = self.header.text(self._together), self.header.text(self.cap)
-            raise Broken(f"the members together come to {together}, over the cap of {cap}")
+            raise Broken(f"the loads of the members add up to {together}, over the cap of {cap}")
 
     def _stand(self, named: Named, entry: PopulationEntry) -> None:
         before = self._members.get(named.dataset)

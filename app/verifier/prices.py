@@ -1,4 +1,4 @@
-"""What a reservation costs at least, recomputed from what its entry says."""
+"""Recomputes the loss of a reservation from its entry and compares it with the amount."""
 
 from fractions import Fraction
 
@@ -8,17 +8,17 @@ from app.verifier.external_charges import Attested
 
 
 class NoPrice(ValueError):
-    """The price cannot be recomputed, or passes the amount. ``str()`` says why."""
+    """The price cannot be recomputed, or is above the amount; ``str()`` gives the reason."""
 
 
 def check(entry: Entry, header: Header) -> Attested | None:
     """Checks that the amount of a reservation covers the loss of one privacy unit.
 
     Returns:
-        Who attests it, where the mechanism ran elsewhere.
+        The attester's statement for an external mechanism, otherwise None.
 
     Raises:
-        NoPrice: it does not, or its event or its details are of no known form.
+        NoPrice: the loss is above the amount, or the event or the details have no known form.
     """
     try:
         witness = external_charges.read(entry.details, has_event=entry.event is not None)
@@ -36,7 +36,7 @@ def check(entry: Entry, header: Header) -> Attested | None:
 
 
 def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
-    """Of one unit: k rows cost kε, k²ρ and k²μ² of what one costs."""
+    """The loss of one privacy unit: k rows cost k times the ε of one row, k² times its ρ or μ²."""
     if witness is not None and witness.declared is not None:
         measure, value, adjacency = witness.declared
         one = external_charges.loss(measure, value, accountant=header.accountant)
@@ -49,20 +49,21 @@ def _loss(entry: Entry, header: Header, witness: Attested | None) -> Fraction:
 
 
 def _check_unit(entry: Entry, header: Header) -> None:
-    """A loss of a whole unit is paid once, so its box may only tell units apart, never the rows of one unit."""
+    """A loss of a whole unit is charged once, so no two rows of a unit may be in different cells of the scope."""
     kinds = {partition.name: partition.kind for partition in header.partitions}
     if header.unit_column is None:
-        raise NoPrice("a loss is stated for a unit on an account whose unit is a row")
+        raise NoPrice("a loss is stated per unit on an account whose unit is a row")
     if any(kinds[name] != "hash" for name, _ in entry.scope):
-        raise NoPrice("a loss that is stated for a whole unit is charged to cells that one unit can have several of")
+        raise NoPrice("a loss that is stated per unit is charged to cells of which one unit can have several")
 
 
 def _check_delta(witness: Attested, header: Header) -> None:
-    """(ε, δ) is charged under the account's own adjacency and for a whole unit: several steps cost no multiple of δ."""
+    """An (ε, δ) must be stated under the account's adjacency and for a whole unit, because δ does not scale with
+    steps."""
     assert witness.delta is not None, "the caller has seen one"
     assert witness.declared is not None, "a delta is declared beside an epsilon"
     if header.accountant != "zcdp":
-        raise NoPrice("a delta is charged on an account that sets none aside")
+        raise NoPrice("a delta is charged on an account that sets no delta aside")
     if witness.declared[2] != header.adjacency or (header.max_rows > 1 and not witness.per_unit):
         raise NoPrice("a delta is declared for less than one unit of the account")
     if witness.delta_charged < witness.delta * 10**amounts.DELTA_PLACES:

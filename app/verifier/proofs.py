@@ -1,6 +1,6 @@
-"""Proofs about a log, one JSON object each, held to checkpoints.
+"""Checks proofs about a log, each one JSON object, against checkpoints.
 
-``inclusion``: an entry is in the log. ``consistency``: a later log begins with an earlier one.
+An ``inclusion`` proof shows that an entry is in the log; a ``consistency`` proof that a log begins with an earlier log.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ _HEX_CHARS = 64
 
 
 class Disproven(ValueError):
-    """The proof does not show what it says. ``str()`` says why."""
+    """The proof fails a check; ``str()`` gives the reason."""
 
 
 @dataclass(frozen=True)
 class Proven:
-    """What a proof shows, in a sentence."""
+    """The statement of a valid proof, in a sentence."""
 
     kind: str
     statement: str
 
 
 def is_proof(value: Json) -> bool:
-    """Whether a JSON value says of itself that it is a proof."""
+    """Whether a JSON value is marked as a proof."""
     kind = value.get("kind") if isinstance(value, dict) else None
     return isinstance(kind, str) and kind in _FIELDS
 
@@ -41,7 +41,7 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
     """Checks a proof against the checkpoints of the sizes that it names.
 
     Raises:
-        Disproven: it is out of form, a checkpoint is missing, or the path leads elsewhere.
+        Disproven: a field is invalid, a checkpoint is missing, or the path does not lead to the checkpoint's root.
     """
     assert isinstance(value, dict), "is_proof() takes objects only"
     kind = str(value["kind"])
@@ -65,7 +65,7 @@ def _inclusion(value: dict[str, Json], path: list[bytes], checkpoints: Sequence[
     content = {name: item for name, item in entry.items() if name != "hash"}
     digest = hashlib.sha256(canonical_json.dumps(content)).hexdigest()
     if digest != entry["hash"]:
-        raise Disproven("hash is not that of the entry's content: something in it was changed")
+        raise Disproven("hash is not that of the entry's content: the entry was changed")
     if canonical_json.dumps(entry.get("sequence")) != canonical_json.dumps(sequence):
         raise Disproven("the entry has another sequence than the proof")
     merkle_tree.check_inclusion(merkle_tree.leaf(digest), sequence - 1, size, path, checkpoint.root)
@@ -85,13 +85,13 @@ def _consistency(value: dict[str, Json], path: list[bytes], checkpoints: Sequenc
 
 
 def _checkpoint(origin: Json, size: int, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """The one that a proof rests on. Of two that contradict one another neither is silently left out."""
-    fitting = [item for item in checkpoints if (item.origin, item.size) == (origin, size)]
-    if not fitting:
+    """The checkpoint of a size. Two checkpoints that contradict each other are an error, not a choice."""
+    matching = [item for item in checkpoints if (item.origin, item.size) == (origin, size)]
+    if not matching:
         raise Disproven(f"it needs a checkpoint of the same log with {size} entries")
-    if len({item.root for item in fitting}) > 1:
-        raise Disproven(f"two checkpoints of {size} entries contradict one another: the log was forked")
-    return fitting[0]
+    if len({item.root for item in matching}) > 1:
+        raise Disproven(f"two checkpoints of {size} entries contradict each other: the log was forked")
+    return matching[0]
 
 
 def _path(value: Json) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What was found, as a table for people and as an object for programs; amounts are exact decimal text."""
+"""Formats results: a table for people and a JSON object for programs, with amounts as exact decimal text."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from app.verifier.member_comparison import Compared
 from app.verifier.population_export import PopulationHeader
 from app.verifier.population_replay import PopulationSummary
 
-CUT_TAIL = "A cut tail can only be found with a checkpoint: an export that ends early looks like this one."
+NO_CHECKPOINT = "Without a checkpoint, entries that are missing at the end cannot be detected."
 
 
 def shown(line: object) -> str:
-    """One line of output. What an export says may hold line ends and what a terminal obeys: these are printed as
-    escapes, so that no text of a file can pass for a result."""
+    """One line of output. Line ends and terminal control characters from an export are escaped, so that no text of a
+    file can pass for a result."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in str(line)
@@ -65,7 +65,7 @@ def to_text(summary: Summary) -> str:
 
 
 def population_to_json(summary: PopulationSummary) -> dict[str, object]:
-    """The summary of a population for programs; ``unchecked`` are the members whose own ledgers were not given."""
+    """The summary of a population for programs; ``unchecked`` lists the members whose exports were not given."""
     adjacency, unit_column = summary.unit or (None, None)
     text = summary.header.text
     return {
@@ -117,52 +117,52 @@ def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
 
 
 def _notes(summary: Summary) -> list[str]:
-    """What the checks of a dataset's entries leave open, its tail apart."""
+    """What the checks of a dataset's entries cannot show, except for its end."""
     if not summary.attested:
         return []
     said = ", ".join(f"{count} by {key}" for key, count in summary.attested.items())
-    return [f"Mechanisms that ran elsewhere are charged on somebody's word, not recomputed from draws: {said}."]
+    return [f"Charges for external mechanisms rest on the attester's statement, which cannot be checked: {said}."]
 
 
 def _population_notes(summary: PopulationSummary) -> list[str]:
-    """What the checks of a population's export leave open."""
+    """What the checks of a population's export cannot show."""
     notes = []
     if whole := [dataset for dataset, found in summary.compared.items() if not found.n_too_complex]:
-        notes.append(f"Every entry about {', '.join(whole)} agrees with that dataset's own ledger, which holds.")
+        notes.append(f"Every entry about {', '.join(whole)} agrees with that dataset's export, which was verified.")
     if unchecked := _unchecked(summary):
         notes.append(
-            f"NOT CHECKED: what the entries say of {', '.join(unchecked)}. Nothing here shows that these loads are "
-            "true, and that none is missing: give the export of each with --member."
+            f"NOT CHECKED: the loads of {', '.join(unchecked)}. To check that they are right and complete, give the "
+            "export of each dataset with --member."
         )
     for dataset, found in summary.compared.items():
-        # What is missing at its end moved no sum that the population knows of, so only a checkpoint is news.
+        # The population does not count entries that are missing at the member's end, so only a checkpoint adds a fact.
         tail = [_tail(found.ledger)] if found.ledger.checkpoints else []
         notes += [f"{dataset}: {note}" for note in (*_differences(found), *_notes(found.ledger), *tail)]
     return [*notes, _tail(summary)]
 
 
 def _differences(compared: Compared) -> list[str]:
-    """Where a population's entries are not simply the member's largest joint cell."""
+    """Notes where a population's entries differ from the member's largest load."""
     notes = []
     if compared.n_bounds:
         notes.append(
-            f"{compared.n_bounds} loads are more than its largest joint cell carries: bounds, which are legal where "
-            "jobs restrict several partitions."
+            f"{compared.n_bounds} loads are upper bounds, above the largest load of its joint cells; this is allowed "
+            "where jobs restrict several partitions."
         )
     if compared.n_too_complex:
         notes.append(
-            f"NOT CHECKED: {compared.n_too_complex} loads were not recomputed, because its boxes are too entangled: "
-            "they may be too small. Each names an entry of its own ledger, which holds."
+            f"NOT CHECKED: {compared.n_too_complex} loads were not recomputed, because that takes too much work: "
+            "they may be too small. Each names an entry of the dataset's export, which was verified."
         )
     if compared.n_later:
         notes.append(
-            f"{compared.n_later} entries are later than this export of the population: a later one has to hold their "
-            "loads."
+            f"{compared.n_later} entries are newer than the population's export: a newer export of the population must "
+            "contain their loads."
         )
     if compared.n_overdue:
         notes.append(
-            f"{compared.n_overdue} of these are older than the checkpoint after which the population has none of their "
-            "loads: unless both were taken at one moment, the loads were left out. Take export and checkpoint again."
+            f"{compared.n_overdue} of these are older than the population's checkpoint, but have no load in it. "
+            "If export and checkpoint were not taken at the same moment, the loads were left out. Take both again."
         )
     return notes
 
@@ -195,24 +195,24 @@ def _standing(summary: PopulationSummary, dataset: str) -> str:
 
 def _unit(unit: tuple[str, str | None] | None) -> str:
     if unit is None:
-        return "none yet: the first member decides"
+        return "none: the first member sets it"
     adjacency, column = unit
     who = "one row of each member" if column is None else f"all rows with one value of {column}"
     return f"{who}, adjacency {adjacency}"
 
 
 def _cap(summary: Summary) -> str:
-    """On accounts with a δ every guarantee is that of the highest cap; on pure ones what was charged is its own."""
+    """The cap; on accounts with a δ the guarantee is that of the highest cap, which is named where it differs."""
     cap, highest = summary.header.text(summary.cap), summary.header.text(summary.highest_cap)
     if summary.header.accountant == "pure" or cap == highest:
         return cap
-    return f"{cap} (guarantees are those of the highest one, {highest})"
+    return f"{cap} (the guarantee is that of the highest cap, {highest})"
 
 
 def _tail(summary: Summary | PopulationSummary) -> str:
-    """What is known of the end of the export."""
+    """Whether a checkpoint shows that no entry is missing at the end."""
     if not summary.checkpoints:
-        return CUT_TAIL
+        return NO_CHECKPOINT
     newest, total = summary.checkpoints[-1], summary.last.sequence
     if newest.size == total:
         return f"A checkpoint of {newest.at} covers all {total} entries: until then nothing is missing at the end."

@@ -56,7 +56,7 @@ def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path:
     export.write_bytes(b"".join(lines[:-1]))
     assert verified_alone(export)["exit"] == 0, "alone, the cut is not seen"
     found = verified_alone(export, *evidence)
-    assert (found["exit"], "the export was cut" in found["reason"]) == (1, True)
+    assert (found["exit"], "the export was truncated" in found["reason"]) == (1, True)
 
 
 def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, str], tmp_path: Path) -> None:

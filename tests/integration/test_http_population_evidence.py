@@ -172,7 +172,7 @@ def test_a_tail_that_was_cut_off_a_real_export_is_found(scene: Scene, which: str
     file.write_bytes(b"".join(lines[:-1]))
     found = verified_alone(*arguments, *scene.signed())
     assert (found["exit"], found["file"]) == (1, str(file))
-    assert "the export was cut" in found["reason"]
+    assert "the export was truncated" in found["reason"]
 
 
 def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:

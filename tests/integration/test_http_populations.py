@@ -226,7 +226,7 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
         assert verified_alone(proof, *held, *more)["exit"] == 0
     lines = (tmp_path / "population").read_bytes().splitlines(keepends=True)
     (tmp_path / "population").write_bytes(b"".join(lines[:-1]))
-    assert "the export was cut" in verified_alone(tmp_path / "population", *members, *held)["reason"]
+    assert "the export was truncated" in verified_alone(tmp_path / "population", *members, *held)["reason"]
     table = owner.http.get(f"/populations/{name}/export?format=csv").text.splitlines()
     assert (len(table), table[0].split(",")[:3]) == (8, ["sequence", "kind", "amount"])
 

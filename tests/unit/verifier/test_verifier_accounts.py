@@ -49,7 +49,7 @@ def test_boxes_over_several_partitions_count_in_their_joint_cells(export: Export
     )
     writer.job("d", "0.25", scope={"region": ["OTHER"], "shard": [2]}).job("e", "0.25", scope={"upload": ["ep_3"]})
     assert _failure(writer) == (
-        "line 11: charged and reserved in cell region=EU in cell shard=1 in cell upload=ep_3 come to 2.25,"
+        "line 11: charged and reserved in cell region=EU in cell shard=1 in cell upload=ep_3 are 2.25,"
         " over the cap of 2"
     )
 
@@ -124,7 +124,7 @@ def test_a_loss_of_a_whole_unit_is_charged_to_cells_that_tell_units_apart(export
     writer = export(max_rows=4, partitions=PARTITIONS)
     verify(writer.job("a", "0.25", event=EVENT, details=word, scope={"shard": [1]}).lines())
     writer.job("b", "0.25", event=EVENT, details=word, scope={"region": ["EU"]})
-    assert "cells that one unit can have several of" in _failure(writer)
+    assert "cells of which one unit can have several" in _failure(writer)
     assert "whose unit is a row" in _failure(export().job("a", "0.25", event=EVENT, details=word))
 
 
@@ -175,7 +175,7 @@ def test_a_loss_on_a_label_account_is_a_labels_or_twice_a_rows(export: Export) -
     verify(writer("label", "0.5").lines())
     verify(writer("add_remove", "1").lines())
     assert "costs more" in _failure(writer("add_remove", "0.5"))
-    assert "adjacency without a bound" in _failure(writer("replace_one", "3"))
+    assert "adjacency has no bound" in _failure(writer("replace_one", "3"))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
     declared = {"adjacency": "add_remove", "rho": "0.1", "delta": "0.01"}
     writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
     failure = _failure(writer.job("rs_1", "3", event=None, details={**WORD, "declared": declared, "delta": "0.01"}))
-    assert "a delta is declared beside something else than epsilon" in failure
+    assert "a delta is declared with a measure other than epsilon" in failure
 
 
 @pytest.mark.parametrize("end", ["void", "expire"])
@@ -281,12 +281,12 @@ def test_delta_is_charged_out_of_what_is_set_aside_in_every_cell(export: Export)
     half = _approximate("0.0000001")
     assert verify(_with_delta(export, half, half).lines()).attested == {"key_ann": 2}
     assert _failure(_with_delta(export, half, half, _approximate("0.000000000000000001"))) == (
-        "line 7: the delta that was charged comes to more than what is set aside"
+        "line 7: the charged delta is more than the delta set aside"
     )
     apart = [{"shard": [0]}, {"shard": [1]}, {"shard": [0]}]
     verify(_with_delta(export, half, _approximate("0.0000002"), half, scope=apart, shards=2).lines())
     apart[2] = {"shard": [1]}
-    assert "more than what is set aside" in _failure(
+    assert "more than the delta set aside" in _failure(
         _with_delta(export, half, _approximate("0.0000002"), half, scope=apart, shards=2)
     )
 
@@ -318,9 +318,9 @@ def test_a_delta_of_less_than_a_unit_is_refused_whatever_was_paid(export: Export
 def test_a_delta_has_no_place_where_none_is_set_aside(export: Export) -> None:
     details = _approximate("0.0000001")
     gdp = export(cap="2", accountant="gdp", delta="0.000001").job("rs_0", "1", event=None, details=details)
-    assert "on an account that sets none aside" in _failure(gdp)
+    assert "on an account that sets no delta aside" in _failure(gdp)
     zcdp = export(cap="2", accountant="zcdp", delta="0.000001").job("rs_0", "1", event=None, details=details)
-    assert "more than what is set aside" in _failure(zcdp)
+    assert "more than the delta set aside" in _failure(zcdp)
 
 
 @pytest.mark.parametrize("wrong", ["0.000001", "0", "1e-7", None, "0.2"])

@@ -39,8 +39,8 @@ def test_escapes_are_the_short_ones_and_lower_case() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b'{"a":1,"a":1}', "same key twice"),
-        (b'{"a":{"b":1,"b":2}}', "same key twice"),
+        (b'{"a":1,"a":1}', "duplicate key"),
+        (b'{"a":{"b":1,"b":2}}', "duplicate key"),
         (b"NaN", "NaN"),
         (b"[Infinity]", "NaN"),
         (b"[-Infinity]", "NaN"),

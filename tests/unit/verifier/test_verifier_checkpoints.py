@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
 from app.verifier.main import Evidence, main, run
-from app.verifier.result_text import CUT_TAIL
+from app.verifier.result_text import NO_CHECKPOINT
 from tests.support.subtrees import subtrees
 
 Export = Callable[..., Any]
@@ -90,7 +90,7 @@ def test_an_older_checkpoint_covers_a_beginning_and_says_so(case: Case, capsys: 
 
 def test_without_a_checkpoint_the_output_says_what_is_not_known(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(case.export, as_json=True) == 0
-    assert _answer(capsys)["note"] == CUT_TAIL
+    assert _answer(capsys)["note"] == NO_CHECKPOINT
 
 
 @pytest.mark.parametrize("kept", range(1, 9))
@@ -99,7 +99,7 @@ def test_a_cut_tail_is_found(case: Case, capsys: pytest.CaptureFixture[str], kep
     case.write(case.writer.lines()[: kept + 1])
     assert case.check(case.export, checkpoint) == 1
     found = _answer(capsys)
-    assert found["reason"] == f"the export was cut: it ends with entry {kept}, a checkpoint covers 9"
+    assert found["reason"] == f"the export was truncated: it ends with entry {kept}, a checkpoint covers 9"
     assert found["line"] == kept + 2
 
 
@@ -121,7 +121,7 @@ def test_a_history_that_was_rewritten_with_its_whole_chain_is_found(
     capsys.readouterr()
     assert case.check(case.export, checkpoint) == 1
     found = _answer(capsys)
-    assert (found["line"], "are not the 9 whose root was signed" in found["reason"]) == (10, True)
+    assert (found["line"], "are not those whose root was signed" in found["reason"]) == (10, True)
 
 
 def test_of_several_checkpoints_the_first_that_does_not_hold_is_named(
@@ -139,7 +139,7 @@ def test_of_several_checkpoints_the_first_that_does_not_hold_is_named(
 def test_a_checkpoint_of_another_account_is_found(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     other = case.checkpoint(9, text=case.note(9, account="ds_other"))
     assert case.check(case.export, other) == 1
-    assert _answer(capsys)["reason"] == "a checkpoint is of another log than that of any export given here"
+    assert _answer(capsys)["reason"] == "a checkpoint belongs to a log of which no export is given"
 
 
 def _other_signature(note: str) -> str:
@@ -152,12 +152,12 @@ def _other_signature(note: str) -> str:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda note: note.replace("\n9\n", "\n8\n"), "signature is broken"),
-        (lambda note: note.replace("ds_test", "ds_tess"), "signature is broken"),
-        (lambda note: note.replace(AT, "2026-11-20T11:00:00.000000Z"), "signature is broken"),
+        (lambda note: note.replace("\n9\n", "\n8\n"), "signature is invalid"),
+        (lambda note: note.replace("ds_test", "ds_tess"), "signature is invalid"),
+        (lambda note: note.replace(AT, "2026-11-20T11:00:00.000000Z"), "signature is invalid"),
         (lambda note: note.replace("\n9\n", "\n9\nmore\n"), "not a checkpoint"),
         (lambda note: note.replace("\n9\n", "\n09\n"), "not a checkpoint"),
-        (_other_signature, "signature is broken"),
+        (_other_signature, "signature is invalid"),
         (lambda note: note.replace("— grovekeeper", "— another"), "another key"),
         (lambda note: note[:-1], "not a checkpoint"),
         (lambda note: note[: len(note) // 2], "not a checkpoint"),
@@ -272,7 +272,7 @@ def test_a_fork_is_found_by_two_checkpoints_of_one_size(case: Case, capsys: pyte
         + "\n"
     )
     assert case.check(proof, first, second) == 1
-    assert "contradict one another" in _answer(capsys)["reason"]
+    assert "contradict each other" in _answer(capsys)["reason"]
 
 
 def test_what_witnesses_add_to_a_checkpoint_does_not_matter(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,8 +296,8 @@ def test_signatures_of_others_do_not_stand_in_for_the_logs_own(case: Case, capsy
     broken = f"— grovekeeper {base64.b64encode(forged).decode()}\n"
     for signatures, reason in (
         (theirs + "— witness.example AAAAAAAA\n", "another key"),
-        (theirs + broken, "its signature is broken"),
-        (own + broken, "its signature is broken"),
+        (theirs + broken, "its signature is invalid"),
+        (own + broken, "its signature is invalid"),
         (own + "no signature\n", "it is not a checkpoint"),
         (own + "\n", "it is not a checkpoint"),
         ("", "it is not a checkpoint"),

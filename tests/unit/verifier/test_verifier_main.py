@@ -13,7 +13,7 @@ import pytest
 
 import app.verifier
 from app.verifier.main import main
-from app.verifier.result_text import CUT_TAIL
+from app.verifier.result_text import NO_CHECKPOINT
 
 Export = Callable[..., Any]
 
@@ -35,7 +35,7 @@ def test_a_good_export_prints_its_balance_and_ends_with_0(good: Path, capsys: py
     assert ["remaining", "1.3"] in words
     assert ["entries", "4 (1 open, 2 reserve, 1 charge)"] in words
     assert ["tightest", "cell shard=1"] in words
-    assert CUT_TAIL.split(maxsplit=1) in words
+    assert NO_CHECKPOINT.split(maxsplit=1) in words
 
 
 def test_json_output_is_one_object_and_nothing_else(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("accountant", "shown"), [("pure", "1"), ("gdp", "1 (guarantees are those of the highest one, 3)")]
+    ("accountant", "shown"), [("pure", "1"), ("gdp", "1 (the guarantee is that of the highest cap, 3)")]
 )
 def test_a_lowered_cap_is_shown_with_the_one_that_guarantees_are_made_of(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str], accountant: str, shown: str
@@ -142,7 +142,7 @@ def test_charges_on_a_word_are_counted_in_the_output(
     word = {"attested_by": "key_ann", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
     (tmp_path / "export").write_bytes(b"".join(export().job("rs_1", "1", event=None, details=word).lines()))
     assert main([str(tmp_path / "export")]) == 0
-    assert "on somebody's word, not recomputed from draws: 1 by key_ann." in capsys.readouterr().out
+    assert "rest on the attester's statement, which cannot be checked: 1 by key_ann." in capsys.readouterr().out
 
 
 FORGED = "ds\n  charged       0\n\x1b[2J\x9b\u202eVERIFIED\u2028\r"
@@ -175,7 +175,7 @@ def test_no_text_of_an_export_passes_for_a_line_of_a_refusal(
     assert main([str(file)]) == 1
     first, second, *others = capsys.readouterr().out.splitlines()
     assert first == f"NOT VERIFIED: {tmp_path}/export" + r"\nVERIFIED"
-    assert second.startswith(f"line 3: charged and reserved in cell {SHOWN}=0 come to 4")
+    assert second.startswith(f"line 3: charged and reserved in cell {SHOWN}=0 are 4")
     assert others == []
     assert main([f"{file}\n\x1b[2J"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

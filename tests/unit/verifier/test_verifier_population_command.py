@@ -12,7 +12,7 @@ from app.ledger import merkle
 from app.ledger.notes import Checkpoint, Signer
 from app.verifier import joint_cells
 from app.verifier.main import main
-from app.verifier.result_text import CUT_TAIL
+from app.verifier.result_text import NO_CHECKPOINT
 from tests.support.subtrees import subtrees
 
 People = Callable[..., Any]
@@ -83,8 +83,8 @@ def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
         f"last hash {folder.population.entries[-1]['hash']}",
     ]
     assert "sum over members and the cap at every step were recomputed and hold." in lines[13]
-    assert lines[14].startswith("NOT CHECKED: what the entries say of ds_a, ds_b.")
-    assert lines[15:] == [CUT_TAIL]
+    assert lines[14].startswith("NOT CHECKED: the loads of ds_a, ds_b.")
+    assert lines[15:] == [NO_CHECKPOINT]
 
 
 def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,9 +92,9 @@ def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: 
     printed = capsys.readouterr().out
     assert "ds_a: 1.5, compared with its 5 entries" in printed
     assert "ds_b: 0.75, compared with its 3 entries" in printed
-    assert "Every entry about ds_b, ds_a agrees with that dataset's own ledger, which holds." in printed
+    assert "Every entry about ds_b, ds_a agrees with that dataset's export, which was verified." in printed
     assert "NOT CHECKED" not in printed
-    assert printed.count(CUT_TAIL) == 1, "of the population; what it names pins the members"
+    assert printed.count(NO_CHECKPOINT) == 1, "of the population; what it names pins the members"
 
 
 def test_json_is_one_object_with_every_number(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,8 +135,8 @@ def test_bounds_and_later_entries_are_told(
     folder.write("people", early)
     assert folder.verify(members=("ds_a",)) == 0
     printed = capsys.readouterr().out
-    assert "ds_a: 1 loads are more than its largest joint cell carries" in printed
-    assert "ds_a: 3 entries are later than this export of the population: a later one has to hold" in printed
+    assert "ds_a: 1 loads are upper bounds" in printed
+    assert "ds_a: 3 entries are newer than the population's export: a newer export of the population must" in printed
 
 
 def test_of_loads_that_were_not_recomputed_it_is_not_said_that_they_agree(
@@ -171,7 +171,7 @@ def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_do
         found = answer(capsys)["members"][0]["compared"]
         assert (found["later_entries"], found["overdue_entries"]) == (2, overdue)
         assert folder.verify(*signed, members=("ds_a",)) == 0
-        assert ("are older than the checkpoint after which" in capsys.readouterr().out) is (overdue > 0)
+        assert ("are older than the population's checkpoint" in capsys.readouterr().out) is (overdue > 0)
 
 
 def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
@@ -225,10 +225,10 @@ def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
 
     folder.write("ds_a", folder.population.members["ds_a"].lines()[:-1])
     assert folder.verify(*of_people, *of_member, "--json", members=("ds_a",)) == 1
-    assert answer(capsys)["reason"] == "the export was cut: it ends with entry 4, the population names entry 5"
+    assert answer(capsys)["reason"] == "the export was truncated: it ends with entry 4, the population names entry 5"
     folder.write("people", folder.population.lines()[:-1])
     assert folder.verify(*of_people, "--json") == 1
-    assert answer(capsys)["reason"] == "the export was cut: it ends with entry 6, a checkpoint covers 7"
+    assert answer(capsys)["reason"] == "the export was truncated: it ends with entry 6, a checkpoint covers 7"
 
 
 def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
@@ -243,12 +243,12 @@ def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     capsys.readouterr()
     assert folder.verify("--json", *signed, members=("ds_b",)) == 1
     found = answer(capsys)
-    assert found["reason"] == "the export was cut: it ends with entry 2, a checkpoint covers 3"
+    assert found["reason"] == "the export was truncated: it ends with entry 2, a checkpoint covers 3"
     assert (found["line"], found["file"]) == (4, str(folder.path / "ds_b.jsonl"))
     folder.write("ds_b", [lines[0].replace(b'"cap": "3"', b'"cap": "4"'), *lines[1:]])
     assert folder.verify("--json", members=("ds_b",)) == 1
     found = answer(capsys)
-    assert (found["line"], found["reason"]) == (1, "the header says a cap of 4, the entries end with 3")
+    assert (found["line"], found["reason"]) == (1, "the header states a cap of 4, the entries end with 3")
 
 
 def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
@@ -256,7 +256,7 @@ def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
 ) -> None:
     of_member = folder.checkpoint("ds_a", folder.population.members["ds_a"].entries)
     assert folder.verify(*of_member, "--json") == 1
-    assert answer(capsys)["reason"] == "a checkpoint is of another log than that of any export given here"
+    assert answer(capsys)["reason"] == "a checkpoint belongs to a log of which no export is given"
 
 
 def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint(
@@ -288,7 +288,7 @@ def test_members_go_with_a_population_once_each_and_are_read_first(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert folder.verify("--json", of="ds_a", members=("ds_b",)) == 2
-    assert answer(capsys)["reason"] == "--member goes with the export of a population"
+    assert answer(capsys)["reason"] == "--member needs the export of a population"
     assert folder.verify("--json", members=("ds_a", "ds_a")) == 2
     assert "is a second export of ds_a" in answer(capsys)["reason"]
     assert folder.verify("--json", members=("gone",)) == 2
@@ -319,4 +319,4 @@ def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
     folder.write("people", [lines[0].replace(b"{", b'{"cap": "9", ', 1), *lines[1:]])
     assert folder.verify("--json", members=("ds_a",)) == 1
     found = answer(capsys)
-    assert (found["line"], found["reason"]) == (1, "the line cannot be read: an object gives the same key twice")
+    assert (found["line"], found["reason"]) == (1, "the line cannot be read: an object has a duplicate key")

@@ -58,7 +58,7 @@ def test_what_was_spent_before_a_late_join_counts_and_bars_what_comes(people: Pe
     population.job("ds_a", "jb_3", "0.25", None)
     found_bad = failure(population)
     assert found_bad.line == 7
-    assert found_bad.reason == "the members together come to 4.75, over the cap of 3"
+    assert found_bad.reason == "the loads of the members add up to 4.75, over the cap of 3"
 
 
 def test_nothing_is_admitted_over_the_cap_even_where_no_largest_cell_grows(people: People) -> None:
@@ -67,14 +67,14 @@ def test_nothing_is_admitted_over_the_cap_even_where_no_largest_cell_grows(peopl
     population.job("ds_a", "jb_1", "0.5", scope={"shard": [0]})
     population.cap("1").job("ds_a", "jb_2", "0.25", scope={"shard": [1]})
     assert checked(population).together == 2 * 10**9
-    assert failure(population, "ds_a").reason == "the members together come to 2, over the cap of 1"
+    assert failure(population, "ds_a").reason == "the loads of the members add up to 2, over the cap of 1"
 
 
 def test_the_cap_in_force_counts_at_each_step(people: People) -> None:
     population = people(cap="1").join("ds_a").job("ds_a", "jb_1", "1").cap("2").job("ds_a", "jb_2", "1").cap("0.5")
     assert checked(population, "ds_a").cap == 5 * 10**8
     population.job("ds_a", "jb_3", "0.25", "void")
-    assert failure(population).reason == "the members together come to 2.25, over the cap of 0.5"
+    assert failure(population).reason == "the loads of the members add up to 2.25, over the cap of 0.5"
 
 
 @pytest.mark.parametrize(("accountant", "delta"), [("zcdp", "0.00001"), ("gdp", "0.00001")])
@@ -105,7 +105,7 @@ def test_charges_for_mechanisms_elsewhere_are_loads(people: People) -> None:
 def test_a_member_that_counts_another_unit_is_refused(people: People) -> None:
     for options in ({"max_rows": 2}, {"adjacency": "label"}):
         found = failure(people().join("ds_a").join("ds_b", **options))
-        assert (found.line, found.reason) == (4, "ds_b counts another unit than the members before it")
+        assert (found.line, found.reason) == (4, "ds_b has another adjacency or unit than the members before it")
 
 
 def test_nobody_joins_twice(people: People) -> None:
@@ -137,7 +137,7 @@ def test_a_members_export_that_is_older_was_cut(people: People) -> None:
     with pytest.raises(NotVerified) as failed:
         verify(population.lines(), [MemberLedger(early, (), file="a.jsonl")])
     assert failed.value == NotVerified(
-        5, "the export was cut: it ends with entry 3, the population names entry 4", "a.jsonl"
+        5, "the export was truncated: it ends with entry 3, the population names entry 4", "a.jsonl"
     )
 
 
@@ -155,7 +155,10 @@ def test_an_export_of_a_dataset_that_never_joined_is_no_members(people: People) 
 
 def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
     population = people(accountant="zcdp", delta="0.0001").join("ds_a", delta_set_aside="0.00001")
-    assert failure(population, "ds_a").reason == "ds_a sets a part of its delta aside, which no sum over members covers"
+    assert (
+        failure(population, "ds_a").reason
+        == "ds_a sets a part of its delta aside, which the sum over members does not cover"
+    )
 
 
 def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
@@ -194,4 +197,4 @@ def test_an_entry_is_no_older_than_the_line_before_its_load(people: People) -> N
     assert checked(population, "ds_a").together == 15 * 10**8, "of the same moment"
     population.cap("2.5").job("ds_a", "jb_3", "0.5", None)
     found = failure(population, "ds_a")
-    assert (found.line, found.reason) == (8, "entry 4 of ds_a is older than the population's line before its load")
+    assert (found.line, found.reason) == (8, "entry 4 of ds_a is older than the entry before its load")

@@ -141,7 +141,7 @@ def test_a_cut_tail_contradicts_a_checkpoint(history: Any) -> None:
         header = {**history.header, "cap": cap}
         failed = failure(history, entries, checkpoints=[signed], header=header)
         covers = f"it ends with entry {kept}, a checkpoint covers {len(history.entries)}"
-        assert failed == NotVerified(kept + 2, f"the export was cut: {covers}")
+        assert failed == NotVerified(kept + 2, f"the export was truncated: {covers}")
 
 
 @pytest.mark.parametrize("index", [2, 4, 5, 7, 10, 11, 12, 13])
@@ -192,7 +192,7 @@ def test_a_load_for_a_charge_or_for_another_job_is_found(people: People, rechain
     more = copy.deepcopy(population.entries[-1])
     more["details"]["member"].update(sequence=charge["sequence"], hash=charge["hash"])
     failed = failure(population, rechained([*population.entries, more]), "ds_a")
-    assert failed == NotVerified(5, "it names an entry of kind charge of ds_a, which changes no load")
+    assert failed == NotVerified(5, "it names an entry of kind charge of ds_a, and such entries change no load")
     other = {**population.entries[-1], "job_id": "jb_9"}
     failed = failure(population, rechained([*population.entries[:-1], other]), "ds_a")
     assert failed == NotVerified(4, "job_id is not that of entry 2 of ds_a")
@@ -202,7 +202,7 @@ def test_the_export_of_another_history_of_the_same_dataset_is_found(people: Peop
     population, other = (people().join("ds_a").job("ds_a", "jb_1", amount) for amount in ("1", "2"))
     population.members["ds_a"] = other.members["ds_a"]
     failed = failure(population, population.entries, "ds_a")
-    assert failed == NotVerified(4, "it names entry 2 of ds_a by another hash than that entry has")
+    assert failed == NotVerified(4, "the hash that it names is not that of entry 2 of ds_a")
 
 
 def test_a_grown_load_where_something_was_given_back_is_found(people: People, rechained: Rechained) -> None:
@@ -214,7 +214,7 @@ def test_a_grown_load_where_something_was_given_back_is_found(people: People, re
     entries = copy.deepcopy(population.entries)
     entries[-1]["amount"] = "3"
     failed = failure(population, rechained(entries), "ds_a")
-    assert failed == NotVerified(len(entries) + 1, "the load of ds_a grew where something was given back")
+    assert failed == NotVerified(len(entries) + 1, "the load of ds_a grew at a void or expire")
 
 
 def test_a_bound_is_legal_where_several_partitions_are_restricted_and_never_over_the_highest_cap(
@@ -242,7 +242,7 @@ def test_what_a_join_says_of_the_member_is_held_to_its_ledger(
     entries[-1]["details"]["member"][name] = other
     assert failure(population, rechained(entries)) is None, "the chain alone cannot tell"
     failed = failure(population, rechained(entries), "ds_a")
-    assert failed == NotVerified(3, f"{name} is not what the ledger of ds_a says")
+    assert failed == NotVerified(3, f"{name} is not that of the ledger of ds_a")
 
 
 @pytest.mark.parametrize(("facts", "named"), [({"delta": "0.001"}, "delta"), ({"accountant": "gdp"}, "accountant")])
@@ -250,13 +250,13 @@ def test_a_member_of_another_accountant_or_delta_is_found(people: People, facts:
     population = people(accountant="zcdp", delta="0.0001").join("ds_a", **facts)
     assert failure(population, population.entries) is None, "a join does not repeat them"
     failed = failure(population, population.entries, "ds_a")
-    assert failed == NotVerified(3, f"{named} is not what the ledger of ds_a says")
+    assert failed == NotVerified(3, f"{named} is not that of the ledger of ds_a")
 
 
 def test_a_load_of_a_dataset_that_is_no_member_is_found(people: People, rechained: Rechained) -> None:
     population = people().join("ds_a").join("ds_b").job("ds_b", "jb_1", "1")
     entries = [entry for entry in population.entries if entry["details"].get("member", {}).get("highest_cap") is None]
-    assert failure(population, rechained(entries)) == NotVerified(3, "ds_b is no member")
+    assert failure(population, rechained(entries)) == NotVerified(3, "ds_b is not a member")
 
 
 def test_a_join_with_more_than_the_highest_cap_is_found(people: People, rechained: Rechained) -> None:
@@ -264,4 +264,4 @@ def test_a_join_with_more_than_the_highest_cap_is_found(people: People, rechaine
     assert failure(population, population.entries, "ds_a") is None, "all of it is legal"
     entries = copy.deepcopy(population.entries)
     entries[-1]["amount"] = "1.000000001"
-    assert failure(population, rechained(entries)) == NotVerified(3, "ds_a carries more than its highest cap")
+    assert failure(population, rechained(entries)) == NotVerified(3, "the load of ds_a is above its highest cap")

@@ -136,4 +136,4 @@ def test_entries_dropped_doubled_or_moved_contradict_a_checkpoint_even_with_a_ne
     for kept in range(1, len(entries)):
         failure = _failure([{**history.header, "cap": "0.1" if kept < 6 else "0.08"}, *entries[:kept]], (checkpoint,))
         assert failure is not None
-        assert "the export was cut" in failure.reason
+        assert "the export was truncated" in failure.reason
