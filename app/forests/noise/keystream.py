@@ -16,7 +16,8 @@ class Keystream:
     """An endless stream of words that nobody can predict or replay, not even after a fork.
 
     A forked child holds a copy of the cipher's state, so it would repeat its parent's stream; the stream therefore
-    takes a new key whenever it finds itself in another process.
+    takes a new key whenever it finds itself in another process. A copy of a machine's memory (a snapshot that is
+    restored or cloned) keeps the process and repeats the stream: docs/known-limits.md.
     """
 
     def __init__(self) -> None:

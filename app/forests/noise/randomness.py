@@ -90,7 +90,8 @@ class SystemRandomness(ExactSampler):
     Privacy:
         Every draw has exactly the law that :class:`Randomness` states, given a uniform word stream; that stream is
         AES-256-CTR under a key from ``os.urandom``, so it is uniform up to the security of AES. No floating-point
-        number occurs on the path from key to draw. *Not covered:* the time a draw takes depends on its value.
+        number occurs on the path from key to draw. *Not covered:* the time a draw takes depends on its value;
+        a copy of the machine's memory repeats the stream (docs/known-limits.md).
 
     Source:
         Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithms 1 and 2;
