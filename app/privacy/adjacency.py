@@ -1,4 +1,4 @@
-"""What "one" means when two datasets are called neighbours."""
+"""Adjacency: the relation between two datasets that a guarantee compares."""
 
 from enum import StrEnum
 

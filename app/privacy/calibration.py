@@ -16,7 +16,7 @@ _MAX_STEPS = 200
 
 @dataclass(frozen=True)
 class Budget:
-    """What one job may cost one unit.
+    """The largest loss of one job for one unit.
 
     Attributes:
         accountant: name of the account's accountant.
@@ -34,7 +34,7 @@ class Budget:
         return Fraction(self.amount, 10 ** accountants.by_name(self.accountant).PLACES)
 
     def stated_under(self, adjacency: Adjacency) -> "Budget":
-        """What a mechanism may cost whose guarantee is stated under ``adjacency``, so that this budget covers it.
+        """The budget of a mechanism whose guarantee is stated under ``adjacency``, covered by this budget.
 
         A label that changes is one row removed and one added: on a ``label`` account a mechanism stated under
         add/remove costs what replacing a row costs (docs/proofs/accounting.md A2).
@@ -66,9 +66,9 @@ class Budget:
 def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:
     """The event of a mechanism at the largest strength that a budget covers, up to a relative 10⁻¹¹.
 
-    For mechanisms that are written in terms of one number (the ε that they divide among their draws) on accounts of
-    another unit: composition in ρ or μ² is kinder than the sum of ε, by a factor that depends on how many draws there
-    are, so the number that uses the budget up is looked for. What is returned was checked, whatever the search did.
+    For mechanisms with one strength (the ε that they divide among their draws) on accounts in another unit. The total
+    in ρ or μ² depends on the number of draws, so the strength that uses the budget up is searched for. The returned
+    event is checked against the budget, independently of the search.
 
     Args:
         budget: what the event may cost.

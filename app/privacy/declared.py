@@ -1,4 +1,4 @@
-"""Losses that somebody declares for a mechanism whose draws this service does not know.
+"""Declared losses of external mechanisms, whose draws the service does not know.
 
 A declared loss is one of four statements about one neighbouring relation: ε-DP, ρ-zCDP, μ-GDP, or (ε, δ)-DP. JSON form,
 amounts as exact decimal text::
@@ -23,7 +23,7 @@ from app.privacy.events import Json, NoBoundHere, UnknownPrivacyEvent
 
 @dataclass(frozen=True)
 class DeclaredLoss:
-    """What a mechanism is said to satisfy under ``adjacency``: exactly one of ε, ρ and μ, and δ only beside ε."""
+    """The stated guarantee of a mechanism under ``adjacency``: exactly one of ε, ρ and μ; δ only with ε."""
 
     adjacency: Adjacency
     epsilon: Fraction | None = None
@@ -73,7 +73,7 @@ def loss(declared: DeclaredLoss, *, accountant: str, adjacency: Adjacency) -> Fr
 
 
 def largest_epsilon(declared: DeclaredLoss, room: int, *, accountant: str, adjacency: Adjacency, rows: int) -> Fraction:
-    """The largest multiple of 10⁻⁹ that the same statement could declare as its ε and cost at most ``room``.
+    """The largest ε, a multiple of 10⁻⁹, with which the declared loss would cost at most ``room``.
 
     Args:
         declared: a statement that names an ε and has a bound in this unit under this adjacency.
@@ -141,7 +141,7 @@ def in_words(declared: DeclaredLoss, *, one: str) -> str:
 
     Args:
         declared: of the mechanism.
-        one: what it is stated for: ``row`` or ``unit``.
+        one: ``row`` or ``unit``, for which the loss is stated.
     """
     said = {"ε": declared.epsilon, "δ": declared.delta, "ρ": declared.rho, "μ": declared.mu}
     numbers = " and ".join(f"{name} = {amounts.to_text(value)}" for name, value in said.items() if value is not None)

@@ -33,7 +33,7 @@ QUANTUM = Fraction(1, 2**32)
 """Draw parameters are multiples of this, rounded down, so that kernels work in 64-bit integers."""
 
 _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?", re.ASCII)
-"""Checked before a number is made of it: a short text with an exponent can be a number that fills the memory."""
+"""Checked before conversion, because a short text with an exponent can denote a number that fills the memory."""
 
 _WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}", re.ASCII)
 
@@ -45,12 +45,12 @@ class EventCostsMore(ValueError):
 
 
 class UnknownPrivacyEvent(ValueError):
-    """An event that this code has no proven bound for. It is refused, never guessed at."""
+    """An event without a proved bound. It is refused."""
 
 
 @dataclass(eq=False)
 class NoBoundHere(UnknownPrivacyEvent):
-    """A known event whose loss has no proven bound in the unit of one accountant; another may have one."""
+    """A known event without a proved bound in the unit of one accountant; another accountant may have a bound."""
 
     accountant: str
 

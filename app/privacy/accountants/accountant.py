@@ -1,4 +1,4 @@
-"""What every accountant can do, and what all of them share: walking an event's tree."""
+"""The protocol of accountants, and the composition of an event's tree that they share."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -32,11 +32,11 @@ class Accountant(Protocol):
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of the module
-        """What requests and exports call it."""
+        """Name in requests and exports."""
 
     @property
     def UNIT(self) -> str:  # noqa: N802
-        """What amounts are amounts of: ``epsilon``, ``rho`` or ``mu_squared``."""
+        """The unit: ``epsilon``, ``rho`` or ``mu_squared``."""
 
     @property
     def SYMBOL(self) -> str:  # noqa: N802
@@ -48,7 +48,7 @@ class Accountant(Protocol):
 
     @property
     def TAKES_DELTA(self) -> bool:  # noqa: N802
-        """Whether budgets and jobs come with a δ between 0 and 1, or with none."""
+        """Whether budgets and jobs have a δ between 0 and 1."""
 
     def cap(self, epsilon: Fraction, delta: Fraction | None) -> int:
         """The cap that an owner's (ε, δ) opens: the largest amount that implies it, rounded down."""
@@ -65,13 +65,13 @@ class Accountant(Protocol):
         """
 
     def epsilon_of(self, amount: int, delta: Fraction | None) -> Fraction:
-        """The ε that an amount implies at δ, rounded up: what may be printed."""
+        """The ε that an amount implies at δ, rounded up."""
 
     def largest_that_fits(self, remaining: int, delta: Fraction | None) -> Fraction:
         """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if none is."""
 
     def group(self, rows: int) -> int:
-        """How many times the loss of one row bounds that of ``rows`` rows together: k for ε, k² for ρ and μ²."""
+        """The factor from the loss of one row to that of ``rows`` rows: k for ε, k² for ρ and μ²."""
 
     def replace_one(self, amount: int) -> int:
         """The amount that bounds replacing one unit by another, where ``amount`` bounds adding or removing one."""

@@ -84,7 +84,7 @@ def _implies(epsilon: Fraction, delta: Fraction, mu_squared: Fraction) -> bool:
 
 
 def price(epsilon: Fraction, delta: Fraction | None) -> int:
-    """What a job that asks for (ε, δ) costs: the cap that the same numbers would open."""
+    """The price of a job with (ε, δ): the cap of an account with the same (ε, δ)."""
     return cap(epsilon, delta)
 
 

@@ -1,4 +1,4 @@
-"""Boxes as arrays: for each partition the distinct lists of cells that boxes have there, and which box has which.
+"""Boxes as arrays: for each partition the distinct lists of cells, and the list of every box.
 
 Accounts have many boxes and few lists of cells, so everything that depends on cells is worked out once per list, and
 everything that depends on amounts is a sum over arrays.
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Table: TypeAlias = NDArray[Any]
-"""Integers: int64 where every sum fits, Python integers (dtype object) where one might not."""
+"""Integers: int64 if every sum fits, otherwise Python integers (dtype object)."""
 
 Numbers: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 2**20
-"""Elements of a temporary array; more are worked through in parts."""
+"""Elements of a temporary array; larger work is done in parts."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Lists:
 
     @cached_property
     def lengths(self) -> Numbers:
-        """How many cells of the domain each list has."""
+        """The number of cells of the domain in each list."""
         lengths: Numbers = np.count_nonzero(self.covers, axis=1)
         return lengths
 
     def sums(self, amounts: Table, lists: Numbers) -> Table:
-        """For every cell the sum of the amounts, each of which lies on one of the lists."""
+        """For every cell the sum of the amounts, each of which is on one list."""
         of_list = np.zeros(len(self.covers), amounts.dtype)
         np.add.at(of_list, lists, amounts)
         found = np.zeros(self.covers.shape[1], amounts.dtype)
@@ -64,7 +64,7 @@ class Coupled:
 
     Attributes:
         names: the partitions, in canonical order.
-        lists: ``(n_boxes, n_names)``: what each box has there; distinct rows.
+        lists: ``(n_boxes, n_names)``: the list of each box in each partition; distinct rows.
         amounts: of each box.
     """
 
@@ -74,7 +74,7 @@ class Coupled:
 
     @classmethod
     def merged(cls, names: tuple[str, ...], lists: Numbers, amounts: Table) -> "Coupled":
-        """Equal boxes are one, with the sum of their amounts."""
+        """Merges equal boxes and adds their amounts."""
         number = lists[:, 0]
         for column in lists.T[1:]:
             pairs = number * (int(column.max()) + 1) + column

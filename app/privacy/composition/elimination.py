@@ -21,7 +21,7 @@ Factor: TypeAlias = tuple[tuple[int, ...], Table]
 
 @dataclass(frozen=True)
 class Order:
-    """In which order variables are eliminated, and the work: table entries filled and amounts added, in all."""
+    """An order of elimination and its work: the number of table entries and of added amounts."""
 
     variables: tuple[int, ...]
     work: int
@@ -35,8 +35,8 @@ def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: 
 
     Args:
         sizes: number of values of each variable; few variables (the cost is 2ⁿ).
-        volumes: for variables that are coupled, how many amounts have to be added up.
-        last: the variable that has to remain to the end, if one has to.
+        volumes: for each set of coupled variables, the number of amounts to add.
+        last: the variable to eliminate last, if any.
     """
     best: dict[int, Order] = {0: Order((), 0)}
     for done in range(2 ** len(sizes) - 1):

@@ -1,4 +1,4 @@
-"""How much the charges of an account put on each joint cell, and on the fullest one inside a box.
+"""Loads of the joint cells of an account, and the tightest joint cell inside a box.
 
 Exact: charges on one partition are added cell by cell; cells that no other charge tells apart are taken together;
 partitions that no charge restricts together are independent, and their maxima add; what remains is solved by variable
@@ -23,7 +23,7 @@ from app.privacy.composition.numbering import Boxes
 from app.privacy.composition.partitions import Cell, Partitions, Scope
 
 JointCell: TypeAlias = Mapping[str, Cell]
-"""One cell of each partition. An epoch partition is left out as long as no upload is known."""
+"""One cell of each partition. A partition by upload is absent as long as no upload is known."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Tightest:
     """The joint cell with the largest load; of equal ones the first in canonical order.
 
     Attributes:
-        load: the sum of the amounts that cover it; where not ``is_exact``, a bound that no joint cell passes.
+        load: the sum of the amounts that cover it; an upper bound on every joint cell unless ``is_exact``.
         cell: its coordinates, by partition name.
-        is_exact: whether the work limit left the maximum exact.
+        is_exact: whether the maximum was computed within the limit of work.
     """
 
     load: int
@@ -89,7 +89,7 @@ class Loads:
         return Tightest(load, dict(sorted(cell.items())), is_exact)
 
     def by_cell(self, name: str) -> list[Tightest]:
-        """For every cell of a partition inside the box, the tightest joint cell that lies in it.
+        """For every cell of a partition inside the box, its tightest joint cell.
 
         None for an epoch partition as long as no upload is known.
         """
@@ -113,7 +113,7 @@ class Loads:
         return result
 
     def at(self, cell: JointCell) -> int:
-        """What one joint cell inside the box carries: the sum of the amounts that cover it."""
+        """The load of one joint cell inside the box: the sum of the amounts that cover it."""
         return int(self._amounts[self.covering(cell)].sum())
 
     def covering(self, cell: JointCell) -> NDArray[np.bool_]:
@@ -125,7 +125,7 @@ class Loads:
         return found
 
     def _sort(self) -> None:
-        """Puts every amount where it belongs, by the partitions that its box restricts inside the box asked about."""
+        """Groups the amounts by the partitions that their boxes restrict inside this box."""
         is_inside = np.ones(len(self._amounts), np.bool_)
         restricts = np.zeros(len(self._amounts), np.intp)
         for bit, (name, lists) in enumerate(self._lists.items()):

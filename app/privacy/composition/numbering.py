@@ -1,4 +1,4 @@
-"""Scopes under keys, read once: every list of cells in them has a number, and so has every cell.
+"""A cache of scopes by key, in which every list of cells and every cell has a number.
 
 What is asked of an account's boxes changes with every job, and what the boxes are hardly ever does. So they are read
 and numbered once and kept, and a question looks up numbers by keys.
@@ -16,7 +16,7 @@ from app.privacy.composition.partitions import Cell, Scope
 
 
 class Numbering:
-    """Scopes over some partitions by key. It only ever grows, so it may be shared among threads.
+    """Scopes over some partitions by key. Entries are only added, so threads may share the cache.
 
     ``size`` is what it takes in memory: the number of scopes, and of cells of distinct lists.
     """
@@ -36,7 +36,7 @@ class Numbering:
         return key in self._of_key
 
     def add(self, key: Hashable, scope: Scope) -> None:
-        """Knows a scope from now on. A key means one scope for ever."""
+        """Adds a scope. A key denotes the same scope for ever."""
         with self._growing:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
             self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
@@ -63,18 +63,18 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Restricted:
-    """What every box has in one partition."""
+    """The cells of every box in one partition."""
 
     _column: "_Column"
     _of_box: Numbers
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every cell that some box lists, in canonical order."""
+        """Every listed cell, in canonical order."""
         return self._column.cells_of(np.unique(self._of_box))
 
     def clipped(self, domain: Sequence[Cell]) -> Lists:
-        """The lists as far as they lie in a domain."""
+        """The lists, clipped to a domain."""
         used, of_box = np.unique(np.concatenate([np.zeros(1, np.intp), self._of_box]), return_inverse=True)
         return distinct(self._column.covers(used, domain), of_box[1:])
 
@@ -89,7 +89,7 @@ class _Column:
         self._cells: dict[Cell, int] = {}
 
     def number(self, cells: tuple[Cell, ...] | None) -> int:
-        """The number of a list, new or not."""
+        """The number of a list, which is added if it is unknown."""
         found = self._numbers.get(cells)
         if found is None:
             assert cells is not None

@@ -1,4 +1,4 @@
-"""Declared partitions, and the boxes over them that jobs are charged to.
+"""Declared partitions, and the scopes of jobs over them.
 
 A partition is a rule that puts every row into exactly one cell without a look at any other row: a keyed hash of the
 row's own id, a column with a declared domain, or the upload that brought the row. Never a position, a size, or a list
@@ -18,9 +18,9 @@ Scope: TypeAlias = Mapping[str, tuple[Cell, ...]]
 """A box: for each restricted partition the sorted cells it covers. Empty = the whole dataset."""
 
 OTHER_CELL = "OTHER"
-"""Where a value goes that the column's declaration does not know."""
+"""The cell of values outside the declared categories."""
 MISSING_CELL = "MISSING"
-"""Where an empty value goes."""
+"""The cell of empty values."""
 
 
 class UnknownPartition(ValueError):
@@ -29,7 +29,7 @@ class UnknownPartition(ValueError):
 
 @dataclass(eq=False)
 class CellProblem(ValueError):
-    """A scope lists no cell, or something that is no cell, of a declared partition."""
+    """A scope has an empty or invalid list of cells for a declared partition."""
 
     partition: str
     problem: Literal["not-a-list", "no-cell", "unknown-cell"]
@@ -53,7 +53,7 @@ class HashPartition:
         return tuple(range(self.cells))
 
     def is_cell(self, value: object) -> bool:
-        """Whether a value of a request names one of the cells."""
+        """Whether a value of a request is one of the cells."""
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.cells
 
     def to_json(self) -> dict[str, object]:
@@ -70,7 +70,7 @@ class ColumnPartition:
         is_feature: the column is a feature of the schema; otherwise it is a column of its own, stored with the row.
         categories: the declared domain, in declared order.
         has_missing: an empty value is legal and has a cell of its own.
-        sizes: for each listed cell how many rows the owner says it holds; ``None``: all cells count alike.
+        sizes: the declared number of rows of each listed cell; ``None``: all cells count alike.
     """
 
     name: str
@@ -98,7 +98,7 @@ class ColumnPartition:
         return tuple(sorted(self.listed_cells))
 
     def is_cell(self, value: object) -> bool:
-        """Whether a value of a request names one of the cells."""
+        """Whether a value of a request is one of the cells."""
         return isinstance(value, str) and value in self.listed_cells
 
     def to_json(self) -> dict[str, object]:
@@ -118,7 +118,7 @@ class EpochPartition:
 
     Attributes:
         name: of the partition.
-        how: the owner's words on how batches are cut: by the calendar or by batch, never by a number of rows.
+        how: the owner's text on how uploads are divided: by the calendar or by batch, never by a number of rows.
     """
 
     name: str
