@@ -1,3 +1,3 @@
-"""Fixtures that every test may ask for stand in ``tests/support``."""
+"""Loads the fixtures of ``tests/support`` that every test may use."""
 
 pytest_plugins = ("tests.support.chance", "tests.support.databases")

@@ -72,7 +72,7 @@ def _holding(scene: Scene, account_id: str) -> str:
 
 @pytest.mark.parametrize("is_crossed", [False, True])
 def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
-    mine = pair.crossed if is_crossed else pair
+    mine = pair.swapped if is_crossed else pair
     _assert_order(
         pair,
         lambda: mine.submit(key="k"),
@@ -150,7 +150,7 @@ def test_the_end_of_one_reservation(pair: Pair) -> None:
 
 def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
     """All jobs before the first account; the accounts of all of them before the first entry."""
-    job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.crossed, pair))]
+    job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     _assert_order(
         pair,
         lambda: delete_dataset(pair.first.installation, OWNER, pair.second.dataset_id),

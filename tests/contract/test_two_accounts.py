@@ -120,7 +120,7 @@ def test_one_account_that_refuses_leaves_no_job_and_no_entry(pair: Pair, epsilon
 def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come_to_their_end(pair: Pair) -> None:
     """A/B against B/A, eight at a time: nobody waits in a circle, and both accounts say of every job what its people
     were told."""
-    roles, installation = [pair, pair.crossed], pair.first.installation
+    roles, installation = [pair, pair.swapped], pair.first.installation
     charged: set[str] = set()
     cancelled: set[str] = set()
 

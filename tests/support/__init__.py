@@ -1,1 +1,1 @@
-"""What several kinds of test share. Nothing here is imported by the product."""
+"""Fixtures and helpers of several kinds of test. The product imports none of them."""

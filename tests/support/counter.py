@@ -1,7 +1,7 @@
-"""A process that writes to a database until it has counted far enough, or until somebody kills it.
+"""Increments a counter in a database, as a process that tests start and kill.
 
 ``python -m tests.support.counter <url> <times>`` adds one to the counter, ``<times>`` times, each in its own
-transaction. ``<times>`` of 0 takes one write transaction, says ``holding`` and keeps it.
+transaction. With ``<times>`` 0, it begins one write transaction, prints ``holding`` and keeps the transaction open.
 """
 
 import sys
@@ -14,20 +14,20 @@ from app.db.unit_of_work import Database
 
 
 def count_up(database: Database, times: int) -> None:
-    """Reads, adds one and writes, so that a lost update shows in the sum."""
+    """Reads the counter, adds one and writes it, so that a lost update shows in the sum."""
     for _ in range(times):
         with database.write() as session:
             add_one(session)
 
 
 def add_one(session: Session) -> None:
-    """One increment inside a write transaction."""
+    """Increments the counter inside a write transaction."""
     locked = " FOR UPDATE" if session.get_bind().dialect.name == "postgresql" else ""
     value = session.execute(text(f"SELECT value FROM counter{locked}")).scalar_one()
     session.execute(text("UPDATE counter SET value = :value"), {"value": value + 1})
 
 
-def _hold_for_ever(database: Database) -> None:
+def _hold_transaction(database: Database) -> None:
     with database.write() as session:
         add_one(session)
         print("holding", flush=True)
@@ -40,4 +40,4 @@ if __name__ == "__main__":
     if times:
         count_up(opened, times)
     else:
-        _hold_for_ever(opened)
+        _hold_transaction(opened)

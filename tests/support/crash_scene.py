@@ -1,7 +1,7 @@
-"""An installation with one small dataset, its owner, and the checks that every history has to pass.
+"""Opens an installation with one small dataset, and checks the history of its account.
 
-Tests of the queue, of races and of crashes share it. The ledger is replayed here by a few lines that share no code with
-the product, from the entries alone.
+Tests of the queue, of races and of crashes use it. The checks replay the ledger from the entries alone, without code of
+the product.
 """
 
 import json
@@ -47,7 +47,7 @@ EVENT = {
     "inverse_scale": "1/4294967296",
     "coordinates": 1,
 }
-"""A release that costs less than one nano-ε, so that any amount pays for it."""
+"""An event that costs less than one nano-ε, so that any amount pays for it."""
 
 _ROWS = b"age,income\n" + b"".join(b"%d,%s\n" % (age, b"low" if age % 3 else b"high") for age in range(20, 60))
 
@@ -60,7 +60,7 @@ class Scene:
     dataset_id: str
 
     def upload(self) -> None:
-        """Forty rows, as an epoch of their own."""
+        """Uploads forty rows as a new epoch."""
         self.installation.spool_folder.mkdir(exist_ok=True)
         spooled = self.installation.spool_folder / "rows.csv"
         spooled.write_bytes(_ROWS)
@@ -68,8 +68,8 @@ class Scene:
         spooled.unlink()
 
     def submit(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> Answer:
-        """Asks for a tiny forest. Raises what the service raises."""
-        wanted = TrainIn(
+        """Submits a training of a tiny forest. Raises the service's errors."""
+        body = TrainIn(
             dataset=self.dataset_id,
             algorithm="rdt-ta",
             epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
@@ -77,47 +77,47 @@ class Scene:
             scope=scope or {},
         )
         request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
-        return submit_training(self.installation, OWNER, wanted, request=request)
+        return submit_training(self.installation, OWNER, body, request=request)
 
     def charge_elsewhere(self, *, key: str, epsilon: str = "0.5") -> Answer:
-        """Charges for a mechanism that runs elsewhere."""
+        """Charges for an external mechanism."""
         declared = {"adjacency": "add_remove", "epsilon": epsilon}
-        wanted = ElsewhereIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+        body = ElsewhereIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return charge_elsewhere(self.installation, OWNER, self.dataset_id, wanted, request=request)
+        return charge_elsewhere(self.installation, OWNER, self.dataset_id, body, request=request)
 
     def lower_cap(self, epsilon: str, *, key: str) -> Answer:
-        """Puts a lower cap in force."""
-        wanted = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
+        """Lowers the cap of the account."""
+        body = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return change_cap(self.installation, OWNER, self.dataset_id, wanted, request=request)
+        return change_cap(self.installation, OWNER, self.dataset_id, body, request=request)
 
     def submit_job(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> str:
-        """The same; the new job's id."""
+        """Submits a training and returns the job's id."""
         return str(json.loads(self.submit(key=key, epsilon=epsilon, scope=scope).body)["job_id"])
 
     def job(self, job_id: str) -> JobRow:
-        """A job as it stands."""
+        """The row of a job."""
         with self.installation.database.read() as session:
             return queue.job(session, job_id)
 
     def entries(self) -> list[Entry]:
-        """The whole history of the account."""
+        """All entries of the account."""
         with self.installation.database.read() as session:
             return ledger.entries(session, self.dataset_id, after=0, limit=1_000_000)
 
     def kinds_of(self, job_id: str) -> list[str]:
-        """What the ledger says of one job, in order."""
+        """The kinds of a job's entries, in order."""
         return [entry.kind.value for entry in self.entries() if entry.job_id == job_id]
 
     def export(self) -> list[bytes]:
-        """The export's lines."""
+        """The lines of the account's export."""
         return list(history.export_json_lines(self.installation, OWNER, self.dataset_id))
 
     def verified(self) -> Summary:
-        """Checks everything that holds of every history, and gives the verifier's own summary.
+        """Checks the account's history and returns the verifier's summary.
 
-        The balance rows are those of the entries, no prefix passes the cap, and the export verifies.
+        The balances equal those of the entries, no prefix exceeds the cap, and the export verifies.
         """
         with self.installation.database.read() as session:
             cells = cell_balances(session, self.dataset_id)
@@ -125,7 +125,7 @@ class Scene:
         return verify(self.export())
 
     def assert_no_orphans(self) -> None:
-        """No job folder, and in the store exactly the artifacts that models refer to."""
+        """Asserts that no job folder is left, and that the store has exactly the artifacts of models."""
         folder = self.installation.home / "jobs"
         assert not folder.exists() or not list(folder.iterdir())
         with self.installation.database.read() as session:
@@ -136,7 +136,7 @@ class Scene:
 
 @contextmanager
 def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) -> Iterator[Scene]:
-    """A scene on a migrated, empty database."""
+    """Opens a scene on a migrated, empty database."""
     installation = open_installation(url, home, lease_ttl_s=lease_ttl_s)
     try:
         scene = Scene(installation, _declare(installation, epsilon))
@@ -147,7 +147,7 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
 
 
 def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
-    """An installation of a test."""
+    """Opens an installation with short leases and polls."""
     settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
     return Installation.open(settings, pool_size=pool_size)
 
@@ -163,7 +163,7 @@ def open_account(
     accountant: str = "pure",
     partitions: Partitions = FOUR_CELLS,
 ) -> None:
-    """An account without a dataset; ``cap`` in steps of its unit."""
+    """Opens an account without a dataset; ``cap`` is in steps of its unit."""
     new = ledger.NewAccount(
         id=account_id,
         name="census",
@@ -179,7 +179,7 @@ def open_account(
 
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
-    """(charged, reserved) of every cell of the only partition; of an account that is not cut, one pair."""
+    """(charged, reserved) of every cell of the only partition; one pair if the account has no partition."""
     for cells in ledger.cells(session, account_id).values():
         return [(cell.charged, cell.reserved) for cell in cells]
     balance = ledger.balance(session, account_id)
@@ -217,8 +217,10 @@ class _Replay:
 
 
 def replayed(entries: Sequence[Entry], *, n_cells: int) -> list[tuple[int, int]]:
-    """(charged, reserved) of every cell after all entries; asserts the cap at each admission, and one end per
-    reservation."""
+    """(charged, reserved) of every cell after all entries.
+
+    Asserts that no admission exceeds the cap, and that a reservation is settled at most once.
+    """
     replay = _Replay(n_cells)
     for sequence, entry in enumerate(entries, start=1):
         assert entry.sequence == sequence
@@ -227,14 +229,14 @@ def replayed(entries: Sequence[Entry], *, n_cells: int) -> list[tuple[int, int]]
 
 
 def open_reservations(entries: Iterable[Entry]) -> set[str]:
-    """Jobs whose reservation has not come to an end."""
-    found: set[str] = set()
+    """Ids of the jobs whose reservations are not settled."""
+    job_ids: set[str] = set()
     for entry in entries:
         if entry.kind.value == "reserve":
-            found.add(str(entry.job_id))
+            job_ids.add(str(entry.job_id))
         else:
-            found.discard(str(entry.job_id))
-    return found
+            job_ids.discard(str(entry.job_id))
+    return job_ids
 
 
 def _declare(installation: Installation, epsilon: str) -> str:

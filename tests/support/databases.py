@@ -1,6 +1,6 @@
-"""Fixtures for a migrated database per test, on either dialect. ``tests/conftest.py`` offers them to every test.
+"""Provides fixtures of a migrated database per test, on both dialects.
 
-Migrations run once per session and dialect; each test gets a copy of the result.
+Migrations run once per session and dialect; each test gets a copy of the migrated database.
 """
 
 import shutil
@@ -38,7 +38,7 @@ def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def sqlite_database_url(_migrated_sqlite: Path, tmp_path: Path) -> str:
-    """Address of a migrated, empty SQLite database of this test's own."""
+    """Address of a migrated, empty SQLite database for one test."""
     path = tmp_path / "grovekeeper.sqlite3"
     shutil.copyfile(_migrated_sqlite, path)
     return f"sqlite:///{path}"
@@ -46,7 +46,7 @@ def sqlite_database_url(_migrated_sqlite: Path, tmp_path: Path) -> str:
 
 @pytest.fixture
 def postgresql_database_url(postgres_url: str, _migrated_postgresql: str) -> Iterator[str]:
-    """Address of a migrated, empty PostgreSQL database of this test's own, as the owner of its tables."""
+    """Address of a migrated, empty PostgreSQL database for one test, as the owner of its tables."""
     with fresh_database(postgres_url, template=_migrated_postgresql) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""What an auditor takes of a population and its members, straight from a session, and the verifier's view of it."""
+"""Exports accounts from a session and verifies populations beside their members."""
 
 from collections.abc import Iterator
 
@@ -22,12 +22,12 @@ def export(session: Session, account_id: str) -> Iterator[bytes]:
 
 
 def verified(session: Session, population_id: str) -> PopulationSummary:
-    """Verifies a population beside all of its members; what comes out is what the service says."""
+    """Verifies a population beside all of its members, and compares the result with the service's totals."""
     population = population_totals.of_population(session, population_id)
     ledgers = [MemberLedger(export(session, name), (), file=name) for name in sorted(population.loads)]
-    found = verify(export(session, population_id), ledgers)
-    assert {name: member.load for name, member in found.members.items()} == population.loads
-    assert set(found.compared) == set(population.loads)
-    assert (found.cap, found.together) == (population.cap, population.together)
-    assert found.printable == caps.printable_of(session, population).amount
-    return found
+    summary = verify(export(session, population_id), ledgers)
+    assert {name: member.load for name, member in summary.members.items()} == population.loads
+    assert set(summary.compared) == set(population.loads)
+    assert (summary.cap, summary.together) == (population.cap, population.together)
+    assert summary.printable == caps.printable_of(session, population).amount
+    return summary

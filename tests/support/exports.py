@@ -1,4 +1,4 @@
-"""Exports in tests of the verifier: what an event looks like, and how a file fails."""
+"""Builds events and checks failures in tests of the verifier."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def laplace(inverse_scale: str) -> dict[str, Any]:
 
 
 def failure_of(lines: list[bytes]) -> NotVerified:
-    """The first line that does not hold, and why; there has to be one."""
+    """The verifier's error on an export that must fail."""
     with pytest.raises(NotVerified) as caught:
         verify(lines)
     return caught.value

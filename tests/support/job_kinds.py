@@ -1,4 +1,4 @@
-"""Jobs of every kind on a scene: submitted as over the wire, run in this process."""
+"""Submits jobs of every kind on a scene and runs them in this process."""
 
 import json
 from collections.abc import Callable
@@ -16,41 +16,41 @@ from tests.support.crash_scene import OWNER, Scene
 
 
 def request(route: str, key: str) -> IdempotentRequest:
-    """The identity of a request of the owner."""
+    """The identity of an owner's request."""
     return IdempotentRequest(OWNER.key_id, route, key, key.encode().ljust(32, b"."))
 
 
 def profile(scene: Scene, key: str = "p") -> str:
-    """Submits a job that releases a profile."""
-    wanted = ProfileIn.model_validate({"epsilon": "0.5", "scope": {"shard": [1]}})
-    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, wanted, request=request("POST p", key))
+    """Submits a profile job and returns its id."""
+    body = ProfileIn.model_validate({"epsilon": "0.5", "scope": {"shard": [1]}})
+    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, body, request=request("POST p", key))
     return str(json.loads(answer.body)["job_id"])
 
 
 def run(scene: Scene, work: Callable[[JobTask], None] | None = None) -> None:
-    """Runs the job that waits longest."""
+    """Claims and runs the oldest queued job."""
     claim = run_job.claim_next(scene.installation)
     assert claim is not None
     run_job.run_job(scene.installation, claim, work or (lambda task: perform(task, on_tree_done=lambda: None)))
 
 
 def model(scene: Scene, key: str) -> str:
-    """A model that was trained on one cell."""
+    """Trains a model on one cell and returns its id."""
     job_id = scene.submit_job(key=key, scope={"shard": [0]})
     run(scene)
     return str(scene.job(job_id).model_id)
 
 
 def evaluation(scene: Scene, *model_ids: str, key: str = "e") -> str:
-    """Submits a job that evaluates models on the other cells."""
+    """Submits a job that evaluates models on held-out cells, and returns its id."""
     held_out: Any = {"epsilon": "0.5", "scope": {"shard": [1, 2]}}
-    wanted = EvaluationIn(**held_out) if len(model_ids) == 1 else SelectionIn(models=list(model_ids), **held_out)
-    answer = submit_evaluation(scene.installation, OWNER, model_ids, wanted, request=request("POST e", key))
+    body = EvaluationIn(**held_out) if len(model_ids) == 1 else SelectionIn(models=list(model_ids), **held_out)
+    answer = submit_evaluation(scene.installation, OWNER, model_ids, body, request=request("POST e", key))
     return str(json.loads(answer.body)["job_id"])
 
 
 def evaluated(scene: Scene) -> tuple[str, str]:
-    """Ids of an evaluation and of its model."""
+    """Trains and evaluates a model; returns the ids of evaluation and model."""
     model_id = model(scene, "a")
     job_id = evaluation(scene, model_id)
     run(scene)

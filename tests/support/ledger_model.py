@@ -1,7 +1,7 @@
-"""What the rules of the ledger say, in little more than a hundred lines: every joint cell is looked at, one by one.
+"""Models the rules of the ledger by brute force over joint cells, without code of the product.
 
-No rows, no hashes, no SQL, no cleverness, and nothing of the product. A test that runs random programs compares the
-ledger with it step by step; a test of races replays the entries through it, and every prefix must have been admissible.
+Tests of random programs compare the ledger with the model after every step. Tests of races replay the entries through
+the model, which checks that every prefix was admissible.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ FrozenBox = tuple[tuple[str, tuple[Cell, ...]], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """What a job holds, and where it stands: ``reserve``, or the end that it came to; and what it took of δ."""
+    """A reservation: its amount, its box, its state (``reserve``, or the kind of its last entry), and its δ."""
 
     amount: int
     box: Box
@@ -32,14 +32,14 @@ class Job:
 
 @dataclass
 class Model:
-    """An account: a cap, how it is cut, and its jobs in order.
+    """An account with its jobs in order.
 
     Attributes:
-        cap: in force now.
-        cells: the cells of each partition. Where uploads are cells, a box lists them, and new ones are appended here.
-        highest: the highest cap in force since the first job.
-        aside: what is set aside of δ.
-        kind: accountant, δ, adjacency and unit column: what members of a population have in common.
+        cap: the cap in force.
+        cells: cells of each partition. Uploads append cells; a box lists the uploads that it covers.
+        highest: highest cap in force since the first job.
+        aside: steps of δ that are set aside.
+        kind: accountant, δ, adjacency and unit column, which members of a population have in common.
     """
 
     cap: int
@@ -57,30 +57,30 @@ class Model:
         return list(product(*(sorted(box.get(name, self.cells[name])) for name in sorted(self.cells))))
 
     def carried(self, cell: JointCell) -> tuple[int, int]:
-        """(charged, reserved) of one joint cell: every job whose box covers it."""
+        """(charged, reserved) of one joint cell, over all jobs whose boxes cover the cell."""
         covering = [job for job in self.jobs.values() if self._covers(job.box, cell)]
         charged = sum(job.amount for job in covering if job.state == "charge")
         return charged, sum(job.amount for job in covering if job.state == "reserve")
 
     def tightest(self, box: Box) -> tuple[dict[str, Cell], int, int]:
-        """The first of the joint cells that carry most, with what is charged and reserved there."""
+        """The first joint cell with the largest load in a box, with its charged and reserved amounts."""
         amounts = {cell: self.carried(cell) for cell in self.joint_cells(box)}
         cell = max(amounts, key=lambda cell: sum(amounts[cell]))
         return dict(zip(sorted(self.cells), cell, strict=True)), *amounts[cell]
 
     @property
     def load(self) -> int:
-        """What the joint cell that carries most carries."""
+        """The largest load of any joint cell."""
         _, charged, reserved = self.tightest({})
         return charged + reserved
 
     def delta_spent(self, box: Box) -> int:
-        """The most that a joint cell of a box has spent of what is set aside of δ."""
+        """The largest δ that a joint cell of a box has spent."""
         jobs = self.jobs.values()
         return max(sum(job.delta for job in jobs if self._covers(job.box, cell)) for cell in self.joint_cells(box))
 
     def fits(self, box: Box) -> int:
-        """What may still be asked for in a box."""
+        """The largest amount that fits in a box."""
         _, charged, reserved = self.tightest(box)
         return max(self.cap - charged - reserved, 0)
 
@@ -103,11 +103,12 @@ class Model:
 
     @property
     def printable(self) -> int:
-        """Sums of ε hold as they stand; what is converted at a δ holds as a limit that was set before."""
+        """The amount of the printed guarantee: for ``pure`` cap or load; otherwise the highest cap, because the
+        conversion at a δ holds for a limit that was set before."""
         return max(self.cap, self.load) if "pure" in self.kind else self.highest
 
     def by_box(self) -> dict[FrozenBox, tuple[int, int]]:
-        """(charged, reserved) of every distinct box that carries anything."""
+        """(charged, reserved) of every distinct box with spend."""
         sums: dict[FrozenBox, tuple[int, int]] = {}
         for job in self.jobs.values():
             if job.state in ("charge", "reserve"):
@@ -123,8 +124,8 @@ class Model:
 
 
 @dataclass
-class Together:
-    """A population: one cap over what a person can lose in all its members, who may have a row in any cell of each."""
+class PopulationModel:
+    """A population: a cap on the sum of its members' loads, because a person may have a row in any cell of each."""
 
     cap: int
     kind: tuple[str | None, ...]
@@ -136,18 +137,18 @@ class Together:
 
     @property
     def load(self) -> int:
-        """Of the person who can lose most."""
+        """The sum of the members' loads."""
         return sum(member.load for member in self.members.values())
 
     def fits(self, account_id: str, box: Box) -> int:
-        """What may still be asked for in a box of a member: nothing while the sum is over the cap."""
+        """The largest amount that fits in a box of a member; 0 while the sum of loads is over the cap."""
         others = sum(member.load for name, member in self.members.items() if name != account_id)
         _, charged, reserved = self.members[account_id].tightest(box)
         return max(self.cap - others - charged - reserved, 0) if self.load <= self.cap else 0
 
     def join(self, account_id: str, account: Model) -> bool:
-        """Whether it may: members have everything in common that is not None here, and set no δ aside."""
-        if account.aside or any(own not in (None, its) for own, its in zip(self.kind, account.kind, strict=True)):
+        """Joins an account that agrees with every field of ``kind`` that is not ``None`` and sets no δ aside."""
+        if account.aside or any(mine not in (None, its) for mine, its in zip(self.kind, account.kind, strict=True)):
             return False
         self.kind = account.kind
         self.members[account_id] = account
@@ -160,22 +161,22 @@ class Together:
 
     @property
     def printable(self) -> int:
-        """The same rule as of an account."""
+        """The amount of the printed guarantee, by the rule of :attr:`Model.printable`."""
         return max(self.cap, self.load) if "pure" in self.kind else self.highest
 
 
 def frozen(box: Box) -> FrozenBox:
-    """A box as a key."""
+    """A box as a dictionary key."""
     return tuple((name, tuple(cells)) for name, cells in sorted(box.items()))
 
 
-def second(job_id: str) -> str:
-    """By what a job's second reservation on one account is known."""
+def second_part(job_id: str) -> str:
+    """The model's name of a job's second reservation on one account."""
     return f"{job_id}/1"
 
 
 def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model:
-    """Runs the entries of an account through the model; each admission must have been one, and each end the first."""
+    """Replays the entries of an account; asserts that every reservation fits, and that it is settled at most once."""
     model = Model(0, {name: list(listed) for name, listed in cells.items()})
     for entry in entries:
         job_id, box = str(entry.job_id), frozen(entry.scope)
@@ -187,12 +188,12 @@ def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model
             case "reserve":
                 if job_id in model.jobs:
                     both = model.joint_cells(model.jobs[job_id].box), model.joint_cells(entry.scope)
-                    assert set(both[0]).isdisjoint(both[1]), "two of one job share no cell"
-                    job_id = second(job_id)
+                    assert set(both[0]).isdisjoint(both[1]), "the parts of a job share no joint cell"
+                    job_id = second_part(job_id)
                 assert job_id not in model.jobs
                 assert model.reserve(job_id, entry.amount, entry.scope), f"over the cap at entry {entry.sequence}"
             case end:
-                parts = [part for part in (job_id, second(job_id)) if part in model.jobs]
+                parts = [part for part in (job_id, second_part(job_id)) if part in model.jobs]
                 part = next(part for part in parts if frozen(model.jobs[part].box) == box)
                 assert entry.amount == model.jobs[part].amount
                 assert model.settle(part, end)
@@ -200,7 +201,10 @@ def replay(entries: Iterable[Any], cells: Mapping[str, Sequence[Cell]]) -> Model
 
 
 def replay_population(entries: Iterable[Any]) -> tuple[int, dict[str, int]]:
-    """The cap and the loads of a population's members after its entries: no load grew to a sum over the cap."""
+    """Replays a population's entries and returns its cap and its members' loads.
+
+    Asserts that no load grows while the sum of loads is over the cap.
+    """
     cap, loads = 0, dict[str, int]()
     for entry in entries:
         match entry.kind.value:
@@ -209,19 +213,19 @@ def replay_population(entries: Iterable[Any]) -> tuple[int, dict[str, int]]:
             case kind:
                 member = entry.details["member"]["dataset"]
                 assert (kind == "join") is (member not in loads)
-                grew = kind == "load" and entry.amount > loads[member]
+                load_grows = kind == "load" and entry.amount > loads[member]
                 loads[member] = entry.amount
-                assert not grew or sum(loads.values()) <= cap, f"over the cap at entry {entry.sequence}"
+                assert not load_grows or sum(loads.values()) <= cap, f"over the cap at entry {entry.sequence}"
     return cap, loads
 
 
 def order_of(cell: Cell) -> tuple[int, str]:
-    """Canonical order: numbers by their size, texts as they are."""
+    """Sort key of the canonical order: numbers by size, texts by character."""
     return (cell, "") if isinstance(cell, int) else (0, cell)
 
 
-def picked(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
-    """The cells that were picked of the partitions that there are."""
+def picked_cells(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
+    """The picked cells of the account's partitions."""
     return {
         name: tuple(sorted({model.cells[name][pick % len(model.cells[name])] for pick in listed}, key=order_of))
         for name, listed in sorted(picks.items())
@@ -230,6 +234,6 @@ def picked(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
 
 
 def box_of(model: Model, picks: dict[str, frozenset[int]]) -> Scope:
-    """The same; where uploads are cells, all of them unless some were picked."""
+    """The picked cells; all uploads if uploads are cells and none was picked."""
     uploads = {UPLOADS: tuple(model.cells[UPLOADS])} if UPLOADS in model.cells else {}
-    return dict(sorted({**uploads, **picked(model, picks)}.items()))
+    return dict(sorted({**uploads, **picked_cells(model, picks)}.items()))

@@ -1,4 +1,4 @@
-"""The steps of which programs for a ledger and its model are made."""
+"""Defines the steps of random programs for the ledger and its model."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ PARTITIONS: dict[str, dict[str, Any]] = {
 
 
 class Kind(Enum):
-    """What an account protects: (adjacency, unit column, rows per unit, whether δ is set aside)."""
+    """A kind of account: adjacency, unit column, rows per unit, and whether δ is set aside."""
 
     ROW = ("add_remove", None, 1, False)
     PATIENT = ("add_remove", "patient", 2, False)
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Open:
-    """A new account."""
+    """Opens an account."""
 
     accountant: str
     kind: Kind
@@ -36,19 +36,25 @@ class Open:
 
 @dataclass(frozen=True)
 class Reserve:
-    """Asks for an amount in a box, which picks cells of some partitions by number (counted round); ``exactly`` = what
-    fits, ``over`` = one step more. A job on two accounts asks the second one for one step everywhere; a job with two
-    parts on one account, for one step in cells that the first part leaves out, if it leaves out any."""
+    """Submits a job that reserves an amount on a box.
+
+    Attributes:
+        account: number of the account, modulo the number of accounts.
+        size: the amount, or ``exactly`` the largest amount that fits, or one step ``over`` that amount.
+        picks: numbers of cells per partition of the box, modulo the number of cells.
+        second_account: account of the job's second part, of one step: everywhere on another account; on the same
+            account, in cells that the first part leaves out, if there are any.
+    """
 
     account: int
     size: int | str
     picks: dict[str, frozenset[int]]
-    also: int | None
+    second_account: int | None
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """Charges at once for a mechanism that runs elsewhere; with δ, where the account sets some aside."""
+class External:
+    """Charges for an external mechanism; with δ if the account sets δ aside."""
 
     account: int
     size: int | str
@@ -58,7 +64,7 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Settle:
-    """Ends an earlier job (counted round), which may have ended before."""
+    """Settles an earlier job (by number, modulo the number of jobs), which may be settled already."""
 
     job: int
     end: str
@@ -66,7 +72,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Cap:
-    """Puts another cap in force, of an account or (``None``) of the population."""
+    """Changes the cap of an account, or of the population (``None``)."""
 
     account: int | None
     cap: int
@@ -74,30 +80,30 @@ class Cap:
 
 @dataclass(frozen=True)
 class Join:
-    """An account becomes a member, if it may."""
+    """Joins an account to the population, if the two match."""
 
     account: int
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A new cell of an account, where uploads are cells."""
+    """Adds an upload to an account, as a new cell of its partition by upload."""
 
     account: int
 
 
 @dataclass(frozen=True)
 class Erase:
-    """The rows of an account go: jobs that wait are void, nothing is admitted any more, and its spend stays."""
+    """Deletes the dataset of an account: voids its queued jobs and ends admission; the spend stays."""
 
     account: int
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A step whose transaction ends before its commit, when all of it has been written."""
+    """Takes a step and rolls its transaction back instead of the commit."""
 
     step: "Step"
 
 
-Step: TypeAlias = Open | Reserve | Elsewhere | Settle | Cap | Join | Upload | Erase | Crash
+Step: TypeAlias = Open | Reserve | External | Settle | Cap | Join | Upload | Erase | Crash

@@ -1,4 +1,4 @@
-"""A ledger and its model side by side: accounts of every kind and one population, moved by the same steps."""
+"""Applies steps to a ledger and to its model, and asserts that both agree."""
 
 import copy
 import json
@@ -30,22 +30,22 @@ from tests.support.crash_scene import DELTA, EVENT
 from tests.support.ledger_model import (
     Job,
     Model,
-    Together,
+    PopulationModel,
     box_of,
     frozen,
     order_of,
-    picked,
+    picked_cells,
     replay,
     replay_population,
-    second,
+    second_part,
 )
 from tests.support.ledger_steps import (
     PARTITIONS,
     UPLOADS,
     Cap,
     Crash,
-    Elsewhere,
     Erase,
+    External,
     Join,
     Open,
     Reserve,
@@ -55,54 +55,55 @@ from tests.support.ledger_steps import (
 )
 
 ASIDE = 60
-"""Steps of δ that are set aside, where some are."""
+"""Steps of δ that accounts of kind ``ASIDE`` set aside."""
 
 _serial = count()
 
 
 _Part: TypeAlias = tuple[str, str, int, Scope]
-"""Of a job: account, name of the job there, amount, box."""
+"""A part of a job: account, the model's name of the job on the account, amount, box."""
 
 
 class _Crashed(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 @dataclass
 class _Models:
-    """Everything that a crash undoes; ``jobs`` are ids in order, with what they hold: account and name there."""
+    """The state of the models, which a crash restores; ``jobs`` are ids in order, with account and name of each
+    part."""
 
-    together: Together
+    together: PopulationModel
     accounts: dict[str, Model] = field(default_factory=dict)
     jobs: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
     erased: set[str] = field(default_factory=set)
 
 
 class World:
-    """New accounts of an installation, and their model. Every step asserts that both do and say the same."""
+    """Accounts and one population of an installation, and their models. Every step asserts that both agree."""
 
     def __init__(self, installation: Installation, *, accountant: str, cap: int) -> None:
         self._database = installation.database
         self._population = f"pop_{next(_serial)}"
         delta = None if accountant == "pure" else DELTA
-        self._models = _Models(Together(cap, (accountant, delta, None, None)))
+        self._models = _Models(PopulationModel(cap, (accountant, delta, None, None)))
         new = populations.NewPopulation(self._population, self._population, accountant, cap, delta, "key_owner")
         with self._database.write() as session:
             populations.open_population(session, new, at=clock.now())
 
     def take(self, step: Step) -> str:
-        """Takes a step in both; in a word what came of it."""
+        """Applies a step to the ledger and to the model, and returns its outcome in words."""
         before = copy.deepcopy(self._models)
         with suppress(_Crashed), self._database.write() as session:
-            said = self._done(session, step.step if isinstance(step, Crash) else step)
+            outcome = self._done(session, step.step if isinstance(step, Crash) else step)
             if isinstance(step, Crash):
-                self._models, said = before, "crashed"
+                self._models, outcome = before, "crashed"
                 raise _Crashed
         with self._database.read() as session:
             for account_id, model in self._models.accounts.items():
                 self._check_account(session, account_id, model)
             self._check_population(session)
-        return said
+        return outcome
 
     def _done(self, session: Session, step: Step) -> str:
         match step:
@@ -114,10 +115,10 @@ class World:
                 caps.change(session, self._population, cap, reason="a test", actor="key_owner")
                 self._models.together.set_cap(cap)
                 return "done"
-            case Reserve() | Elsewhere() | Cap() | Join() | Upload() | Erase() if self._models.accounts:
+            case Reserve() | External() | Cap() | Join() | Upload() | Erase() if self._models.accounts:
                 account_id = self._named(step.account or 0)
                 return self._done_to(session, step, account_id, self._models.accounts[account_id])
-        return "nothing there"
+        return "no account"
 
     def _done_to(self, session: Session, step: Step, account_id: str, model: Model) -> str:
         is_erased = account_id in self._models.erased
@@ -133,8 +134,8 @@ class World:
                 return self._erase(session, account_id)
             case Reserve() if not is_erased:
                 return self._reserve(session, step, account_id)
-            case Elsewhere() if not is_erased:
-                return self._elsewhere(session, step, account_id, model)
+            case External() if not is_erased:
+                return self._charge_external(session, step, account_id, model)
         return "done"
 
     def _open(self, session: Session, step: Open) -> str:
@@ -155,55 +156,55 @@ class World:
             delta_set_aside=external.delta_text(ASIDE) if has_aside else None,
         )
         ledger.open_account(session, new, actor="key_owner")
-        cells = {each.name: list(each.known_cells or ["ep_00"]) for each in partitions.declared}
+        cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
         kind = (step.accountant, delta, adjacency, column or "")
         self._models.accounts[account_id] = Model(step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind)
         return "done"
 
     def _reserve(self, session: Session, step: Reserve, account_id: str) -> str:
         box, job_id = box_of(self._models.accounts[account_id], step.picks), f"jb_{next(_serial)}"
-        wanted = [(account_id, job_id, self._size(step.size, account_id, box), box)]
-        if not wanted[0][2]:
+        parts = [(account_id, job_id, self._size(step.size, account_id, box), box)]
+        if not parts[0][2]:
             return "nothing fits"
-        wanted += self._also(step, account_id, job_id, box)
-        new = [ledger.NewReservation(each, amount, asked, EVENT, job_id) for each, _, amount, asked in wanted]
-        fits = _fits(session, new)
+        parts += self._second_part(step, account_id, job_id, box)
+        reservations = [ledger.NewReservation(payer, amount, scope, EVENT, job_id) for payer, _, amount, scope in parts]
+        fits = _fits(session, reservations)
         refused: BudgetExceeded | None = None
         try:
-            ledger.reserve(session, new, actor="key_analyst")
+            ledger.reserve(session, reservations, actor="key_analyst")
         except BudgetExceeded as error:
             refused = error
-        ordered = sorted(wanted, key=lambda part: part[:2])
-        for place, (each, name, amount, asked) in enumerate(ordered, start=1):
-            if self._refuses(refused, each, amount, asked, beside=ordered[place:]):
-                assert not fits, "a quote says what admission says"
-                for other, held, *_ in wanted:
-                    self._models.accounts[other].jobs.pop(held, None)
+        ordered = sorted(parts, key=lambda part: part[:2])
+        for place, (payer, name, amount, scope) in enumerate(ordered, start=1):
+            if self._refuses(refused, payer, amount, scope, beside=ordered[place:]):
+                assert not fits, "quote and admission agree"
+                for other, other_name, *_ in parts:
+                    self._models.accounts[other].jobs.pop(other_name, None)
                 return "refused"
-            assert self._models.accounts[each].reserve(name, amount, asked)
+            assert self._models.accounts[payer].reserve(name, amount, scope)
         assert fits
-        assert refused is None, "what fits is admitted"
-        self._models.jobs.append((job_id, [(each, name) for each, name, *_ in wanted]))
-        self._check_admitted(wanted[0][0], wanted[-1][0])
-        same = len({each for each, *_ in wanted}) < len(wanted)
-        return "admitted in two parts" if same else "admitted"
+        assert refused is None, "a job that fits is admitted"
+        self._models.jobs.append((job_id, [(payer, name) for payer, name, *_ in parts]))
+        self._check_admitted(parts[0][0], parts[-1][0])
+        n_accounts = len({payer for payer, *_ in parts})
+        return "admitted in two parts" if n_accounts < len(parts) else "admitted"
 
-    def _also(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[_Part]:
-        """The second thing that a job asks for."""
-        other = None if step.also is None else self._named(step.also)
+    def _second_part(self, step: Reserve, account_id: str, job_id: str, box: Scope) -> list[_Part]:
+        """The second part of a job, if it has one."""
+        other = None if step.second_account is None else self._named(step.second_account)
         if other is None or other in self._models.erased:
             return []
         model = self._models.accounts[other]
         if other != account_id:
             return [(other, job_id, 1, box_of(model, {}))]
-        left = {name: [cell for cell in model.cells[name] if cell not in cells] for name, cells in box.items()}
-        apart = next(({name: tuple(cells)} for name, cells in left.items() if cells), None)
-        return (
-            [] if apart is None else [(other, second(job_id), 1, dict(sorted({**box_of(model, {}), **apart}.items())))]
-        )
+        other_cells = {name: [cell for cell in model.cells[name] if cell not in cells] for name, cells in box.items()}
+        disjoint = next(({name: tuple(cells)} for name, cells in other_cells.items() if cells), None)
+        if disjoint is None:
+            return []
+        return [(other, second_part(job_id), 1, dict(sorted({**box_of(model, {}), **disjoint}.items())))]
 
-    def _elsewhere(self, session: Session, step: Elsewhere, account_id: str, model: Model) -> str:
-        box = picked(model, step.picks)  # where uploads are cells, also those to come, unless some were picked
+    def _charge_external(self, session: Session, step: External, account_id: str, model: Model) -> str:
+        box = picked_cells(model, step.picks)  # if uploads are cells and none was picked, later uploads, too
         amount, delta = self._size(step.size, account_id, box), step.delta if model.aside else 0
         if not amount:
             return "nothing fits"
@@ -225,30 +226,30 @@ class World:
             return "refused for delta"
         if self._refuses(refused, account_id, amount, box):
             return "refused"
-        assert refused is None, "what fits is admitted"
+        assert refused is None, "a job that fits is admitted"
         model.jobs[charged] = Job(amount, box, "charge", delta)
         self._models.jobs.append((charged, [(account_id, charged)]))
         self._check_admitted(account_id)
         return "admitted with delta" if delta else "admitted"
 
-    def _settle(self, session: Session, job_id: str, held: list[tuple[str, str]], *, end: str) -> str:
+    def _settle(self, session: Session, job_id: str, parts: list[tuple[str, str]], *, end: str) -> str:
         try:
             _ENDS_OF_RESERVATIONS[end](session, job_id) if job_id.startswith("rs_") else _ENDS[end](session, job_id)
         except ReservationSettled:
-            assert not any(self._models.accounts[each].settle(name, end) for each, name in held)
+            assert not any(self._models.accounts[account_id].settle(name, end) for account_id, name in parts)
             return "was settled"
-        assert all(self._models.accounts[each].settle(name, end) for each, name in held)
+        assert all(self._models.accounts[account_id].settle(name, end) for account_id, name in parts)
         return "settled"
 
     def _erase(self, session: Session, account_id: str) -> str:
         jobs = self._models.accounts[account_id].jobs
         waiting = [
-            (job_id, held)
-            for job_id, held in self._models.jobs
-            if any(each == account_id and jobs[name].state == "reserve" for each, name in held)
+            (job_id, parts)
+            for job_id, parts in self._models.jobs
+            if any(other == account_id and jobs[name].state == "reserve" for other, name in parts)
         ]
         ledger.void_jobs(session, [job_id for job_id, _ in waiting], actor="key_owner")
-        assert all(self._models.accounts[each].settle(name, "void") for _, held in waiting for each, name in held)
+        assert all(self._models.accounts[other].settle(name, "void") for _, parts in waiting for other, name in parts)
         self._models.erased.add(account_id)
         return "done"
 
@@ -267,17 +268,17 @@ class World:
         return list(self._models.accounts)[number % len(self._models.accounts)]
 
     def _room(self, account_id: str, box: Scope) -> int:
-        own = self._models.accounts[account_id].fits(box)
+        room = self._models.accounts[account_id].fits(box)
         together = self._models.together
-        return min(own, together.fits(account_id, box)) if account_id in together.members else own
+        return min(room, together.fits(account_id, box)) if account_id in together.members else room
 
     def _size(self, size: int | str, account_id: str, box: Scope) -> int:
         return self._room(account_id, box) + (size == "over") if isinstance(size, str) else size
 
     def _fits(self, account_id: str, box: Scope, beside: Sequence[_Part]) -> int:
-        """What fits in a box if the model held some parts of a job as well."""
-        for other, name, amount, asked in beside:
-            self._models.accounts[other].jobs[name] = Job(amount, asked, "reserve", 0)
+        """The largest amount that fits in a box beside other parts of the job."""
+        for other, name, amount, scope in beside:
+            self._models.accounts[other].jobs[name] = Job(amount, scope, "reserve", 0)
         room = self._room(account_id, box)
         for other, name, *_ in beside:
             del self._models.accounts[other].jobs[name]
@@ -286,11 +287,11 @@ class World:
     def _refuses(
         self, refused: BudgetExceeded | None, account_id: str, amount: int, box: Scope, beside: Sequence[_Part] = ()
     ) -> bool:
-        """Whether the model refuses an amount; then the ledger has, and said why."""
+        """Whether the model refuses an amount; if so, asserts that the ledger's refusal states the right amounts."""
         model, room = self._models.accounts[account_id], self._room(account_id, box)
         if amount <= room:
             return False
-        assert refused is not None, "what does not fit is refused"
+        assert refused is not None, "an amount that does not fit is refused"
         assert refused.dataset == account_id
         accountant = accountants.by_name(refused.accountant)
         unit, together = 10**accountant.PLACES, self._models.together
@@ -300,22 +301,24 @@ class World:
             assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == together.load
             assert Fraction(refused.cap) * unit == together.cap
         else:
-            # Where uploads are cells and none was named, those that nobody named are one cell.
-            told: dict[str, Any] = {
+            # If uploads are cells and the box names none, all uploads that no box names are one cell.
+            tightest_cell: dict[str, Any] = {
                 **{name: listed[0] for name, listed in model.cells.items()},
                 **refused.tightest_cell,
             }
-            assert (refused.population, told) == (None, cell) or (UPLOADS in told and UPLOADS not in box)
-            assert model.carried(tuple(told[name] for name in sorted(told))) == (
+            assert (refused.population, tightest_cell) == (None, cell) or (
+                UPLOADS in tightest_cell and UPLOADS not in box
+            )
+            assert model.carried(tuple(tightest_cell[name] for name in sorted(tightest_cell))) == (
                 Fraction(refused.charged) * unit, Fraction(refused.reserved) * unit,
             )  # fmt: skip
             assert (Fraction(refused.charged) + Fraction(refused.reserved)) * unit == charged + reserved
-            assert [Fraction(each) * unit for each in (refused.cap, refused.remaining)] == [model.cap, room]
+            assert [Fraction(amount) * unit for amount in (refused.cap, refused.remaining)] == [model.cap, room]
         assert Fraction(refused.requested) * unit == amount
         fits = self._fits(account_id, box, beside)
         if accountant.TAKES_DELTA:
             largest, delta = Fraction(refused.largest_that_fits), Fraction(DELTA) - Fraction(model.aside, 10**18)
-            assert not largest or accountant.price(largest, delta) <= fits, "what is said to fit does"
+            assert not largest or accountant.price(largest, delta) <= fits, "the stated largest amount fits"
         else:
             assert Fraction(refused.largest_that_fits) * unit == fits
         return True
@@ -329,7 +332,7 @@ class World:
             assert account_id not in together.members or together.load <= together.cap
 
     def _check_account(self, session: Session, account_id: str, model: Model) -> None:
-        """The tightest joint cell, that of every cell of every partition, what fits, and what may be printed."""
+        """Compares the tightest joint cells of the account and of every cell, the room, and the printed guarantee."""
         box = box_of(model, {})
         balance = ledger.balance(session, account_id, box)
         assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
@@ -351,10 +354,14 @@ class World:
         found = population_totals.of_population(session, self._population)
         assert (found.cap, ledger.highest_cap(session, found.id).amount) == (together.cap, together.highest)
         assert found.loads == {name: member.load for name, member in together.members.items()}
-        for account_id, carried in found.members.items():  # kept beside the loads, and recomputed from all boxes
+        for (
+            account_id,
+            carried,
+        ) in found.members.items():
+            # Stored totals equal the totals of all boxes.
             tightest = state.tightest(session, repository.account(session, account_id), {})
-            kept = carried.load, carried.charged, carried.reserved, carried.is_exact
-            assert kept == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
+            stored = carried.load, carried.charged, carried.reserved, carried.is_exact
+            assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
         assert found.charged + found.reserved == together.load
         assert caps.printable_of(session, found).amount == together.printable
@@ -375,9 +382,9 @@ class World:
             entries, lines = self._exported(session, self._population)
         members = {name: member.load for name, member in together.members.items()}
         assert replay_population(entries) == (together.cap, members)
-        said = population_replay.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
-        assert (said.cap, said.highest_cap, said.together) == (together.cap, together.highest, together.load)
-        assert said.printable == together.printable
+        summary = population_replay.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
+        assert (summary.cap, summary.highest_cap, summary.together) == (together.cap, together.highest, together.load)
+        assert summary.printable == together.printable
 
     def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
         entries = ledger.entries(session, account_id, after=0, limit=1_000)
@@ -388,17 +395,17 @@ class World:
             body = entry.to_json()
             stated = body.pop("hash")
             assert body["previous_hash"] == previous
-            # An oracle of its own: entries hold text, small integers, lists and objects with ASCII names only.
+            # Entries contain only text, small integers, lists and objects with ASCII names, so json.dumps is canonical.
             text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             assert sha256(text.encode()).hexdigest() == stated
             previous = stated
         return entries, [rfc8785.dumps(line) + b"\n" for line in [header, *(entry.to_json() for entry in entries)]]
 
 
-def _fits(session: Session, wanted: list[ledger.NewReservation]) -> bool:
-    """What the quote of a job says of its parts."""
-    balances = ledger.balances_of_job(session, wanted)
-    return all(part.amount <= balance.room for part, balance in zip(wanted, balances, strict=True))
+def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:
+    """Whether the parts of a job fit according to a quote."""
+    balances = ledger.balances_of_job(session, reservations)
+    return all(part.amount <= balance.room for part, balance in zip(reservations, balances, strict=True))
 
 
 _ENDS_OF_RESERVATIONS: dict[str, Callable[[Session, str], None]] = {

@@ -1,4 +1,4 @@
-"""Loads over joint cells from a plain list of amounts on boxes."""
+"""Computes loads over joint cells from a plain list of amounts on boxes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class BoxAmount(NamedTuple):
 
 
 def loads_of(partitions: Partitions, boxes: Sequence[BoxAmount], *, inside: Scope | None = None) -> Loads:
-    """The joint cells inside a box, under these amounts."""
+    """The loads of the joint cells inside a box."""
     numbering = Numbering(partition.name for partition in partitions.declared)
     for key, box in enumerate(boxes):
         numbering.add(key, box.scope)

@@ -1,4 +1,4 @@
-"""A scene whose dataset is the only member of a population: what happens to both ledgers at once."""
+"""Extends a scene by a population whose only member is the scene's dataset."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ POPULATION = "patients"
 
 @dataclass(frozen=True)
 class MemberScene:
-    """An open installation, and its dataset in a population with the same budget."""
+    """A scene whose dataset is in a population with the same budget."""
 
     scene: Scene
 
     @classmethod
     def joined(cls, scene: Scene) -> "MemberScene":
-        """Puts the dataset into a population of its own."""
+        """Joins the scene's dataset to a population, which is created."""
         join_population(scene.installation, OWNER, scene.dataset_id, population=POPULATION)
         return cls(scene)
 
     def lower_cap(self, epsilon: str, *, key: str) -> Answer:
-        """Puts a lower cap of the population in force."""
-        wanted = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
+        """Lowers the cap of the population."""
+        body = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return change_population_cap(self.scene.installation, OWNER, POPULATION, wanted, request=request)
+        return change_population_cap(self.scene.installation, OWNER, POPULATION, body, request=request)
 
     def cancel_newest_job(self) -> None:
-        """Takes back the job that was submitted last."""
+        """Cancels the job that was submitted last."""
         with self.scene.installation.database.read() as session:
             (newest,) = queue.jobs(session, dataset_ids=None, before=None, limit=1)
         show_jobs.cancel_job(self.scene.installation, OWNER, newest.id)
@@ -47,8 +47,8 @@ class MemberScene:
         return history.export_json_lines(self.scene.installation, OWNER, POPULATION, readable=of_population)
 
     def verified(self) -> PopulationSummary:
-        """Checks the population's entries, and all they say of the dataset against its own; none may be missing."""
+        """Verifies the population beside the export of its member, which must have no later entries."""
         self.scene.verified()
-        found = verify(self.export(), [MemberLedger(self.scene.export(), (), file="member")])
-        assert [each.n_later for each in found.compared.values()] == [0]
-        return found
+        summary = verify(self.export(), [MemberLedger(self.scene.export(), (), file="member")])
+        assert [comparison.n_later for comparison in summary.compared.values()] == [0]
+        return summary

@@ -1,4 +1,4 @@
-"""Datasets whose privacy unit is a column, declared and filled through the services; and what became of the rows."""
+"""Declares datasets whose privacy unit is a column, uploads rows through the services, and reads stored rows."""
 
 import json
 import secrets
@@ -23,7 +23,7 @@ SCHEMA = {
 
 
 def declared(installation: Installation, *, principal: Principal = OWNER, **changes: object) -> dict[str, Any]:
-    """A dataset of its own name; by default a row is the unit."""
+    """Declares a dataset with a new name; by default a row is the privacy unit."""
     value = {
         "name": f"people-{secrets.token_hex(6)}",
         "schema": SCHEMA,
@@ -34,7 +34,7 @@ def declared(installation: Installation, *, principal: Principal = OWNER, **chan
 
 
 def per_patient(max_rows: int) -> dict[str, Any]:
-    """A unit column with at most so many rows each."""
+    """A privacy unit by patient, with at most ``max_rows`` rows."""
     return {"column": "patient", "max_rows": max_rows}
 
 
@@ -46,7 +46,7 @@ def visits(rows: Iterable[tuple[str, int]]) -> bytes:
 def upload(
     installation: Installation, dataset_id: str, body: bytes, *, key: str | None = None, principal: Principal = OWNER
 ) -> dict[str, Any]:
-    """The owner's report. Raises what the service raises."""
+    """Uploads rows and returns the owner's report. Raises the service's errors."""
     installation.spool_folder.mkdir(exist_ok=True)
     spooled = installation.spool_folder / secrets.token_hex(8)
     spooled.write_bytes(body)
@@ -60,7 +60,7 @@ def upload(
 
 
 def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
-    """(row id, age) of every stored row, epoch by epoch."""
+    """(row id, age) of every stored row, by epoch."""
     with installation.database.read() as session:
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
     tables = [pq.read_table(row_files.epoch_file(installation.home, dataset_id, epoch)) for epoch in epochs]

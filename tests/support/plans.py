@@ -1,4 +1,4 @@
-"""Requests for plans of any algorithm, on accounts that can pay for it."""
+"""Makes requests for plans of any algorithm, on accounts that can pay for it."""
 
 from fractions import Fraction
 
@@ -19,8 +19,8 @@ def request_for(
     adjacency: Adjacency | None = None,
     max_rows: int = 1,
 ) -> PlanRequest:
-    """By default on an account that protects what the algorithm protects; a second one, where needed, on its terms."""
-    own = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.mechanism(slug)
-    terms = (epsilon, size, accountant, delta, adjacency or own.adjacency, max_rows)
-    unlabelled = AccountRequest(*terms) if isinstance(own, TwoDatasetMechanism) else None
+    """A request on an account with the algorithm's adjacency by default; a second account has equal terms."""
+    algorithm = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.mechanism(slug)
+    terms = (epsilon, size, accountant, delta, adjacency or algorithm.adjacency, max_rows)
+    unlabelled = AccountRequest(*terms) if isinstance(algorithm, TwoDatasetMechanism) else None
     return PlanRequest(slug, parameters, *terms, unlabelled=unlabelled)

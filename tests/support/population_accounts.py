@@ -1,4 +1,4 @@
-"""One population and its members, opened and moved by the ledger alone."""
+"""Opens a population and its members and reserves on them, by the ledger's functions alone."""
 
 import dataclasses
 from typing import Any
@@ -25,7 +25,7 @@ ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 
 
 def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:
-    """Opens the population, and accounts that join it."""
+    """Opens the population and its members."""
     new = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
     populations.open_population(session, new, at=clock.now())
     for name in members:
@@ -39,12 +39,12 @@ def account(session: Session, name: str, like: ledger.NewAccount = PURE, **chang
 
 
 def join(session: Session, name: str) -> None:
-    """Makes an account a member."""
+    """Joins an account to the population."""
     populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
 
 
 def reserve(session: Session, name: str, amount: int, job: str, *shards: int) -> str:
-    """Reserves steps on some cells, or on all, for a job."""
+    """Reserves steps for a job, on the given cells or on all cells."""
     scope = {"shard": shards} if shards else {}
     return ledger.reserve(session, [ledger.NewReservation(name, amount, scope, EVENT, job)], actor="key_a")[0]
 

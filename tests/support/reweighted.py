@@ -1,4 +1,4 @@
-"""A small table for the reweighted forest, and plans for it."""
+"""Makes a small table for the reweighted forest, and plans for it."""
 
 from fractions import Fraction
 
@@ -21,13 +21,13 @@ SCHEMA = Schema.from_json(
 )
 
 
-def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **asked: object) -> Plan:
-    """A plan on public numbers alone."""
-    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
+def planned(epsilon: str = "1", size: int = 2_000, schema: Schema = SCHEMA, **parameters: object) -> Plan:
+    """A plan of ``rpf`` with the given parameters."""
+    return plan(PlanRequest("rpf", parameters, Fraction(epsilon), size), schema)
 
 
 def rows(n_rows: int = 600, seed: int = 3) -> SanitisedRows:
-    """The class is told by height, and a little by colour."""
+    """Rows whose class depends on height and, in one row of ten, on colour."""
     generator = np.random.default_rng(seed)
     height, colour = generator.random(n_rows), generator.integers(0, 3, n_rows).astype(np.int32)
     y = np.where(generator.random(n_rows) < 0.9, np.floor(height * 3), colour).astype(np.int32)

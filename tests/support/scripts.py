@@ -1,4 +1,4 @@
-"""Python files that no package holds: the script of the two commands, revisions of the database."""
+"""Loads Python files that are in no package, such as ``run.py`` and revisions of the database."""
 
 import importlib.util
 from pathlib import Path
@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def loaded(file: Path) -> ModuleType:
-    """A new module of the file's code; nothing is kept of it between two calls."""
+    """Runs a file as a new module, which is not added to ``sys.modules``."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None

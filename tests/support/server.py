@@ -1,7 +1,7 @@
-"""A real server on a free port of the loopback, workers as processes of their own, and callers with keys.
+"""Runs a real server on a free loopback port, workers as processes, and clients with keys.
 
-The server is the one that ``grovekeeper serve`` runs, in a thread of the test, so that a test may lower a public limit;
-a worker is a process, because it starts children that die with it. What a server or a worker says goes to a file.
+The server is that of ``grovekeeper serve``, in a thread of the test, so that a test can lower a limit. A worker is a
+process, because its children must end with it. The logs of servers and workers are kept for the tests.
 """
 
 import io
@@ -37,7 +37,7 @@ from app.services.keys import create_admin
 _READY_WITHIN_S = 300
 _JOB_WITHIN_S = 600
 _ANSWER_WITHIN_S = 300
-"""Far more than any of them takes: the first of a kind compiles kernels, and other tests run beside it."""
+"""Much longer than needed, because the first job compiles kernels, and other tests run at the same time."""
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -52,7 +52,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody with a key: ``http`` sends it."""
+    """A caller with an access key; ``http`` sends the key."""
 
     id: str
     key: str
@@ -61,7 +61,7 @@ class Caller:
 
 @dataclass
 class Server:
-    """A running installation and what a test needs to look at it from outside."""
+    """A running installation, with an admin and access to its database and log."""
 
     url: str
     settings: Settings
@@ -72,43 +72,43 @@ class Server:
     _open: ExitStack = field(repr=False)
 
     def client(self, key: str | None) -> httpx.Client:
-        """A client that sends this key, or none."""
+        """A client that sends a key, if any."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         client = httpx.Client(base_url=self.url, headers=headers, timeout=_ANSWER_WITHIN_S, trust_env=False)
         return self._open.enter_context(client)
 
     def caller(self, *roles: str) -> Caller:
-        """A new key with these global roles."""
-        made = self.admin.http.post("/keys", json={"name": "test", "roles": list(roles)})
-        assert made.status_code == 201, made.text
-        return Caller(made.json()["id"], made.json()["key"], self.client(made.json()["key"]))
+        """Creates a key with global roles."""
+        answer = self.admin.http.post("/keys", json={"name": "test", "roles": list(roles)})
+        assert answer.status_code == 201, answer.text
+        return Caller(answer.json()["id"], answer.json()["key"], self.client(answer.json()["key"]))
 
     def granted(self, dataset: str, role: str) -> Caller:
-        """A new key with one grant and nothing else."""
+        """Creates a key whose only role is a grant on a dataset."""
         caller = self.caller()
         answer = self.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": role})
         assert answer.status_code == 200, answer.text
         return caller
 
     def declared(self, **changes: object) -> dict[str, Any]:
-        """A new dataset of its own name, declared by the admin."""
+        """Declares a dataset with a new name, as the admin."""
         answer = self.admin.http.post("/datasets", json=declaration(**changes))
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
     def uploaded(self, n_rows: int = 200, **changes: object) -> dict[str, Any]:
-        """A new dataset with rows."""
+        """Declares a dataset and uploads rows."""
         dataset = self.declared(**changes)
         answer = self.admin.http.post(f"/datasets/{dataset['id']}/rows", content=csv_rows(n_rows), headers=CSV)
         assert answer.status_code == 201, answer.text
         return dataset
 
     def submitted(self, dataset: str, **changes: object) -> httpx.Response:
-        """The answer to a training request with a key of its own."""
+        """The answer to a training request with a new idempotency key."""
         return self.admin.http.post("/train", json=training(dataset, **changes), headers=new_idempotency_key())
 
     def ended(self, job_id: str) -> dict[str, Any]:
-        """The job, once it has ended."""
+        """Waits until a job has ended, and returns the job."""
         deadline = time.monotonic() + _JOB_WITHIN_S
         while time.monotonic() < deadline:
             job: dict[str, Any] = self.admin.http.get(f"/jobs/{job_id}").json()
@@ -118,7 +118,7 @@ class Server:
         raise TimeoutError(f"the job is {job['state']}")
 
     def trained(self, dataset: str, **changes: object) -> dict[str, Any]:
-        """A job that succeeded."""
+        """Trains a model and returns the job, which must succeed."""
         answer = self.submitted(dataset, **changes)
         assert answer.status_code == 202, answer.text
         job = self.ended(answer.json()["job_id"])
@@ -126,7 +126,7 @@ class Server:
         return job
 
     def cancel_what_waits(self) -> None:
-        """So that a worker of a later test finds that test's jobs alone."""
+        """Cancels all unfinished jobs, so that the worker of a later test finds only that test's jobs."""
         with self.database.read() as session:
             waiting = session.execute(select(JobRow.id).where(JobRow.state.in_(UNFINISHED))).scalars().all()
         for job_id in waiting:
@@ -134,15 +134,11 @@ class Server:
             assert answer.status_code == 200, answer.text
 
     def log(self) -> str:
-        """Everything that the server logged so far, at every level."""
+        """The server's log so far, at every level."""
         return self._log.getvalue()
 
     def footprint(self) -> dict[str, object]:
-        """What is stored, once the workers have nothing left to do.
-
-        Returns:
-            Rows per table, sums of balances, heads of chains, files of rows, models and uploads.
-        """
+        """The stored state after all jobs have ended: rows per table, sums of balances, hashes of chains, and files."""
         if self.n_workers:
             self._wait_for_the_workers()
         accounts = Base.metadata.tables["accounts"]
@@ -151,22 +147,24 @@ class Server:
             heads = select(accounts.c.id, accounts.c.last_hash).order_by(accounts.c.id)
             counts["heads"] = [tuple(row) for row in session.execute(heads)]
         home = self.settings.home
-        kept = (path for folder in ("rows", "artifacts", "spool") for path in (home / folder).rglob("*"))
-        counts["files"] = sorted(str(path.relative_to(home)) for path in kept if path.is_file())
+        paths = (path for folder in ("rows", "artifacts", "spool") for path in (home / folder).rglob("*"))
+        counts["files"] = sorted(str(path.relative_to(home)) for path in paths if path.is_file())
         return counts
 
     @cached_property
     def _counts(self) -> Select[Any]:
-        """Rows per table and sums of balances in one statement, because tests ask for them after every request."""
+        """A query for rows per table and sums of balances, in one statement because tests run it after every
+        request."""
         present = set(inspect(self.database.engine).get_table_names())
         tables = {name: table for name, table in Base.metadata.tables.items() if name in present}
         cells = tables["account_boxes"].c
-        sums = [select(func.sum(each)).scalar_subquery().label(each.name) for each in (cells.charged, cells.reserved)]
+        amounts = (cells.charged, cells.reserved)
+        sums = [select(func.sum(column)).scalar_subquery().label(column.name) for column in amounts]
         counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables.values()]
         return select(*(count.label(name) for name, count in zip(tables, counts, strict=True)), *sums)
 
     def _wait_for_the_workers(self) -> None:
-        """Jobs of earlier tests end in their own time, and would look like a trace of a later request."""
+        """Waits until all jobs have ended, because jobs of earlier tests also change the stored state."""
         deadline = time.monotonic() + _JOB_WITHIN_S
         unfinished = select(JobRow.id).where(JobRow.state.in_(UNFINISHED)).limit(1)
         while time.monotonic() < deadline:
@@ -181,7 +179,7 @@ CSV = {"Content-Type": "text/csv"}
 
 
 def declaration(**changes: object) -> dict[str, Any]:
-    """A legal declaration with a name that nobody has yet."""
+    """A valid declaration with a new name."""
     return {
         "name": f"people-{secrets.token_hex(6)}",
         "schema": SCHEMA,
@@ -191,7 +189,7 @@ def declaration(**changes: object) -> dict[str, Any]:
 
 
 def training(dataset: str, **changes: object) -> dict[str, Any]:
-    """A small legal training request."""
+    """A small, valid training request."""
     return {
         "dataset": dataset,
         "algorithm": "rdt-ta",
@@ -201,7 +199,7 @@ def training(dataset: str, **changes: object) -> dict[str, Any]:
 
 
 def csv_rows(n_rows: int) -> str:
-    """An upload for :data:`SCHEMA` in which age decides income."""
+    """An upload for :data:`SCHEMA` in which age determines income."""
     rows = (
         f"{age},{1 + age / 120},{('Female', 'Male')[age % 2]},{('<=50K', '>50K')[age > 50]}" for age in _ages(n_rows)
     )
@@ -213,23 +211,23 @@ def _ages(n_rows: int) -> Iterator[int]:
 
 
 def new_idempotency_key() -> dict[str, str]:
-    """A header that no request had before."""
+    """Headers with a new idempotency key."""
     return {"Idempotency-Key": secrets.token_hex(8)}
 
 
 def events_of(response: httpx.Response) -> list[dict[str, Any]]:
-    """The data of all server-sent events of an answer that has ended."""
+    """The data of all server-sent events of a complete answer."""
     return [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if line.startswith("data:")]
 
 
 @contextmanager
 def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator[Server]:
-    """A server and its workers on a migrated database; all of them are gone afterwards."""
+    """Runs a server and its workers on a migrated database, and stops them at the end."""
     settings = Settings(home=home, database_url=database_url)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         with opened(settings) as database:
-            made = create_admin(database, "test admin")
+            admin_key = create_admin(database, "test admin")
         log = stack.enter_context(_captured_log())
         listener = stack.enter_context(bound("127.0.0.1", 0))
         app = create_app(settings)
@@ -242,9 +240,12 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
             stack.enter_context(worker(settings, log=home.with_name(f"{home.name}-worker-{index}.log")))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         admin_http = httpx.Client(
-            base_url=url, headers={"Authorization": f"Bearer {made.text}"}, timeout=_ANSWER_WITHIN_S, trust_env=False
+            base_url=url,
+            headers={"Authorization": f"Bearer {admin_key.text}"},
+            timeout=_ANSWER_WITHIN_S,
+            trust_env=False,
         )
-        admin = Caller(made.id, made.text, stack.enter_context(admin_http))
+        admin = Caller(admin_key.id, admin_key.text, stack.enter_context(admin_http))
         clients = stack.enter_context(ExitStack())
         server = Server(url, settings, app.state.installation.database, admin, n_workers, log, clients)
         _wait_until_ready(server)
@@ -253,9 +254,9 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
 
 @contextmanager
 def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """One worker process of an installation, as ``serve`` starts it; it and its child are killed at the end.
+    """Runs a worker process as ``serve`` starts it; the worker and its child are killed at the end.
 
-    It also ends when this process is killed, because its standard input closes.
+    A worker also ends when this process is killed, because its standard input closes.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -275,8 +276,8 @@ def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes
 
 
 def _worker_environment(settings: Settings) -> Mapping[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    return kept | {
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    return environ | {
         "GROVEKEEPER_HOME": str(settings.home),
         "GROVEKEEPER_DATABASE_URL": settings.database_url,
         "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
@@ -296,13 +297,13 @@ def _wait_until_ready(server: Server) -> None:
 
 @contextmanager
 def _captured_log() -> Iterator[io.StringIO]:
-    """Everything that this process logs, as the product's own formatter writes it."""
+    """Captures the log of this process, as the product's formatter writes it."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
-    before = root.level
-    for name in ("httpx", "httpcore"):  # the client of the tests lives in the same process
+    level = root.level
+    for name in ("httpx", "httpcore"):  # the tests' client is in the same process
         logging.getLogger(name).setLevel("WARNING")
     root.addHandler(handler)
     root.setLevel("DEBUG")
@@ -310,4 +311,4 @@ def _captured_log() -> Iterator[io.StringIO]:
         yield stream
     finally:
         root.removeHandler(handler)
-        root.setLevel(before)
+        root.setLevel(level)

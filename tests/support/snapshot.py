@@ -28,7 +28,7 @@ _N_CAP_CHANGES = 260
 """One account needs more than 256 entries, so that a subtree hash of its log is stored."""
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
-"""By table: rows as JSON values, in the order of their primary key."""
+"""Rows by table, as JSON values in the order of their primary key."""
 
 
 def revisions() -> list[str]:
@@ -94,7 +94,7 @@ def _write(rows: Rows, file: Path) -> None:
 
 
 def _use(server: Server, log: Path) -> None:
-    """Every kind of request that leaves a row."""
+    """Makes every kind of request that leaves a row."""
     opened = _post(server, "/populations", name="patients", budget={"accountant": "pure", "epsilon": "300"})
     assert opened["name"] == "patients"
     labs = server.uploaded(name="labs", partitions=_SHARDS, population="patients")["id"]
@@ -111,11 +111,11 @@ def _use(server: Server, log: Path) -> None:
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success
     erased = server.uploaded(name="erased")["id"]
     assert server.admin.http.delete(f"/datasets/{erased}").is_success
-    assert server.submitted(labs, scope={"shard": [1]}).is_success, "a job that waits, with its reservation"
+    assert server.submitted(labs, scope={"shard": [1]}).is_success, "a queued job with its reservation"
 
 
 def _release(server: Server, labs: str, visits: str) -> None:
-    """A profile, two models, one of them from two datasets, and an evaluation."""
+    """Releases a profile, an evaluation and two models, one of them from two datasets."""
     _ended(server, _post(server, f"/datasets/{labs}/profiles", epsilon="10"))
     model = server.trained(labs, scope={"shard": [0]})["model_id"]
     evaluation = {"epsilon": "20", "metrics": ["accuracy"], "scope": {"shard": [1]}}
@@ -125,7 +125,7 @@ def _release(server: Server, labs: str, visits: str) -> None:
 
 
 def _spend_rho(server: Server) -> None:
-    """An account with a δ: a model, a charge out of what is set aside, a cap that changes the printed guarantee."""
+    """Spends on an account with a δ: a model, an external charge with δ, and a cap that changes the guarantee."""
     budget = {"accountant": "zcdp", "epsilon": "3", "delta": _DELTA, "delta_set_aside": "0.0000005"}
     dataset = server.uploaded(name="scans", budget=budget)["id"]
     server.trained(dataset, delta=_DELTA)

@@ -1,4 +1,4 @@
-"""Roots of the subtrees of a log, as the service keeps them, from entries at hand."""
+"""Computes the roots of a log's subtrees from its entries."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from app.ledger import merkle
 
 
 def subtrees(entries: Sequence[Mapping[str, Any]]) -> Callable[[int, int], bytes]:
-    """What :mod:`app.ledger.merkle` asks of a log: the root of the subtree of a height at a position."""
+    """The function that :mod:`app.ledger.merkle` takes: the root of the subtree of a height at a position."""
 
     def root(height: int, position: int) -> bytes:
         low, high = position << height, (position + 1) << height

@@ -1,4 +1,4 @@
-"""Lines of an export, changed in every way: what tests of the verifier forge."""
+"""Forges lines of an export, for tests of the verifier."""
 
 import copy
 import json
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""Names of members and numbers of items, from a line down to a value."""
+"""Names of members and indices of items, from a line down to a value."""
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The path of every member and item, containers too."""
+    """The path of every member and item, including objects and lists."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         yield (*path, name)
@@ -24,24 +24,24 @@ def _at(line: Any, path: Path) -> Any:
 
 
 def _others(value: Any) -> list[Any]:
-    """Values that are not this one: of the same form where one is near, and of others."""
-    near: list[Any] = []
+    """Other values: similar values of the same type, and values of other types."""
+    similar: list[Any] = []
     match value:
         case bool():
-            near = [not value]
+            similar = [not value]
         case int():
-            near = [value + 1, value - 1]
+            similar = [value + 1, value - 1]
         case str():
-            near = [f"{value}0", value[:-1], f"{value} "]
+            similar = [f"{value}0", value[:-1], f"{value} "]
         case list():
-            near = [value[:-1], [*value, *value[-1:]], value[::-1]]
+            similar = [value[:-1], [*value, *value[-1:]], value[::-1]]
         case dict():
-            near = [{}]
-    return [other for other in (*near, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
+            similar = [{}]
+    return [other for other in (*similar, None, True, 7, "x", [], {}) if json.dumps(other) != json.dumps(value)]
 
 
 def changed(line: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    """The line with another value at a place, and without it, and with one more beside it."""
+    """Forged copies of a line: with another value at a path, without the value, and with a second copy of it."""
     for other in _others(_at(line, path)):
         forged = copy.deepcopy(line)
         _at(forged, path[:-1])[path[-1]] = other

@@ -1,4 +1,4 @@
-"""Three small hash partitions, and any box over them."""
+"""Declares three small hash partitions, with a strategy for boxes over them."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""A scene with a second dataset, for jobs that two accounts pay for."""
+"""Extends a scene by a second dataset, for jobs that two accounts pay for."""
 
 import json
 from dataclasses import dataclass, replace
@@ -14,14 +14,14 @@ from tests.support.crash_scene import OWNER, Scene
 
 @dataclass(frozen=True)
 class Pair:
-    """Two scenes on one installation: equal datasets with rows, an account each."""
+    """Two scenes on one installation, with equal declarations and rows."""
 
     first: Scene
     second: Scene
 
     @classmethod
     def beside(cls, first: Scene, *, name: str = "register") -> "Pair":
-        """The pair of a scene and a new dataset like its own."""
+        """A pair of a scene and a scene of a new dataset with the same declaration."""
         with first.installation.database.read() as session:
             row = catalog.find(session, first.dataset_id).row
         declaration = DatasetIn.model_validate(
@@ -38,13 +38,13 @@ class Pair:
         return cls(first, second)
 
     @property
-    def crossed(self) -> "Pair":
-        """The same two, each in the other's role."""
+    def swapped(self) -> "Pair":
+        """The pair with the roles of its scenes swapped."""
         return Pair(self.second, self.first)
 
     def submit(self, *, key: str, epsilon: str = "0.01", of_second: str = "0.02") -> str:
-        """A job with counts of the first and splits of the second; its id."""
-        wanted = TrainIn.model_validate(
+        """Submits a job that counts rows of the first and splits by rows of the second dataset; returns its id."""
+        body = TrainIn.model_validate(
             {
                 "dataset": self.first.dataset_id,
                 "algorithm": "sspe-1",
@@ -54,14 +54,14 @@ class Pair:
             }
         )
         request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
-        answer = submit_training(self.first.installation, OWNER, wanted, request=request)
+        answer = submit_training(self.first.installation, OWNER, body, request=request)
         return str(json.loads(answer.body)["job_id"])
 
     def kinds_of(self, job_id: str) -> tuple[list[str], list[str]]:
-        """What either ledger says of one job."""
+        """The kinds of a job's entries in both accounts."""
         return self.first.kinds_of(job_id), self.second.kinds_of(job_id)
 
     def verify(self) -> None:
-        """Everything that holds of every history, for both."""
+        """Checks the history of both accounts."""
         self.first.verified()
         self.second.verified()

@@ -1,4 +1,4 @@
-"""A small declaration, and one object that ingests text under it and reads it back."""
+"""Ingests uploads under a small declaration and reads them back."""
 
 import io
 from pathlib import Path
@@ -26,7 +26,7 @@ KEY = bytes(range(32))
 
 
 class Ingestion:
-    """Ingests bodies into one epoch of one home."""
+    """Ingests bodies as an epoch of one dataset."""
 
     def __init__(self, home: Path, schema: Schema = SCHEMA) -> None:
         self.home = home
@@ -38,7 +38,7 @@ class Ingestion:
         if isinstance(body, str):
             body = body.encode()
         prints = row_files.prints_file(self.home, "ds_a", "ep_a")
-        if not self.destination.exists():  # a test that ingests again has removed the rows
+        if not self.destination.exists():  # a test that ingests a second body has removed the rows
             prints.unlink(missing_ok=True)
         return ingest_csv(
             io.BytesIO(body) if isinstance(body, bytes) else body,
@@ -62,5 +62,5 @@ class Ingestion:
         )
 
     def files(self) -> list[str]:
-        """Every file of the home, so that a test sees what a refusal left."""
+        """Names of all files in the home, so that a test sees leftovers of a refusal."""
         return sorted(path.name for path in self.home.rglob("*") if path.is_file())
