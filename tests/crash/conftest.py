@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.crash_scene import Scene, opened
 from tests.support.postgres import fresh_database
+from tests.support.server import POLL_INTERVAL_S
 
 _ROOT = Path(__file__).parents[2]
 LEASE_TTL_S = 3
@@ -61,7 +62,7 @@ class Launcher:
             "GROVEKEEPER_HOME": str(settings.home),
             "GROVEKEEPER_DATABASE_URL": settings.database_url,
             "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
-            "GROVEKEEPER_POLL_INTERVAL_S": "0.05",
+            "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
         }
         command = [sys.executable, "-m", "tests.support.crash", "worker", point, str(self.journal(point))]
         with (self.folder / "log").open("ab") as log:
