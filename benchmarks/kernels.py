@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from app.forests.kernels import histograms, prediction
+from app.forests.kernels import cell_sums, prediction
 from app.forests.noise.randomness import SystemRandomness
 
 _PAIRS = 7
@@ -61,7 +61,7 @@ def class_histogram(n_rows: int, n_features: int, *, shape: tuple[int, int, int]
     bins = np.full(n_features, n_bins, dtype=np.int32)
     compare(
         f"class histogram, {n_rows:,} rows, {n_features} features, {shape}; numpy.bincount",
-        lambda: histograms.class_histogram(X, y, node, n_nodes=n_nodes, n_bins=bins, n_classes=n_classes),
+        lambda: cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(n_nodes, n_classes)),
         lambda: _bincount(X, y, node, shape),
     )
 

@@ -20,6 +20,7 @@ from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
+from app.forests.kernels import prediction
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, budget_of
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
@@ -292,7 +293,7 @@ def test_a_vanishing_budget_learns_nothing() -> None:
             grown = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
             reached = kernels.leaves(X, feature=grown.trees.feature, right=grown.trees.right, depth=3)
             summed = np.tile(grown.start, (400, 1))
-            kernels.add_scores(summed, reached, grown.scores)
+            prediction.add_leaf_scores(summed, reached, grown.scores)
             found.append(float(((summed[:, 0] > 0) == y).mean()))
         return float(np.mean(found))
 

@@ -42,7 +42,7 @@ def weighted(rows: list[Row], first_tree: list[list[int]]) -> LocalReweightedRow
     X = np.ascontiguousarray(table[:, :-1].T.astype(np.uint8))
     held = LocalReweightedRows(X, table[:, -1].copy(), n_codes=ENCODING.n_codes, n_classes=3, pairs=ENCODING.pairs)
     descend(held, [(1, 0, True)])
-    held.finish_tree(np.array(first_tree, dtype=np.int64))
+    held.finish_tree(np.array(first_tree, dtype=np.int32))
     return held
 
 
@@ -183,7 +183,7 @@ def many() -> tuple[list[Row], list[np.ndarray]]:
     generator = np.random.default_rng(8)
     sizes = [*ENCODING.n_own_codes.tolist(), 3]
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(400)]
-    trees = [generator.integers(-150_000, 150_000, (4, 3)) for _ in range(6)]
+    trees = [generator.integers(-150_000, 150_000, (4, 3), dtype=np.int32) for _ in range(6)]
     return rows, trees
 
 

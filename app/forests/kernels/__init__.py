@@ -1,5 +1,6 @@
-"""Compiled loops over integer arrays: histograms, routing and prediction. Never a decision, never a random draw.
+"""Compiled loops over integer arrays: sums by cell, routing, gradients, weights and prediction.
 
-The modules here check arguments and allocate results; the loops are compiled and stand in
-``app.forests.kernels.loops``, which is imported at the first call because the compiler takes 0.6 s and 150 MB to load.
+No module here makes a decision or a random draw. The modules check arguments and allocate results; the loops are in
+``app.forests.kernels.compiled``. Every function imports its loops when it is called: importing the compiler takes
+0.6 s and 150 MB, which neither the API nor the command line should pay at start.
 """

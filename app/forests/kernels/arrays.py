@@ -48,7 +48,7 @@ def require_result(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int, .
 
 
 def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) -> None:
-    """Holds every element to ``lowest`` ≤ element < ``below``.
+    """Checks that ``lowest`` ≤ element < ``below`` for every element of an integer array.
 
     Raises:
         ValueError: an element is outside.

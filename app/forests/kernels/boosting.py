@@ -1,30 +1,55 @@
-"""Integer boosting over private rows: which leaf, which gradient, which sums. Never a decision, never a random draw."""
+"""Compute the clipped integer gradients of private rows, and the leaves that rows reach in trees with code masks."""
 
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS, Scales
 from app.forests.kernels import exponential
-from app.forests.kernels.arrays import MAX_FEATURES, require, require_range, require_result
+from app.forests.kernels.arrays import MAX_FEATURES, require, require_range
 
-MAX_LEAVES: Final = 2**16
-"""A row's leaf has two bytes."""
+MAX_DEPTH: Final = 16
+"""Levels of a tree: its arrays have 2^16 entries then."""
 
 MASK_WORDS: Final = 4
-"""Words of 64 codes that say which codes go right."""
+"""Words of 64 bits in a node's mask: one bit per code, set if the code goes right."""
+
+PROBABILITY_BITS: Final = 24
+"""Probabilities of rows are integers in units of 2^-24."""
+
+LARGEST_SQUARED_LENGTH: Final = 2**46
+"""The largest C²: μ² = 1/4 per tree, more than a sensible budget buys; keeps sums over 2^31 rows inside 63 bits."""
 
 
-def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
-    """What each row adds to the gradient sums of its leaves: γ, with ‖γ‖² ≤ C² checked row by row.
+class GradientLimits(Protocol):
+    """How long the gradient of a row may be. All numbers are public."""
 
-    A row's result is a function of its own scores and class, of nothing else, and has the same bits on every machine.
+    @property
+    def n_scores(self) -> int:
+        """Coordinates of a gradient: one per class, or a single one for two classes."""
+
+    @property
+    def clip(self) -> int:
+        """Gradients longer than this, in units of 2^-24, are shortened to it."""
+
+    @property
+    def length(self) -> int:
+        """The length of a clipped gradient."""
+
+    @property
+    def squared_length(self) -> int:
+        """C², the largest ‖γ‖² that a row may add."""
+
+
+def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientLimits) -> NDArray[np.int32]:
+    """Gradients γ of rows, with ‖γ‖² ≤ C² checked row by row.
+
+    A row's gradient is a function of its own scores and class alone, and has the same bits on every machine.
 
     Args:
         scores: PRIVATE int64 ``(n_rows, n_scores)`` in units of 2^-16.
         y: PRIVATE class codes, int32 ``(n_rows,)``.
-        scales: public.
+        limits: public.
 
     Returns:
         PRIVATE int32 ``(n_rows, n_scores)``.
@@ -32,23 +57,28 @@ def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -
     Raises:
         ValueError: a type, a shape or a class out of its range.
     """
-    from app.forests.kernels.loops import boosting as loops
+    from app.forests.kernels.compiled import boosting_loops as loops
 
     y = require(y, np.int32, shape=(None,), name="y")
-    scores = require(scores, np.int64, shape=(y.size, scales.n_scores), name="scores")
-    require_range(y, lowest=0, below=max(scales.n_scores, 2), name="y")
-    if not 0 < scales.squared_length <= LARGEST_SQUARED_LENGTH or not 0 < scales.clip <= 2**PROBABILITY_BITS:
-        raise ValueError("scales are out of range")
-    found = np.empty(scores.shape, dtype=np.int32)
-    loop = loops.gradients_of_two if scales.n_scores == 1 else loops.gradients_of_many
-    limits = np.array([scales.clip, scales.length, scales.squared_length], dtype=np.uint64)
-    loop(scores, y, *exponential.tables(), limits, found)
-    return found
+    scores = require(scores, np.int64, shape=(y.size, limits.n_scores), name="scores")
+    require_range(y, lowest=0, below=max(limits.n_scores, 2), name="y")
+    if not 0 < limits.squared_length <= LARGEST_SQUARED_LENGTH or not 0 < limits.clip <= 2**PROBABILITY_BITS:
+        raise ValueError("limits are out of range")
+    result = np.empty(scores.shape, dtype=np.int32)
+    loop = loops.gradients_of_two if limits.n_scores == 1 else loops.gradients_of_many
+    loop(
+        scores,
+        y,
+        *exponential.tables(),
+        np.array([limits.clip, limits.length, limits.squared_length], dtype=np.uint64),
+        result,
+    )
+    return result
 
 
 def leaves(
     X: NDArray[np.uint8], *, feature: NDArray[np.int32], right: NDArray[np.uint64], depth: int
-) -> NDArray[np.uint16]:
+) -> NDArray[np.int32]:
     """The leaf that every row reaches in every tree.
 
     Args:
@@ -58,66 +88,19 @@ def leaves(
         depth: public; 0 to 16.
 
     Returns:
-        uint16 ``(n_trees, n_rows)``.
+        int32 ``(n_trees, n_rows)``.
 
     Raises:
         ValueError: a type, a shape or a feature out of its range.
     """
-    from app.forests.kernels.loops import boosting as loops
+    from app.forests.kernels.compiled import boosting_loops as loops
 
     X = require(X, np.uint8, shape=(None, None), name="X")
-    if X.shape[1] > MAX_FEATURES or not 0 <= depth <= MAX_LEAVES.bit_length() - 1:
+    if X.shape[1] > MAX_FEATURES or not 0 <= depth <= MAX_DEPTH:
         raise ValueError("X has too many features, or the trees are too deep")
     feature = require(feature, np.int32, shape=(None, 2**depth - 1), name="feature")
     require_range(feature, lowest=0, below=X.shape[1], name="feature")
     right = require(right, np.uint64, shape=(*feature.shape, MASK_WORDS), name="right")
-    reached = np.empty((feature.shape[0], X.shape[0]), dtype=np.uint16)
+    reached = np.empty((feature.shape[0], X.shape[0]), dtype=np.int32)
     loops.leaves(X, feature, right, depth, reached)
     return reached
-
-
-def sum_gradients(
-    leaf: NDArray[np.uint16], gradients: NDArray[np.int32], *, count: int, n_leaves: int
-) -> NDArray[np.int64]:
-    """Sums of what rows add to each leaf of a tree: integers, so any cut of the rows gives the same total.
-
-    Args:
-        leaf: PRIVATE leaf that the row reached, uint16 ``(n_rows,)``.
-        gradients: PRIVATE int32 ``(n_rows, n_scores)``.
-        count: public; what a row adds to its leaf's count.
-        n_leaves: public.
-
-    Returns:
-        PRIVATE int64 ``(n_leaves, n_scores + 1)``.
-
-    Raises:
-        ValueError: a type, a shape or a leaf out of its range.
-    """
-    from app.forests.kernels.loops import boosting as loops
-
-    gradients = require(gradients, np.int32, shape=(None, None), name="gradients")
-    leaf = require(leaf, np.uint16, shape=(gradients.shape[0],), name="leaf")
-    require_range(leaf, lowest=0, below=n_leaves, name="leaf")
-    sums = np.zeros((n_leaves, gradients.shape[1] + 1), dtype=np.int64)
-    loops.sum_gradients(leaf, gradients, count, sums)
-    return sums
-
-
-def add_scores(scores: NDArray[np.int64], reached: NDArray[np.uint16], leaf_scores: NDArray[np.int32]) -> None:
-    """Adds the scores of their leaves to the scores of all rows, in place.
-
-    Args:
-        scores: int64 ``(n_rows, n_scores)``, contiguous.
-        reached: uint16 ``(n_trees, n_rows)``.
-        leaf_scores: public; int32 ``(n_trees, n_leaves, n_scores)``.
-
-    Raises:
-        ValueError: a type, a shape or a leaf out of its range.
-    """
-    from app.forests.kernels.loops import boosting as loops
-
-    leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
-    reached = require(reached, np.uint16, shape=(leaf_scores.shape[0], None), name="reached")
-    require_range(reached, lowest=0, below=leaf_scores.shape[1], name="reached")
-    require_result(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
-    loops.add_scores(reached, leaf_scores, scores)

@@ -29,7 +29,7 @@ def choose() -> None:
 
 def _writable(package: Path) -> bool:
     """Whether every folder with compiled functions can hold ``__pycache__``."""
-    for folder in (package / "kernels" / "loops", package / "noise"):
+    for folder in (package / "kernels" / "compiled", package / "noise"):
         cache = folder / "__pycache__"
         if not os.access(cache if cache.is_dir() else folder, os.W_OK | os.X_OK):
             return False

@@ -26,7 +26,7 @@ def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
     Raises:
         ValueError: a type, a negative weight, or weights that sum to :data:`MAX_TOTAL` or more.
     """
-    from app.forests.kernels.loops import fourth_roots as loops
+    from app.forests.kernels.compiled import fourth_root_loops as loops
 
     flat = require(weights.reshape(-1, weights.shape[-1]), np.int64, shape=(None, None), name="weights")
     _require_totals(flat)
@@ -51,7 +51,7 @@ def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], spl
     Raises:
         ValueError: a type, a shape, an order or a value out of its range.
     """
-    from app.forests.kernels.loops import fourth_roots as loops
+    from app.forests.kernels.compiled import fourth_root_loops as loops
 
     first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, int(first_code[-1]), None), name="histogram")
@@ -86,7 +86,7 @@ def pair_norms(
     Raises:
         ValueError: a type, a shape, an order or a value out of its range.
     """
-    from app.forests.kernels.loops import fourth_roots as loops
+    from app.forests.kernels.compiled import fourth_root_loops as loops
 
     first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, None, int(first_code[-1]), None), name="histogram")

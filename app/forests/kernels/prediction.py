@@ -1,9 +1,9 @@
-"""Sums of leaf values over the trees of a forest, for one row or for many."""
+"""Sum the leaf values that rows reach over the trees of a forest: floats for prediction, integers for growth too."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.arrays import require, require_splits
+from app.forests.kernels.arrays import require, require_range, require_result, require_splits
 
 
 def sum_leaf_values(
@@ -36,7 +36,7 @@ def sum_leaf_values(
         ValueError: a type, a shape, or a split that asks for a feature the rows do not have. A batch of rows finds
             such a split anywhere in the forest, a few rows only where they meet it.
     """
-    from app.forests.kernels.loops import trees as loops
+    from app.forests.kernels.compiled import tree_loops as loops
 
     X = require(X, np.uint8, shape=(None, None), name="X")
     splits = require_splits((feature, threshold, equals), shape=(None, 2**depth - 1), n_features=X.shape[1])
@@ -45,3 +45,23 @@ def sum_leaf_values(
     if not loops.sum_leaf_values(X, *splits, values, sums):
         raise ValueError("feature has a value out of range")
     return sums
+
+
+def add_leaf_scores(scores: NDArray[np.int64], reached: NDArray[np.int32], leaf_scores: NDArray[np.int32]) -> None:
+    """Adds the integer scores of the leaves that rows reached to the scores of the rows, in place.
+
+    Args:
+        scores: int64 ``(n_rows, n_scores)``, contiguous, in units of 2⁻¹⁶; PRIVATE where ``reached`` is.
+        reached: leaf of every tree that the row reached, int32 ``(n_trees, n_rows)``.
+        leaf_scores: public; int32 ``(n_trees, n_leaves, n_scores)``.
+
+    Raises:
+        ValueError: a type, a shape or a leaf out of its range.
+    """
+    from app.forests.kernels.compiled import tree_loops as loops
+
+    leaf_scores = require(leaf_scores, np.int32, shape=(None, None, None), name="leaf_scores")
+    reached = require(reached, np.int32, shape=(leaf_scores.shape[0], None), name="reached")
+    require_range(reached, lowest=0, below=leaf_scores.shape[1], name="reached")
+    require_result(scores, np.int64, shape=(reached.shape[1], leaf_scores.shape[2]), name="scores")
+    loops.add_leaf_scores(reached, leaf_scores, scores)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels import histograms as kernels
+from app.forests.kernels import cell_sums as kernels
 from app.forests.kernels import routing
 from app.forests.trees.histograms import Histograms, TreeHistograms
 
@@ -114,9 +114,8 @@ class _LocalTree:
             self._X[features],
             self._y,
             self._node,
-            n_nodes=self._n_nodes,
             n_bins=self._n_codes[features],
-            n_classes=self._n_classes,
+            shape=(self._n_nodes, self._n_classes),
         )
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:

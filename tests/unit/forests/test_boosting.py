@@ -9,11 +9,12 @@ import numba
 import numpy as np
 import pytest
 
-from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, SCALE_BITS, VARIANCE, Scales, clip_of
+from app.forests.algorithms.nbrt.scales import SCALE_BITS, VARIANCE, Scales, clip_of
 from app.forests.algorithms.nbrt.start_scores import leaf_scores, start_scores
 from app.forests.kernels import boosting as kernels
-from app.forests.kernels import exponential
-from app.forests.kernels.loops import boosting as loops
+from app.forests.kernels import cell_sums, exponential, prediction
+from app.forests.kernels.compiled import boosting_loops as loops
+from app.forests.kernels.compiled import cell_sum_loops, tree_loops, weight_loops
 
 TWO, THREE, MANY = 2, 3, 26
 
@@ -44,7 +45,7 @@ def test_the_tables_cannot_be_written_to() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE, MANY])
-@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, LARGEST_SQUARED_LENGTH])
+@pytest.mark.parametrize("priced", [101, 10_000, 2**33 + 12_345, kernels.LARGEST_SQUARED_LENGTH])
 def test_scales_use_up_what_was_priced_and_no_more(priced: int, n_classes: int) -> None:
     scales = Scales.of(priced, n_trees=400, n_classes=n_classes)
 
@@ -186,11 +187,11 @@ def test_start_scores_are_the_logarithms_of_the_smoothed_prior() -> None:
 
 def test_sums_over_parts_of_the_rows_add_up() -> None:
     rng = np.random.default_rng(3)
-    leaf = rng.integers(0, 8, 333, dtype=np.uint16)
+    leaf = rng.integers(0, 8, 333, dtype=np.int32)
     gradients = rng.integers(-(2**20), 2**20, (333, 3), dtype=np.int32)
-    whole = kernels.sum_gradients(leaf, gradients, count=17, n_leaves=8)
+    whole = cell_sums.leaf_gradients(leaf, gradients, count=17, n_leaves=8)
     parts = [
-        kernels.sum_gradients(leaf[own], gradients[own], count=17, n_leaves=8)
+        cell_sums.leaf_gradients(leaf[own], gradients[own], count=17, n_leaves=8)
         for own in np.array_split(rng.permutation(333), 4)
     ]
     assert np.array_equal(sum(parts), whole)
@@ -219,12 +220,12 @@ def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> No
 def test_scores_of_all_trees_are_added_in_place() -> None:
     scores = np.arange(6, dtype=np.int64).reshape(3, 2)
     leaf = np.array([[[1, 2], [3, 4]], [[10, 20], [30, 40]]], dtype=np.int32)
-    reached = np.array([[0, 1, 1], [1, 0, 1]], dtype=np.uint16)
-    kernels.add_scores(scores, reached, leaf)
+    reached = np.array([[0, 1, 1], [1, 0, 1]], dtype=np.int32)
+    prediction.add_leaf_scores(scores, reached, leaf)
     assert scores.tolist() == [[31, 43], [15, 27], [37, 49]]
     for copied in (scores.astype(np.int32), np.asfortranarray(scores), scores[:2]):
         with pytest.raises(ValueError, match="scores must be"):
-            kernels.add_scores(copied, reached, leaf)
+            prediction.add_leaf_scores(copied, reached, leaf)
 
 
 def test_what_would_index_foreign_memory_is_refused() -> None:
@@ -235,7 +236,7 @@ def test_what_would_index_foreign_memory_is_refused() -> None:
     with pytest.raises(ValueError, match="int64"):
         kernels.gradients(scores.astype(np.float64), np.zeros(2, dtype=np.int32), scales)
     with pytest.raises(ValueError, match="range"):
-        kernels.sum_gradients(np.full(2, 4, dtype=np.uint16), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
+        cell_sums.leaf_gradients(np.full(2, 4, dtype=np.int32), np.zeros((2, 1), dtype=np.int32), count=1, n_leaves=4)
     with pytest.raises(ValueError, match="range"):
         kernels.leaves(
             np.zeros((1, 2), dtype=np.uint8),
@@ -244,16 +245,16 @@ def test_what_would_index_foreign_memory_is_refused() -> None:
             depth=1,
         )
     with pytest.raises(ValueError, match="range"):
-        kernels.add_scores(scores, np.full((1, 2), 2, dtype=np.uint16), np.zeros((1, 2, 3), dtype=np.int32))
+        prediction.add_leaf_scores(scores, np.full((1, 2), 2, dtype=np.int32), np.zeros((1, 2, 3), dtype=np.int32))
 
 
 def test_no_float_in_the_compiled_loops() -> None:
     public = {name: value for name, value in vars(loops).items() if hasattr(value, "signatures") and name[0] != "_"}
-    assert set(public) == {"gradients_of_two", "gradients_of_many", "leaves", "sum_gradients", "add_scores"}
-    for name, loop in public.items():
+    assert set(public) == {"gradients_of_two", "gradients_of_many", "leaves"}
+    for loop in (*public.values(), cell_sum_loops.leaf_gradients, tree_loops.add_leaf_scores, weight_loops.weights):
         (types,) = loop.signatures
         fresh = numba.njit(loop.py_func)
         fresh.compile(types)
         found = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
-        assert found is None, f"{name} computes with floats: {found}"
+        assert found is None, f"{loop.__name__} computes with floats: {found}"
     assert "float" not in inspect.getsource(loops).replace("No float anywhere", "")

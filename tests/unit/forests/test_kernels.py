@@ -13,22 +13,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests.kernels import code_cache, histograms, prediction, routing
-from app.forests.kernels.loops import histograms as histogram_loops
+from app.forests.kernels import cell_sums, code_cache, prediction, reweighting, routing
+from app.forests.kernels.compiled import cell_sum_loops
 
 # --- oracles ------------------------------------------------------------------------------------------------------
 
 
 def _class_histogram(
-    X: NDArray[np.uint8], y: NDArray[np.int32], node: NDArray[np.int32], n_nodes: int, n_bins: NDArray[np.int32], k: int
+    X: NDArray[np.uint8],
+    y: NDArray[np.int32],
+    node: NDArray[np.int32],
+    *,
+    n_bins: NDArray[np.int32],
+    shape: tuple[int, int],
+    weight: NDArray[np.uint16] | None = None,
 ) -> NDArray[np.int64]:
+    n_nodes, n_classes = shape
     blocks = []
     for f, bins in enumerate(n_bins):
-        block = np.zeros((n_nodes, bins, k), dtype=np.int64)
+        block = np.zeros((n_nodes, bins, n_classes), dtype=np.int64)
         counted = node >= 0
-        np.add.at(block, (node[counted], X[f][counted], y[counted]), 1)
+        np.add.at(block, (node[counted], X[f][counted], y[counted]), 1 if weight is None else weight[counted])
         blocks.append(block)
     return np.concatenate(blocks, axis=1)
+
+
+def _weights(rng: np.random.Generator, n_rows: int) -> NDArray[np.uint16]:
+    return rng.integers(0, reweighting.UNIT + 1, n_rows, dtype=np.uint16)
 
 
 def _leaf(row: NDArray[np.uint8], forest: dict[str, Any], tree: int) -> int:
@@ -66,34 +77,37 @@ _seeds = st.integers(0, 2**32 - 1)
     n_classes=st.integers(1, 4),
     n_bins=st.lists(st.integers(1, 256), min_size=1, max_size=5),
     unused=st.sampled_from([0.0, 0.3, 1.0]),
+    is_weighted=st.booleans(),
 )
-def test_class_histogram_counts_every_row(
-    seed: int, n_rows: int, n_nodes: int, n_classes: int, n_bins: list[int], unused: float
+def test_class_histogram_adds_up_every_row(
+    seed: int, n_rows: int, n_nodes: int, n_classes: int, n_bins: list[int], unused: float, is_weighted: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     bins = np.array(n_bins, dtype=np.int32)
     X = (rng.random((bins.size, n_rows)) * bins[:, np.newaxis]).astype(np.uint8)
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
     node = np.where(rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)).astype(np.int32)
-    found = histograms.class_histogram(X, y, node, n_nodes=n_nodes, n_bins=bins, n_classes=n_classes)
+    cells = {"n_bins": bins, "shape": (n_nodes, n_classes), "weight": _weights(rng, n_rows) if is_weighted else None}
+    found = cell_sums.class_histogram(X, y, node, **cells)
     assert (found.dtype, found.flags.c_contiguous) == (np.int64, True)
-    np.testing.assert_array_equal(found, _class_histogram(X, y, node, n_nodes, bins, n_classes))
+    np.testing.assert_array_equal(found, _class_histogram(X, y, node, **cells))
 
 
 def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None:
     rng = np.random.default_rng(1)
-    n_rows, n_features = 2 * histogram_loops._BLOCK_ROWS + 5, 3
+    n_rows, n_features = 2 * cell_sum_loops._BLOCK_ROWS + 5, 3
     X = rng.integers(0, 4, (n_features, n_rows), dtype=np.uint8)
     y = rng.integers(0, 2, n_rows, dtype=np.int32)
     node = rng.integers(-1, 3, n_rows, dtype=np.int32)
     bins = np.full(n_features, 4, dtype=np.int32)
-    found = histograms.class_histogram(X, y, node, n_nodes=3, n_bins=bins, n_classes=2)
-    np.testing.assert_array_equal(found, _class_histogram(X, y, node, 3, bins, 2))
+    for weight in (None, _weights(rng, n_rows)):
+        found = cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
+        np.testing.assert_array_equal(found, _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight))
 
     wide = rng.integers(0, 256, (2_000, 50), dtype=np.uint8)
     bins = np.full(2_000, 256, dtype=np.int32)
-    found = histograms.class_histogram(wide, y[:50], node[:50], n_nodes=3, n_bins=bins, n_classes=2)
-    np.testing.assert_array_equal(found, _class_histogram(wide, y[:50], node[:50], 3, bins, 2))
+    found = cell_sums.class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
+    np.testing.assert_array_equal(found, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
 
 
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
@@ -103,20 +117,29 @@ def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
     bins = np.full(4, 7, dtype=np.int32)
 
     def count(rows: slice) -> NDArray[np.int64]:
-        return histograms.class_histogram(X[:, rows], y[rows], node[rows], n_nodes=3, n_bins=bins, n_classes=3)
+        return cell_sums.class_histogram(X[:, rows], y[rows], node[rows], n_bins=bins, shape=(3, 3))
 
     np.testing.assert_array_equal(count(slice(0, 123)) + count(slice(123, 500)), count(slice(None)))
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=_seeds, n_rows=st.integers(0, 80), n_leaves=st.integers(1, 9), n_classes=st.integers(1, 4))
-def test_leaf_histogram_counts_every_row(seed: int, n_rows: int, n_leaves: int, n_classes: int) -> None:
+@given(
+    seed=_seeds,
+    n_rows=st.integers(0, 80),
+    n_leaves=st.integers(1, 9),
+    n_classes=st.integers(1, 4),
+    is_weighted=st.booleans(),
+)
+def test_leaf_histogram_adds_up_every_row(
+    seed: int, n_rows: int, n_leaves: int, n_classes: int, is_weighted: bool
+) -> None:
     rng = np.random.default_rng(seed)
     leaf = rng.integers(-1, n_leaves, n_rows, dtype=np.int32)
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
     expected = np.zeros((n_leaves, n_classes), dtype=np.int64)
-    np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1)
-    found = histograms.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes)
+    weight = _weights(rng, n_rows) if is_weighted else None
+    np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1 if weight is None else weight[leaf >= 0])
+    found = cell_sums.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, expected)
 
@@ -253,9 +276,8 @@ def _histogram_arguments() -> dict[str, Any]:
         "X": np.zeros((2, 4), dtype=np.uint8),
         "y": np.zeros(4, dtype=np.int32),
         "node": np.zeros(4, dtype=np.int32),
-        "n_nodes": 2,
         "n_bins": np.array([3, 1], dtype=np.int32),
-        "n_classes": 2,
+        "shape": (2, 2),
     }
 
 
@@ -276,20 +298,23 @@ def _histogram_arguments() -> dict[str, Any]:
         ("node", np.zeros(5, dtype=np.int32)),
         ("n_bins", np.array([0, 1], dtype=np.int32)),
         ("n_bins", np.array([257, 1], dtype=np.int32)),
-        ("n_classes", 2**31),
+        ("shape", (2, 2**31)),
+        ("weight", np.array([0, 0, 0, reweighting.UNIT + 1], dtype=np.uint16)),
+        ("weight", np.zeros(3, dtype=np.uint16)),
+        ("weight", np.zeros(4, dtype=np.int64)),
     ],
 )
 def test_a_histogram_refuses_what_it_cannot_index(name: str, value: object) -> None:
     arguments = _histogram_arguments()
-    assert histograms.class_histogram(**arguments).sum() == 8
-    with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells"):
-        histograms.class_histogram(**(arguments | {name: value}))
+    assert cell_sums.class_histogram(**arguments).sum() == 8
+    with pytest.raises(ValueError, match=r"X|y|node|n_bins|cells|weight"):
+        cell_sums.class_histogram(**(arguments | {name: value}))
 
 
 @pytest.mark.parametrize(("leaf", "y"), [([2], [0]), ([-2], [0]), ([0], [3]), ([0], [-1]), ([0, 0], [0])])
 def test_a_leaf_histogram_refuses_what_it_cannot_index(leaf: list[int], y: list[int]) -> None:
     with pytest.raises(ValueError, match=r"leaf|y"):
-        histograms.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
+        cell_sums.leaf_histogram(np.array(leaf, dtype=np.int32), np.array(y, dtype=np.int32), n_leaves=2, n_classes=3)
 
 
 @pytest.mark.parametrize("n_rows", [1, 64])
@@ -334,7 +359,7 @@ def test_no_message_tells_a_private_value() -> None:
     arguments = _histogram_arguments()
     arguments["y"] = np.array([0, 0, 0, 77], dtype=np.int32)
     with pytest.raises(ValueError, match="out of range") as caught:
-        histograms.class_histogram(**arguments)
+        cell_sums.class_histogram(**arguments)
     assert "77" not in str(caught.value)
 
 
@@ -344,7 +369,7 @@ def test_no_message_tells_a_private_value() -> None:
 def test_the_compiler_is_not_loaded_before_the_first_call() -> None:
     code = (
         "import sys, app.forests.noise.randomness\n"
-        "from app.forests.kernels import histograms, prediction, routing\n"
+        "from app.forests.kernels import cell_sums, prediction, routing\n"
         "app.forests.noise.randomness.SystemRandomness()\n"
         "assert 'numba' not in sys.modules"
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.forests.kernels import fourth_roots, reweighting
+from app.forests.kernels import cell_sums, fourth_roots, reweighting
 
 LARGEST = limits.MAX_ROWS_PER_DATASET * reweighting.UNIT
 weight_vectors = st.integers(0, 38).flatmap(lambda bits: st.lists(st.integers(0, 2**bits), min_size=1, max_size=2))
@@ -80,7 +80,7 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
     X = np.stack([generator.integers(0, n, n_rows).astype(np.uint8) for n in n_codes])
     y, slot = (generator.integers(0, n, n_rows).astype(np.int32) for n in (3, 2))
     own = generator.integers(0, 257, n_rows).astype(np.uint16)
-    histogram = reweighting.class_histogram(X, y, own, slot=slot, n_bins=n_codes, shape=(2, 3))
+    histogram = cell_sums.class_histogram(X, y, slot, n_bins=n_codes, shape=(2, 3), weight=own)
     splits = (
         np.array([0, 0, 0, 2, 2], dtype=np.int32),
         np.array([0, 1, 2, 0, 2], dtype=np.uint8),
@@ -216,30 +216,6 @@ def test_weights_of_a_row_do_not_depend_on_its_company() -> None:
     assert np.array_equal(reweighting.weights(sums, y, margin=(7, 20)), alone)
     assert np.array_equal(reweighting.weights(sums[order], y[order], margin=(7, 20)), alone[order])
     assert np.array_equal(reweighting.weights(np.asfortranarray(sums), y, margin=(7, 20)), alone)
-
-
-def test_weighted_histograms_are_sums_of_weights() -> None:
-    generator = np.random.default_rng(4)
-    n_rows, n_bins = 40_000, np.array([3, 256], dtype=np.int32)
-    X = np.stack([generator.integers(0, n, n_rows).astype(np.uint8) for n in n_bins])
-    y = generator.integers(0, 3, n_rows).astype(np.int32)
-    own = generator.integers(0, 257, n_rows).astype(np.uint16)
-    slot = generator.integers(0, 2, n_rows).astype(np.int32)
-    found = reweighting.class_histogram(X, y, own, slot=slot, n_bins=n_bins, shape=(2, 3))
-    plain = np.zeros((2, 259, 3), dtype=np.int64)
-    np.add.at(plain, (slot, X[0], y), own)
-    np.add.at(plain, (slot, 3 + X[1].astype(np.int64), y), own)
-
-    assert np.array_equal(found, plain)
-    leaves = reweighting.leaf_histogram(slot, y, own, n_leaves=2, n_classes=3)
-    assert np.array_equal(leaves, plain[:, :3].sum(axis=1))
-
-
-def test_scores_of_the_leaf_are_added() -> None:
-    sums = np.array([[1, 2], [3, 4]])
-    reweighting.add_scores(sums, np.array([1, 0], dtype=np.int32), np.array([[10, 20], [30, 40]]))
-
-    assert sums.tolist() == [[31, 42], [13, 24]]
 
 
 def test_exponential_table_is_exact_to_its_unit() -> None:

@@ -9,7 +9,7 @@ from app.forests.algorithms.nbrt import temperature
 from app.forests.algorithms.nbrt.random_trees import Trees
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.kernels import boosting as kernels
-from app.forests.kernels import histograms
+from app.forests.kernels import cell_sums, prediction
 
 _BLOCK: Final = 2**18
 """Scores whose margins are formed at once: all of them together would take more memory than growth does."""
@@ -67,13 +67,12 @@ class LocalBoostedRows:
 
     def code_counts(self, features: slice, *, n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
-        counts = histograms.class_histogram(
+        counts = cell_sums.class_histogram(
             np.ascontiguousarray(self._X[:, features].T),
             self._y,
             np.zeros(len(self._y), dtype=np.int32),
-            n_nodes=1,
             n_bins=n_codes[features],
-            n_classes=self._n_classes,
+            shape=(1, self._n_classes),
         )
         of_root: NDArray[np.int64] = counts[0]
         return of_root
@@ -81,10 +80,7 @@ class LocalBoostedRows:
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""
         self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
-        (leaf,) = self._reached
-        return histograms.leaf_histogram(
-            leaf.astype(np.int32), self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
-        )
+        return cell_sums.leaf_histogram(self._reached[0], self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes)
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """See :class:`BoostedRows`."""
@@ -95,12 +91,11 @@ class LocalBoostedRows:
         """See :class:`BoostedRows`."""
         gradients = kernels.gradients(self._scores, self._y, self._scales)
         self._reached = kernels.leaves(self._X, feature=tree.feature, right=tree.right, depth=tree.depth)
-        (leaf,) = self._reached
-        return kernels.sum_gradients(leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves)
+        return cell_sums.leaf_gradients(self._reached[0], gradients, count=self._scales.count, n_leaves=tree.n_leaves)
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
         """See :class:`BoostedRows`."""
-        kernels.add_scores(self._scores, self._reached, leaf_scores[np.newaxis])
+        prediction.add_leaf_scores(self._scores, self._reached, leaf_scores[np.newaxis])
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
         """See :class:`BoostedRows`."""

@@ -21,7 +21,7 @@ from app.forests.algorithms.nbrt import first_split, temperature
 from app.forests.algorithms.nbrt.event_parts import LARGEST_START, Parts, noise, trees_alone
 from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP, BoostedFamily
-from app.forests.algorithms.nbrt.scales import LARGEST_SQUARED_LENGTH, VARIANCE
+from app.forests.algorithms.nbrt.scales import VARIANCE
 from app.forests.bins import priced_bins, quantile_bins
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Parameters, PublicFacts, draw_scale
@@ -31,6 +31,7 @@ from app.forests.contract.parameters import Parameter, Value
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
+from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from app.forests.trees import common, shapes
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.adjacency import Adjacency

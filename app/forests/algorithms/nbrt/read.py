@@ -20,6 +20,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.kernels import boosting as kernels
+from app.forests.kernels import prediction
 from app.forests.kernels.exponential import SCORE_BITS
 from app.forests.trees import pooling
 
@@ -31,6 +32,9 @@ does at rest; or does nothing."""
 
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
+
+_REACHED: Final = 2**22
+"""Leaves of rows that are held at once: at most 16 MiB, whatever the number of rows and trees."""
 
 _LARGEST_START = 64 * SCORE_UNIT
 """Start scores are differences of logarithms of 63-bit integers."""
@@ -100,9 +104,13 @@ class BoostedScores:
     def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         codes = np.ascontiguousarray(self.encoding.encode(columns).T)
-        reached = kernels.leaves(codes, feature=self.arrays["feature"], right=self.arrays["right"], depth=self.depth)
         scores = np.tile(self.arrays["start"], (columns.n_rows, 1))
-        kernels.add_scores(scores, reached, self.arrays["scores"])
+        feature, right, leaf_scores = (self.arrays[name] for name in ("feature", "right", "scores"))
+        n_trees = max(_REACHED // max(columns.n_rows, 1), 1)
+        for first in range(0, len(feature), n_trees):
+            some = slice(first, first + n_trees)
+            reached = kernels.leaves(codes, feature=feature[some], right=right[some], depth=self.depth)
+            prediction.add_leaf_scores(scores, reached, leaf_scores[some])
         return probabilities(scores, self.read_out, temperature=self.temperature)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Final
 
+from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS
 from app.forests.kernels.exponential import SCORE_BITS
 from app.privacy.events import UnknownPrivacyEvent
 
@@ -18,14 +19,8 @@ SCALE_BITS: Final = 24
 
 VARIANCE: Final = 4**SCALE_BITS
 
-PROBABILITY_BITS: Final = 24
-"""Probabilities of rows are integers in units of 2^-24."""
-
 COUNT_SHARE: Final = Fraction(1, 101)
 """a² / (1 + a²) for a = 1/10: the share of a tree's squared sensitivity that its counts take."""
-
-LARGEST_SQUARED_LENGTH: Final = 2**46
-"""μ² = 1/4 per tree, more than a sensible budget buys; keeps sums over 2^31 rows inside 63 bits with room to divide."""
 
 SCORE_UNIT: Final = 2**SCORE_BITS
 

@@ -31,7 +31,7 @@ def of_tree(
     *,
     is_first: bool,
     by_level: bool = False,
-) -> NDArray[np.int64]:
+) -> NDArray[np.int32]:
     """Class scores of one tree's leaves, in units of 2⁻¹⁶.
 
     A leaf's proportions are shrunk toward the tree's class prior (or toward those of the leaves around it, which are
@@ -46,7 +46,7 @@ def of_tree(
         by_level: all nodes of a level have the same split: leaves are shrunk toward their neighbourhood.
 
     Returns:
-        int64 ``(n_leaves, n_classes)``; every leaf's mean is about zero; 0 where no row can be.
+        int32 ``(n_leaves, n_classes)``; every leaf's mean is about zero; 0 where no row can be.
     """
     is_reached = selections != UNREACHED
     evidence = counts[is_reached] / UNIT
@@ -57,7 +57,7 @@ def of_tree(
     shares = _shrunk(evidence, np.sqrt(2.0) * noise, around)
     real = np.log(shares) if is_first else LATER_STEP * (np.log(shares) - np.log(prior))
     real -= real.mean(axis=1, keepdims=True)
-    scores = np.zeros_like(counts)
+    scores = np.zeros(counts.shape, dtype=np.int32)
     scores[is_reached] = np.rint(real * 2**SCORE_BITS)
     return scores
 

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.pairs import Pair, columns
-from app.forests.kernels import reweighting as kernels
-from app.forests.kernels import routing
+from app.forests.kernels import cell_sums, prediction, reweighting, routing
 
 MARGIN = (7, 20)
 """A row has its whole weight while 1 − p_y, the released trees' doubt in its class, is at least 0.35."""
@@ -46,7 +45,7 @@ class ReweightedRows(Protocol):
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
 
-    def finish_tree(self, scores: NDArray[np.int64]) -> None:
+    def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """Adds a released tree's scores, weighs all rows anew, and puts them back at the root."""
 
 
@@ -77,38 +76,38 @@ class LocalReweightedRows:
         fit = pairs and len(n_codes) <= _SLAB
         self._X = columns(X, n_codes[: len(X)], pairs, range(len(n_codes))) if fit else X
         self._sums = np.zeros((len(y), n_classes), dtype=np.int64)
-        self._weight = np.full(len(y), kernels.UNIT, dtype=np.uint16)
+        self._weight = np.full(len(y), reweighting.UNIT, dtype=np.uint16)
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`. Rows of closed nodes are added to a table of their own, which is dropped."""
-        slots = np.full(self._n_nodes, len(open_nodes), dtype=np.int32)
-        slots[open_nodes] = np.arange(len(open_nodes), dtype=np.int32)
-        slot, n_tables = slots[self._node], len(open_nodes) + 1
+        """See :class:`ReweightedRows`. Rows of closed nodes are left out."""
+        place = np.full(self._n_nodes, -1, dtype=np.int32)
+        place[open_nodes] = np.arange(len(open_nodes), dtype=np.int32)
+        node = place[self._node]
         counts = [
-            kernels.class_histogram(
+            cell_sums.class_histogram(
                 self._columns(some),
                 self._y,
-                self._weight,
-                slot=slot,
+                node,
                 n_bins=self._n_codes[some],
-                shape=(n_tables, self._n_classes),
-            )[:-1]
+                shape=(len(open_nodes), self._n_classes),
+                weight=self._weight,
+            )
             for some in _slabs(features)
         ]
         return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`: every code of the feature in every node is a table of its own."""
+        """See :class:`ReweightedRows`: every code of the feature in every node counts as a node."""
         n_own = int(self._n_codes[feature])
         own = self._columns(np.array([feature]))[0]
-        histogram = kernels.class_histogram(
+        histogram = cell_sums.class_histogram(
             self._columns(np.arange(others.start, others.stop)),
             self._y,
-            self._weight,
-            slot=self._node * np.int32(n_own) + own,
+            self._node * np.int32(n_own) + own,
             n_bins=self._n_codes[others],
             shape=(self._n_nodes * n_own, self._n_classes),
+            weight=self._weight,
         )
         return histogram.reshape(self._n_nodes, n_own, *histogram.shape[1:])
 
@@ -141,14 +140,14 @@ class LocalReweightedRows:
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""
-        return kernels.leaf_histogram(
-            self._node, self._y, self._weight, n_leaves=self._n_nodes, n_classes=self._n_classes
+        return cell_sums.leaf_histogram(
+            self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes, weight=self._weight
         )
 
-    def finish_tree(self, scores: NDArray[np.int64]) -> None:
+    def finish_tree(self, scores: NDArray[np.int32]) -> None:
         """See :class:`ReweightedRows`."""
-        kernels.add_scores(self._sums, self._node, scores)
-        self._weight = kernels.weights(self._sums, self._y, margin=MARGIN)
+        prediction.add_leaf_scores(self._sums, self._node[np.newaxis], scores[np.newaxis])
+        self._weight = reweighting.weights(self._sums, self._y, margin=MARGIN)
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
 

@@ -1,4 +1,4 @@
-"""Compiled boosting of integers. No float anywhere: what a row adds is the same bits on every machine.
+"""Compiled gradients and tree walks of boosting. No float anywhere: results have the same bits on every machine.
 
 Signed quantities are split into a sign and an unsigned magnitude, so that every division rounds toward zero and no
 signed and unsigned integers meet.
@@ -131,13 +131,13 @@ def _child(x: NDArray[np.uint8], feature: NDArray[np.int32], right: NDArray[np.u
     return np.uint64((node << _ONE) + _ONE + ((right[node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE))
 
 
-@compiled_for(read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("uint16", 2))
+@compiled_for(read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("int32", 2))
 def leaves(
     X: NDArray[np.uint8],
     feature: NDArray[np.int32],
     right: NDArray[np.uint64],
     depth: int,
-    reached: NDArray[np.uint16],
+    reached: NDArray[np.int32],
 ) -> None:
     """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right.
 
@@ -163,25 +163,3 @@ def leaves(
                     at[i] = _child(X[first + i], own, masks, at[i])
             for i in range(_GROUP):
                 reached[tree, first + i] = at[i] - np.uint64(right.shape[1])
-
-
-@compiled_for(read("uint16", 1), read("int32", 2), integer, written("int64", 2))
-def sum_gradients(leaf: NDArray[np.uint16], gradients: NDArray[np.int32], count: int, sums: NDArray[np.int64]) -> None:
-    """Adds every row's gradient and ``count`` to its leaf in ``sums`` ``(n_leaves, n_scores + 1)``."""
-    n_rows, n_scores = gradients.shape
-    for i in range(n_rows):
-        for k in range(n_scores):
-            sums[leaf[i], k] += gradients[i, k]
-        sums[leaf[i], n_scores] += count
-
-
-@compiled_for(read("uint16", 2), read("int32", 3), written("int64", 2))
-def add_scores(reached: NDArray[np.uint16], leaf_scores: NDArray[np.int32], scores: NDArray[np.int64]) -> None:
-    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``."""
-    n_trees, n_rows = reached.shape
-    n_scores = scores.shape[1]
-    for tree in range(n_trees):
-        for i in range(n_rows):
-            leaf = reached[tree, i]
-            for k in range(n_scores):
-                scores[i, k] += leaf_scores[tree, leaf, k]

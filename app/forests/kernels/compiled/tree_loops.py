@@ -181,3 +181,15 @@ def leaves(
                 for i in range(at.size):
                     split = splits[first + at[i]]
                     at[i] = 2 * at[i] + _goes_right(X[split >> _TWO_BYTES, start + i], split)
+
+
+@compiled_for(read("int32", 2), read("int32", 3), written("int64", 2))
+def add_leaf_scores(reached: NDArray[np.int32], leaf_scores: NDArray[np.int32], scores: NDArray[np.int64]) -> None:
+    """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``; indices were checked."""
+    n_trees, n_rows = reached.shape
+    n_scores = scores.shape[1]
+    for tree in range(n_trees):
+        for i in range(n_rows):
+            leaf = np.uint32(reached[tree, i])
+            for k in range(n_scores):
+                scores[i, k] += leaf_scores[tree, leaf, k]

@@ -1,0 +1,141 @@
+"""Sum private rows by cell: class histograms of nodes and leaves, with or without weights, and gradients of leaves.
+
+All sums are exact integers, and any partition of the rows gives the same totals. They are PRIVATE: only a mechanism may
+read them.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.kernels.arrays import require, require_range
+from app.forests.kernels.reweighting import UNIT
+
+MAX_CELLS: Final = 2**32
+"""Cells of one histogram: 32 GiB of counts, far above what a plan admits; keeps cell numbers inside 32 bits."""
+
+_UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)
+"""Tells a loop to add 1 for every row."""
+
+
+def class_histogram(
+    X: NDArray[np.uint8],
+    y: NDArray[np.int32],
+    node: NDArray[np.int32],
+    *,
+    n_bins: NDArray[np.int32],
+    shape: tuple[int, int],
+    weight: NDArray[np.uint16] | None = None,
+) -> NDArray[np.int64]:
+    """Counts rows, or adds up their weights, by open node, by feature and bin, and by class.
+
+    Args:
+        X: PRIVATE bins, uint8 ``(n_features, n_rows)``, one feature after another.
+        y: PRIVATE class codes, int32 ``(n_rows,)``.
+        node: PRIVATE node of this level that the row reached, int32 ``(n_rows,)``; rows of node −1 are left out.
+        n_bins: public; bins of every feature, int32 ``(n_features,)``, 1 to 256.
+        shape: public; nodes of this level and classes.
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
+
+    Returns:
+        PRIVATE int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of feature 0, then those of feature 1, ….
+
+    Raises:
+        ValueError: a type, a shape or a code out of its range, or more than :data:`MAX_CELLS` cells.
+    """
+    from app.forests.kernels.compiled import cell_sum_loops as loops
+
+    n_nodes, n_classes = shape
+    X = require(X, np.uint8, shape=(None, None), name="X")
+    n_features, n_rows = X.shape
+    y, weight = _require_labels(y, weight, n_rows=n_rows, n_classes=n_classes)
+    node = require(node, np.int32, shape=(n_rows,), name="node")
+    n_bins = require(n_bins, np.int32, shape=(n_features,), name="n_bins")
+    require_range(n_bins, lowest=1, below=257, name="n_bins")
+    require_range(node, lowest=-1, below=n_nodes, name="node")
+    if n_rows and (X.max(axis=1) >= n_bins).any():
+        raise ValueError("X has a value out of range")
+    total_bins = int(n_bins.sum(dtype=np.int64))
+    # Rows that are left out are added to one more node behind the others, without a branch in the loop.
+    n_slots = n_nodes + int(n_rows > 0 and node.min() < 0)
+    if n_slots * total_bins * n_classes > MAX_CELLS:
+        raise ValueError("the histogram has too many cells")
+    counts = np.zeros((n_slots, total_bins, n_classes), dtype=np.int64)
+    first_bin = np.zeros(n_features, dtype=np.uint32)
+    np.cumsum(n_bins[:-1], out=first_bin[1:], dtype=np.uint32)
+    loops.class_histogram(X, y, node, weight, first_bin, counts)
+    return counts[:n_nodes]
+
+
+def leaf_histogram(
+    leaf: NDArray[np.int32],
+    y: NDArray[np.int32],
+    *,
+    n_leaves: int,
+    n_classes: int,
+    weight: NDArray[np.uint16] | None = None,
+) -> NDArray[np.int64]:
+    """Counts rows, or adds up their weights, by leaf and class.
+
+    Args:
+        leaf: PRIVATE leaf that the row reached, int32 ``(n_rows,)``; rows of leaf −1 are left out.
+        y: PRIVATE class codes, int32 ``(n_rows,)``.
+        n_leaves: public.
+        n_classes: public.
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
+
+    Returns:
+        PRIVATE int64 ``(n_leaves, n_classes)``.
+
+    Raises:
+        ValueError: a type, a shape or a code out of its range.
+    """
+    from app.forests.kernels.compiled import cell_sum_loops as loops
+
+    leaf = require(leaf, np.int32, shape=(None,), name="leaf")
+    y, weight = _require_labels(y, weight, n_rows=leaf.size, n_classes=n_classes)
+    require_range(leaf, lowest=-1, below=n_leaves, name="leaf")
+    counts = np.zeros((n_leaves + 1, n_classes), dtype=np.int64)
+    loops.leaf_histogram(leaf, y, weight, counts)
+    return counts[:n_leaves]
+
+
+def leaf_gradients(
+    leaf: NDArray[np.int32], gradients: NDArray[np.int32], *, count: int, n_leaves: int
+) -> NDArray[np.int64]:
+    """Adds up gradients by leaf, and ``count`` for every row.
+
+    Args:
+        leaf: PRIVATE leaf that the row reached, int32 ``(n_rows,)``.
+        gradients: PRIVATE int32 ``(n_rows, n_scores)``.
+        count: public; what a row adds to its leaf's count.
+        n_leaves: public.
+
+    Returns:
+        PRIVATE int64 ``(n_leaves, n_scores + 1)``: gradient sums, then the count.
+
+    Raises:
+        ValueError: a type, a shape or a leaf out of its range.
+    """
+    from app.forests.kernels.compiled import cell_sum_loops as loops
+
+    gradients = require(gradients, np.int32, shape=(None, None), name="gradients")
+    leaf = require(leaf, np.int32, shape=(gradients.shape[0],), name="leaf")
+    require_range(leaf, lowest=0, below=n_leaves, name="leaf")
+    sums = np.zeros((n_leaves, gradients.shape[1] + 1), dtype=np.int64)
+    loops.leaf_gradients(leaf, gradients, count, sums)
+    return sums
+
+
+def _require_labels(
+    y: NDArray[np.int32], weight: NDArray[np.uint16] | None, *, n_rows: int, n_classes: int
+) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
+    """Classes and weights of rows, checked; an empty array where there are no weights."""
+    y = require(y, np.int32, shape=(n_rows,), name="y")
+    require_range(y, lowest=0, below=n_classes, name="y")
+    if weight is None:
+        return y, _UNWEIGHTED
+    weight = require(weight, np.uint16, shape=(n_rows,), name="weight")
+    require_range(weight, lowest=0, below=UNIT + 1, name="weight")
+    return y, weight
