@@ -1,7 +1,7 @@
-"""What a compiled loop takes for granted about its arrays, checked before it runs.
+"""Check type, shape, layout and range of arrays before a compiled loop runs over them.
 
-A loop does not check its indices. A wrong one would read or overwrite foreign memory, so every array that indexes
-another is held to its range first. No message tells a value.
+A loop does not check its indices. A wrong index would read or overwrite foreign memory, so the range of every array
+that indexes another array is checked first. No error message contains a value.
 """
 
 from typing import Any, Final, TypeAlias
@@ -16,12 +16,12 @@ MAX_FEATURES: Final = 2**16 - 1
 
 
 def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, ...], name: str) -> NDArray[Any]:
-    """The array itself, or a copy that is contiguous and aligned.
+    """Returns the array, or a contiguous and aligned copy of it.
 
     Args:
         array: what the caller passed.
-        dtype: the only type that is taken; nothing is converted silently.
-        shape: the length of every axis, ``None`` where any will do.
+        dtype: the required type; arrays of other types are refused, not converted.
+        shape: the length of every axis; ``None`` allows any length.
         name: of the argument, for the message.
 
     Raises:
@@ -29,8 +29,8 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
     """
     if array.dtype != dtype or array.ndim != len(shape):
         raise ValueError(f"{name} must be {np.dtype(dtype).name} with {len(shape)} axes")
-    for wanted, length in zip(shape, array.shape, strict=True):
-        if wanted not in (None, length):
+    for required, length in zip(shape, array.shape, strict=True):
+        if required not in (None, length):
             raise ValueError(f"{name} has the wrong shape")
     if array.flags.c_contiguous and array.flags.aligned:
         return array
@@ -38,7 +38,7 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
 
 
 def require_result(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int, ...], name: str) -> None:
-    """Holds an array that a loop writes to to its type, shape and layout: a copy would take the result.
+    """Checks an array that a loop writes to. It is never copied, because a copy would receive the result.
 
     Raises:
         ValueError: another type or shape, or an array that is read-only, not contiguous or not aligned.
@@ -58,7 +58,7 @@ def require_range(array: NDArray[Any], *, lowest: int, below: int, name: str) ->
 
 
 def require_splits(splits: Splits, *, shape: tuple[int | None, ...], n_features: int) -> Splits:
-    """Feature, threshold and ``equals`` of the nodes of one level or of whole trees; their values are not looked at.
+    """Checks type and shape of the features, thresholds and ``equals`` of nodes. Values are not checked.
 
     Raises:
         ValueError: a wrong type or shape, or more than :data:`MAX_FEATURES` features.

@@ -1,4 +1,4 @@
-"""The exponential function as an integer table, the same on every machine."""
+"""Tabulate the exponential function in integers, with the same bits on every machine."""
 
 from decimal import Decimal, localcontext
 from functools import lru_cache
@@ -17,7 +17,7 @@ FINE_BITS: Final = 12
 """Low bits of a score that the fine table resolves; the coarse one steps by 2^-4."""
 
 COARSE_STEPS: Final = 352
-"""The coarse table ends at exp(−22) < 2^-31; below that the value is 0."""
+"""The coarse table ends at exp(−22) < 2^-31; smaller values are 0."""
 
 _DIGITS = 30
 

@@ -1,4 +1,4 @@
-"""ℓ4 norms of class weights in exact integers: the utility of a split, for mechanisms only."""
+"""Compute ℓ4 norms of class weights in exact integers: the utility of splits. The results are PRIVATE."""
 
 from typing import Final
 
@@ -42,8 +42,8 @@ def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], spl
         histogram: PRIVATE int64 ``(n_nodes, Σ n_codes, n_classes)``: weights by code of every feature.
         n_codes: public; codes of every feature, int32 ``(n_features,)``.
         splits: public; feature (counted from 0 as in ``n_codes``), threshold and ``equals`` of every candidate, by
-            ascending feature and threshold. A row goes right iff its code is another one than the threshold where
-            ``equals``, else iff it is above.
+            ascending feature and threshold. Where ``equals``, a row goes right if its code differs from the threshold,
+            else if its code is above it.
 
     Returns:
         PRIVATE int64 ``(n_nodes, n_candidates)``.
@@ -71,11 +71,11 @@ def pair_norms(
     n_codes: NDArray[np.int32],
     splits: Splits,
 ) -> NDArray[np.int64]:
-    """Norms of the four parts that two splits make of a node, summed over the nodes, for every two splits.
+    """Sums over the nodes of the norms of the four parts into which two splits divide a node, for every two splits.
 
     Args:
         histogram: PRIVATE int64 ``(n_nodes, n_own_codes, Σ n_codes, n_classes)``: weights by code of one feature and
-            code of every other. The other features may be that feature itself, among others.
+            code of every other feature. The other features may include the one feature.
         first: public; threshold and ``equals`` of every candidate on the one feature, by ascending threshold.
         n_codes: public; codes of every other feature, int32 ``(n_features,)``.
         splits: public; the candidates on the other features, as in :func:`split_norms`.
@@ -108,7 +108,7 @@ def pair_norms(
 
 
 def _first_codes(n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Where each feature's codes begin, and where the last one's end."""
+    """First code of every feature, then the number of all codes."""
     n_codes = require(n_codes, np.int32, shape=(None,), name="n_codes")
     require_range(n_codes, lowest=1, below=257, name="n_codes")
     first_code = np.zeros(n_codes.size + 1, dtype=np.int64)

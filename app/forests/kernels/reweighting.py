@@ -1,8 +1,8 @@
 """Compute the integer weights of private rows from their scores.
 
-A weight is a bit-exact function of its own row and of released numbers: scores are integers in units of 2⁻¹⁶, the
-exponential is a table made of exact decimals, the softmax an integer division. No floating-point number, no library of
-the platform and no order of rows has a say, so adding a row leaves every other row's weight as it is.
+The weight of a row is a bit-exact function of that row and of released numbers: scores are integers in units of 2⁻¹⁶,
+the exponential is a table of correctly rounded decimals, the softmax an integer division. It depends on no
+floating-point number, no library of the platform and no order of rows, so adding a row changes no other row's weight.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from app.forests.kernels import exponential
 from app.forests.kernels.arrays import require, require_range
 
 UNIT: Final = 256
-"""A whole row's weight."""
+"""The largest weight of a row: weights are integers in units of 1/256."""
 
 
 def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int, int]) -> NDArray[np.uint16]:

@@ -1,4 +1,4 @@
-"""Sends private rows down released splits. Outputs are private: which node a row reached."""
+"""Send private rows down released splits. The results, the nodes that rows reach, are PRIVATE."""
 
 import numpy as np
 from numpy.typing import NDArray

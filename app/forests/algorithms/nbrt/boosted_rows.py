@@ -1,4 +1,4 @@
-"""PRIVATE rows under boosting: a protocol, and rows that this process holds in memory."""
+"""PRIVATE rows with their scores during boosting: a protocol, and rows in the memory of this process."""
 
 from typing import Final, Protocol
 
@@ -12,7 +12,7 @@ from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, prediction
 
 _BLOCK: Final = 2**18
-"""Scores whose margins are formed at once: all of them together would take more memory than growth does."""
+"""Scores whose margins are computed at once; the margins of all rows would take more memory than growth does."""
 
 
 class BoostedRows(Protocol):
@@ -32,7 +32,7 @@ class BoostedRows(Protocol):
         """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
-        """Gives every row the released start scores, int64 ``(n_scores,)``, and fixes the scales."""
+        """Sets the scores of every row to the released start scores, int64 ``(n_scores,)``, and keeps the scales."""
 
     def sums(self, tree: Trees) -> NDArray[np.int64]:
         """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
@@ -44,7 +44,7 @@ class BoostedRows(Protocol):
         """Rows by the margin of their scores: int64, see ``app.forests.algorithms.nbrt.temperature``.
 
         Args:
-            shift: what reading adds to all scores, int64 ``(n_scores,)``; released.
+            shift: released; int64 ``(n_scores,)``, added to the scores of every row, as reading does.
         """
 
 
@@ -101,6 +101,6 @@ class LocalBoostedRows:
         """See :class:`BoostedRows`."""
         n_rows = _BLOCK // len(shift)
         blocks = [slice(first, first + n_rows) for first in range(0, max(len(self._y), 1), n_rows)]
-        found = [temperature.tally(self._scores[block] + shift, self._y[block]) for block in blocks]
-        in_all: NDArray[np.int64] = np.sum(found, axis=0)
-        return in_all
+        tallies = [temperature.tally(self._scores[block] + shift, self._y[block]) for block in blocks]
+        total: NDArray[np.int64] = np.sum(tallies, axis=0)
+        return total

@@ -1,4 +1,4 @@
-"""Grow boosted random trees: one release per tree, each on the gradients that the released trees before it leave."""
+"""Grow boosted random trees: every tree is one release, of the gradients that the trees before it leave."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Boosted:
-    """What growth released.
+    """The releases of growth.
 
     Attributes:
         start: scores before the first tree, int64 ``(n_scores,)``.
-        trees: structures.
-        scores: of leaves, int32 ``(n_trees, n_leaves, n_scores)``.
+        trees: structures of all trees.
+        scores: leaf scores, int32 ``(n_trees, n_leaves, n_scores)``.
         temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` where no margins were released.
     """
 
@@ -41,7 +41,7 @@ class Boosted:
     temperature: NDArray[np.int64] | None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """By their names in an artifact."""
+        """The releases by their names in an artifact."""
         arrays: dict[str, NDArray[Any]] = {
             "start": self.start,
             "feature": self.trees.feature,
@@ -62,11 +62,11 @@ def boost(
     """Releases start, trees and margins of a plan. One call is one release, at the loss of those parts of the event.
 
     Args:
-        plan: what was priced; every noise scale is taken from its event.
+        plan: every noise scale is taken from its event.
         encoding: public or released bins.
-        rows: PRIVATE, wherever they are.
+        rows: PRIVATE, on this machine or on others.
         randomness: source of every draw.
-        on_tree_done: told after each tree.
+        on_tree_done: called after each tree.
     """
     parts, depth = Parts.of(plan.event), int(plan.parameters["max_depth"])
     if parts.tree == 0:
@@ -116,7 +116,7 @@ def _first_split(
 def _temperature(
     parts: Parts, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """What noisy margins say of how sure the forest may be."""
+    """The temperature of the default read-out, from a noisy table of margins."""
     count = isqrt(parts.tally)
     exact = count * rows.tally(shift)
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
@@ -124,7 +124,7 @@ def _temperature(
 
 
 def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
-    """Noisy class counts in units of 2^-24 deviations of their noise: of a profile, or released here."""
+    """Noisy class counts in units of 2^-24 deviations of their noise: those of the profile, or a release."""
     if plan.profile is not None:
         return np.array(plan.profile.prior, dtype=np.int64)
     exact = isqrt(parts.start) * rows.class_counts()

@@ -1,12 +1,12 @@
 """Compiled ℓ4 norms of class weights, exact to the last unit.
 
 A fourth power of a weight below 2³⁹ has up to 156 bits. It is formed modulo 2¹²⁸, in two 64-bit words, and that is
-enough: a floating-point root is a guess within 2 of the exact one, so the difference between the sum S of fourth powers
-and the fourth power of the guess (or a neighbour of it) is below 2¹²⁷ in size, and its sign is the top bit of the
-difference modulo 2¹²⁸. The root returned is the integer r with r⁴ ≤ S < (r + 1)⁴, whatever the guess was.
+enough: a floating-point root is a guess within 2 of the exact root, so the difference between the sum S of fourth
+powers and the fourth power of the guess (or of a neighbour) is below 2¹²⁷ in size, and its sign is the top bit of the
+difference modulo 2¹²⁸. The result is the integer r with r⁴ ≤ S < (r + 1)⁴ for every guess.
 
-Most roots need none of that: the guess differs from the real root by less than 2⁻⁴³ of it, so where both ends of that
-interval round down to the same integer, that integer is the root.
+Most roots need no 128-bit arithmetic: the relative error of the guess is below 2⁻⁴³, so if both ends of that interval
+round down to the same integer, that integer is the root.
 """
 
 import math
@@ -69,7 +69,7 @@ def _exact_norm(weights: NDArray[np.int64] | NDArray[np.float64]) -> np.int64:
 
 @compiled
 def _certain_root(total: float) -> np.int64:
-    """The fourth root of a sum of fourth powers, rounded down; −1 where floating-point arithmetic cannot tell it."""
+    """The fourth root of a sum of fourth powers, rounded down; −1 where floats do not decide it."""
     root = math.sqrt(math.sqrt(total))
     lowest = np.int64(root * _LOWEST_SHARE)
     return lowest if lowest == np.int64(root * _HIGHEST_SHARE) else np.int64(-1)
@@ -139,7 +139,7 @@ def split_norms(
 def _left_parts(
     table: NDArray[np.int64], first_code: NDArray[np.int64], splits: NDArray[np.int64], result: NDArray[np.float64]
 ) -> None:
-    """Fills ``result`` ``(n_classes, n_candidates)`` with what lies left of every split in one table of codes."""
+    """Fills ``result`` ``(n_classes, n_candidates)`` with the weights left of every split in one table of codes."""
     for k in range(table.shape[1]):
         code, running, f = np.int64(0), np.int64(0), np.int64(-1)
         for r in range(len(splits)):
@@ -160,7 +160,7 @@ def _left_parts(
 def _add_fourth_powers(
     parts: NDArray[np.float64], whole: float, of_parts: NDArray[np.float64], of_rests: NDArray[np.float64]
 ) -> None:
-    """Adds the fourth powers of some parts, and of what they leave of the whole, to two sums each."""
+    """Adds the fourth powers of parts to ``of_parts``, and those of the whole minus each part to ``of_rests``."""
     for r in range(parts.size):
         square = parts[r] * parts[r]
         of_parts[r] += square * square
@@ -172,12 +172,12 @@ def _add_fourth_powers(
 def _add_roots(
     sums: NDArray[np.float64], parts: NDArray[np.float64], whole: NDArray[np.float64], result: NDArray[np.int64]
 ) -> None:
-    """Adds norms to ``result``: of every column of ``parts``, or of what it leaves of ``whole``.
+    """Adds to ``result`` the norms of ``whole`` minus each column of ``parts``, or of the columns themselves.
 
     Args:
-        sums: their fourth powers, added up.
+        sums: sums of fourth powers, ``(n_candidates,)``.
         parts: ``(n_classes, n_candidates)``.
-        whole: ``(n_classes,)``; all zero where the parts themselves are meant.
+        whole: ``(n_classes,)``; all zero for the norms of the columns themselves.
         result: ``(n_candidates,)``.
     """
     part = np.empty(whole.size)
@@ -207,8 +207,9 @@ def pair_norms(
 
     Rows of ``first`` are threshold and equality of the splits on one feature, those of ``splits`` feature, threshold
     and equality of the others. Weights below 2³⁹ and their sums are exact as floating-point numbers. Thresholds
-    ascend, so the left side of an ordered split grows from one candidate to the next: ``left`` holds what of it lies
-    left of every other split, ``right`` what of the rest does.
+    ascend, so the left side of an ordered split grows from one candidate to the next. Of the weights left of the
+    split in ``first``, ``left`` holds those left of every other split; ``right`` holds the same of the weights right of
+    that split.
     """
     n_nodes, n_own_codes, _, n_classes = histogram.shape
     by_code = np.empty((n_own_codes, n_classes, len(splits)))

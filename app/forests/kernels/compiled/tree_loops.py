@@ -1,11 +1,11 @@
 """Compiled walks down trees: prediction for a caller's rows, routing for training rows.
 
-One step down a tree waits for dependent loads, so several walks go down together: rows of a batch in one tree, or,
-where rows are few, trees of one row. Either way a row's leaf values are added in the order of the trees.
+A step down a tree waits for dependent loads, so several walks go down together: a group of rows in one tree, or, where
+rows are few, one row in a group of trees. In both cases a row's leaf values are added in the order of the trees.
 
-A split is looked at as an interval of bins [low, low + span] that stays left: [0, threshold] if it is ordered,
-[threshold, threshold] if it is a category split. So a row goes right iff (bin − low) mod 256 > span: no branch, which
-would be mispredicted every other time, and one word per node.
+A split is stored as the interval of bins [low, low + span] that goes left: [0, threshold] for an ordered split,
+[threshold, threshold] for a category split. A row goes right if (bin − low) mod 256 > span. That takes one word per
+node and no branch, which the processor would mispredict every other time.
 """
 
 import numpy as np
@@ -115,7 +115,7 @@ def sum_leaf_values(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> bool:
-    """Adds to ``sums``. Returns ``False``, and sums that mean nothing, if a split asks for a feature X does not have.
+    """Adds to ``sums``. Returns ``False``, and invalid sums, if a split names a feature that X does not have.
 
     Packing a tree's splits pays off from an eighth of its leaves on; a block with fewer rows goes row by row.
     """
