@@ -9,32 +9,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs.states import UNFINISHED, EndReason, JobState
-from app.jobs.tables import JobRow
-
-
-@dataclass(frozen=True)
-class NewJob:
-    """What a submission puts into the queue."""
-
-    id: str
-    dataset_id: str
-    dataset_name: str
-    kind: str
-    algorithm: str | None
-    name: str | None
-    task: dict[str, Any]
-    price: dict[str, Any]
-    reservation_id: str
-    submitted_by: str
-    n_trees: int
-    unlabelled_dataset_id: str | None = None
+from app.jobs.tables import JobDatasetRow, JobRow
 
 
 @dataclass(frozen=True)
@@ -45,25 +26,13 @@ class Claim:
     token: str
 
 
-def enqueue(session: Session, new: NewJob, *, at: datetime) -> JobRow:
-    """Adds a queued job."""
-    row = JobRow(
-        **new.__dict__,
-        submitted_at=at,
-        state=JobState.QUEUED.value,
-        reason=None,
-        trees_done=0,
-        lease_token=None,
-        lease_until=None,
-        charged_at=None,
-        finished_at=None,
-        model_id=None,
-        profile_id=None,
-        evaluation_id=None,
-    )
+def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
+    """Adds a queued job: its row with the facts of the submission, and a row for each dataset that it reads."""
+    row.submitted_at, row.state, row.trees_done = at, JobState.QUEUED.value, 0
     session.add(row)
+    for dataset_id in sorted({part.dataset for part in row.parts}):
+        session.add(JobDatasetRow(job_id=row.id, dataset_id=dataset_id))
     session.flush()
-    return row
 
 
 def has_queued(session: Session) -> bool:
@@ -193,8 +162,8 @@ def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | N
 
 
 def unfinished_of(session: Session, dataset_id: str) -> list[str]:
-    """Ids of the jobs that read the dataset and have not ended, in the order in which they are to be locked."""
-    reads = or_(JobRow.dataset_id == dataset_id, JobRow.unlabelled_dataset_id == dataset_id)
+    """Ids of the unfinished jobs that read a dataset, in the order in which they are to be locked."""
+    reads = JobRow.id.in_(select(JobDatasetRow.job_id).where(JobDatasetRow.dataset_id == dataset_id))
     return list(
         session.execute(select(JobRow.id).where(reads, JobRow.state.in_(UNFINISHED)).order_by(JobRow.id)).scalars()
     )

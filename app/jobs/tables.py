@@ -1,5 +1,7 @@
-"""The table of jobs: queue and history in one."""
+"""Tables of jobs: the queue and its history in one, and the datasets that each job reads."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,13 +12,42 @@ from app.db.base import Base
 from app.db.types import CanonicalJson
 
 
-class JobRow(Base):
-    """A request that reads private rows, from submission to its end.
+@dataclass(frozen=True)
+class JobPart:
+    """One part of a job: the rows that it reads in one dataset, and the reservation that pays for them.
 
-    ``unlabelled_dataset_id`` is a second dataset that the job reads and that pays for its own part. ``task`` is all a
-    worker needs besides the public schema (work, epochs, cells); ``algorithm`` is that of a job that trains; what a job
-    made is a model, a profile or an evaluation, by its kind; ``lease_token`` fences: whoever does not hold it writes
-    nothing. ``charged_at`` is set in the transaction that commits the charge.
+    Attributes:
+        dataset: id of the dataset, whose account pays.
+        dataset_name: at submission.
+        scope: the cells that are read, by partition, in JSON form.
+        epochs: ids of the uploads that are read.
+        price: of what the work releases of these rows, as answers show it.
+        reservation_id: of the price.
+    """
+
+    dataset: str
+    dataset_name: str
+    scope: Mapping[str, Sequence[Any]]
+    epochs: Sequence[str]
+    price: dict[str, Any]
+    reservation_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For :attr:`JobRow.task`."""
+        return dict(vars(self))
+
+
+class JobRow(Base):
+    """A job, from its submission to its end.
+
+    Attributes:
+        dataset_id: the dataset whose grants govern the job and its output.
+        kind: what the job releases: a trained forest, a profile or an evaluation.
+        algorithm: of a job that trains.
+        task: ``work``, which the child is told, and ``parts``, the JSON forms of :attr:`parts`.
+        state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
+        lease_token: of the worker that runs the job; a worker with another token writes nothing.
+        charged_at: set in the transaction that commits the charge.
     """
 
     __tablename__ = "jobs"
@@ -24,13 +55,10 @@ class JobRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
-    unlabelled_dataset_id: Mapped[str | None] = mapped_column(index=True)
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]
     task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    price: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    reservation_id: Mapped[str]
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]
     state: Mapped[str]
@@ -53,3 +81,17 @@ class JobRow(Base):
         CheckConstraint("(state = 'running') = (lease_token IS NOT NULL)", name="running_is_leased"),
         CheckConstraint("state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"),
     )
+
+    @property
+    def parts(self) -> tuple[JobPart, ...]:
+        """The parts that pay, in the order in which the work names them; none where the job reads public rows only."""
+        return tuple(JobPart(**part) for part in self.task["parts"])
+
+
+class JobDatasetRow(Base):
+    """A dataset whose rows a job reads in at least one of its parts."""
+
+    __tablename__ = "job_datasets"
+
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)

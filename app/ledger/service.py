@@ -205,11 +205,13 @@ def charge_job(session: Session, job_id: str, *, actor: str) -> None:
         ReservationSettled: one of them has ended already.
         NotFound: the job has no reservation.
     """
+    if not reservations_of_job(session, job_id):
+        raise NotFound("reservation")
     _settle_jobs(session, [job_id], kind=EntryKind.CHARGE, end="charged", actor=actor)
 
 
 def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
-    """Gives back every reservation of jobs that never started; see :func:`charge_job`.
+    """Gives back every reservation of jobs that never started; a job without parts has none.
 
     The accounts of all jobs are locked before the first entry is written.
     """
@@ -359,8 +361,6 @@ def _write(
 
 def _settle_jobs(session: Session, job_ids: Sequence[str], *, kind: EntryKind, end: str, actor: str) -> None:
     reservations = repository.reservations_of(session, job_ids)
-    if {reservation.job_id for reservation in reservations} != set(job_ids):
-        raise NotFound("reservation")
     rows = _locked_accounts(session, {reservation.account_id for reservation in reservations})
     if kind is not EntryKind.CHARGE:
         population_totals.locked_rows(session, rows)

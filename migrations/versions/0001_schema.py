@@ -226,19 +226,16 @@ def _create_entry_tables() -> None:
 
 
 def _create_job_tables() -> None:
-    """Creates jobs: the queue and its history in one table."""
+    """Creates jobs, queue and history in one table, and the datasets that they read."""
     op.create_table(
         "jobs",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("dataset_id", sa.Text(), nullable=False),
         sa.Column("dataset_name", sa.Text(), nullable=False),
-        sa.Column("unlabelled_dataset_id", sa.Text(), nullable=True),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("algorithm", sa.Text(), nullable=True),
         sa.Column("name", sa.Text(), nullable=True),
         sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("price", sa.Text(), nullable=False),
-        sa.Column("reservation_id", sa.Text(), nullable=False),
         sa.Column("submitted_by", sa.Text(), nullable=False),
         sa.Column("submitted_at", INSTANT, nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
@@ -265,7 +262,13 @@ def _create_job_tables() -> None:
     )
     op.create_index(op.f("ix_jobs_dataset_id"), "jobs", ["dataset_id"])
     op.create_index(op.f("ix_jobs_state_submitted_at"), "jobs", ["state", "submitted_at"])
-    op.create_index(op.f("ix_jobs_unlabelled_dataset_id"), "jobs", ["unlabelled_dataset_id"])
+    op.create_table(
+        "job_datasets",
+        sa.Column("job_id", sa.Text(), nullable=False),
+        sa.Column("dataset_id", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "dataset_id", name=op.f("pk_job_datasets")),
+    )
+    op.create_index(op.f("ix_job_datasets_dataset_id"), "job_datasets", ["dataset_id"])
 
 
 def _create_model_tables() -> None:

@@ -134,7 +134,7 @@ def test_submissions_fill_the_account_and_each_accepted_one_is_one_queued_job(sc
     assert {entry.job_id for entry in entries[1:]} == {answer["job_id"] for answer in accepted}
     for answer in accepted:
         row = scene.job(answer["job_id"])
-        assert (row.state, row.reservation_id) == ("queued", answer["reservation_id"])
+        assert (row.state, row.parts[0].reservation_id) == ("queued", answer["reservation_id"])
     summary = scene.verified()
     assert 2 * 10**9 < summary.tightest.load <= 3 * 10**9
 

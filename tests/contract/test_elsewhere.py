@@ -143,7 +143,7 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
             break
     assert shown == made
     job = next(entry.job_id for entry in scene.entries() if entry.job_id not in {None, *made})
-    held = scene.job(str(job)).reservation_id
+    held = scene.job(str(job)).parts[0].reservation_id
     for reservation in (held, job, "rs_none"):
         with pytest.raises(NotFound):
             show_external_charges.show_reservation(scene.installation, OWNER, "census", str(reservation))

@@ -110,11 +110,14 @@ def test_a_job_of_which_one_reservation_has_ended_is_settled_on_no_account(insta
     assert _kinds(installation, SECOND) == ["reserve"]
 
 
-def test_a_job_without_a_reservation_cannot_be_settled(installation: Installation) -> None:
-    _reserve(installation, "jb_1", {FIRST: 1})
+def test_a_job_without_a_reservation_cannot_be_charged_and_gives_nothing_back(installation: Installation) -> None:
+    assert _reserve(installation, "jb_free", {}) == []
     with pytest.raises(NotFound):
-        _void(installation, "jb_1", "jb_unknown")
-    assert _kinds(installation, FIRST) == ["reserve"]
+        _charge(installation, "jb_free")
+    _expire(installation, "jb_free")
+    _reserve(installation, "jb_1", {FIRST: 1})
+    _void(installation, "jb_1", "jb_free")
+    assert _kinds(installation, FIRST) == ["reserve", "void"]
 
 
 def test_jobs_that_cross_never_wait_in_a_circle(on_postgresql: Installation) -> None:

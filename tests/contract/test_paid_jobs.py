@@ -51,7 +51,23 @@ def _other_event(task: dict[str, Any]) -> None:
 
 
 def _other_cells(task: dict[str, Any]) -> None:
-    task["scope"] = {"shard": [1]}
+    task["parts"][0]["scope"] = {"shard": [1]}
+
+
+def _smaller_price(task: dict[str, Any]) -> None:
+    task["parts"][0]["price"]["amount"] = "0.001"
+
+
+def _reservation_of_another_job(task: dict[str, Any]) -> None:
+    task["parts"][0]["reservation_id"] = "rs_other"
+
+
+def _the_part_twice(task: dict[str, Any]) -> None:
+    task["parts"].append(task["parts"][0])
+
+
+def _no_parts(task: dict[str, Any]) -> None:
+    task["parts"] = []
 
 
 def _other_event_on_both_sides(scene: Scene, job_id: str) -> None:
@@ -60,29 +76,20 @@ def _other_event_on_both_sides(scene: Scene, job_id: str) -> None:
         session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(event=COSTLY))
 
 
-def _smaller_price(scene: Scene, job_id: str) -> None:
-    with scene.installation.database.write() as session:
-        row = session.get_one(JobRow, job_id)
-        row.price = {**row.price, "amount": "0.001"}
-
-
 def _smaller_reservation(scene: Scene, job_id: str) -> None:
     with scene.installation.database.write() as session:
         session.execute(update(ReservationRow).where(ReservationRow.job_id == job_id).values(amount=10**6))
-
-
-def _reservation_of_another_job(scene: Scene, job_id: str) -> None:
-    with scene.installation.database.write() as session:
-        session.get_one(JobRow, job_id).reservation_id = "rs_other"
 
 
 TAMPERED = {
     "event": _of_task(_other_event),
     "cells": _of_task(_other_cells),
     "event-on-both-sides": _other_event_on_both_sides,
-    "price": _smaller_price,
+    "price": _of_task(_smaller_price),
     "reservation": _smaller_reservation,
-    "another-reservation": _reservation_of_another_job,
+    "another-reservation": _of_task(_reservation_of_another_job),
+    "part-twice": _of_task(_the_part_twice),
+    "no-parts": _of_task(_no_parts),
 }
 
 

@@ -67,7 +67,7 @@ def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> Non
     with scene.installation.database.read() as session:
         model = models.find(session, str(row.model_id))
     artifact = scene.installation.cache.get(model.digest)
-    assert artifact.metadata["ledger"]["reservation_id"] == row.reservation_id
+    assert artifact.metadata["ledger"]["reservation_id"] == row.parts[0].reservation_id
     assert row.trees_done == row.n_trees == 2
     scene.assert_no_orphans()
     scene.verified()
@@ -246,7 +246,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
             held.set()
             with pytest.raises(TimeoutError):
                 deletion.result(timeout=0.5)  # it waits for this job
-            ledger.charge(session, row.reservation_id, actor="worker")
+            ledger.charge(session, row.parts[0].reservation_id, actor="worker")
             row.charged_at = database.now(session)
         deletion.result(timeout=60)
     kinds = [scene.kinds_of(each.job_id) for each in claims if each is not None]

@@ -100,7 +100,7 @@ def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(sc
     assert _epochs(scene) == epochs
     assert len(_row_files(scene)) == 2
     job = scene.job(scene.submit_job(key="k"))
-    assert job.task["epochs"] == epochs, "a job reads committed epochs only"
+    assert job.parts[0].epochs == epochs, "a job reads committed epochs only"
     tidy_rows(scene.installation, stale_before=datetime.now(UTC) + timedelta(hours=1))
     assert _row_files(scene) == set(epochs)
 

@@ -20,7 +20,7 @@ from app.core.errors import (
 )
 from app.forests import catalogue
 from app.services.jobs import show_jobs
-from app.services.training.quote import show_plan
+from app.services.training.quote_training import show_plan
 from app.services.training.submit_training import submit_training
 from app.wire.training import AlgorithmList, AlgorithmOut, JobList, JobOut, PlanIn, PlanOut, TrainIn, TrainOut
 

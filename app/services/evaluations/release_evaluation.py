@@ -13,14 +13,15 @@ from app.services.jobs.task import JobTask
 
 
 def release_evaluation(task: JobTask) -> None:
-    """Reads the rows in scope, releases what was priced, and leaves it in the task's folder.
+    """Reads the rows in scope, releases the evaluation that was priced, and leaves it in the task's folder.
 
-    One call is one release, paid for by the job's charge. The models stand in the task's folder already.
+    One call is one release, paid for by the job's charge. The models are in the task's folder.
     """
-    schema = Schema.from_json(task.schema)
+    [part] = task.parts
+    schema = Schema.from_json(part.schema)
     evaluated = [artifacts.loads(task.input_path(model["digest"]).read_bytes()) for model in task.work["models"]]
     rows = private_rows.read(
-        task.row_files, schema=schema, partitions=Partitions.from_json(task.partitions), scope=task.scope
+        part.row_files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
     )
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     released = evaluation.release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())

@@ -8,10 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.datasets.catalog import Dataset
 from app.forests.evaluation import Evaluation, EvaluationInvalid
 from app.jobs.tables import JobRow
-from app.privacy import events
 from app.registry import evaluations
 from app.registry.tables import EvaluationRow
 from app.services.installation import Installation
@@ -28,41 +26,40 @@ class ReleasedEvaluation:
     body: dict[str, Any]
 
     def register(self, session: Session, row: JobRow) -> None:
-        """See ``job_kind.Output``."""
+        """See :class:`app.services.jobs.kind.Output`."""
         released = EvaluationRow(**output_facts.identity(row, prefix=ids.EVALUATION), body=self.body)
         evaluations.add(session, released, self.body["models"])
         row.evaluation_id = released.id
 
     def is_registered(self, session: Session) -> bool:
-        """See ``job_kind.Output``."""
+        """See :class:`app.services.jobs.kind.Output`."""
         return evaluations.of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
-        """See ``job_kind.Output``: there is nothing to remove."""
+        """See :class:`app.services.jobs.kind.Output`: there is nothing to remove."""
 
 
 class EvaluationKind:
     """Counts a model's answers, or chooses the best of several; makes an evaluation."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
-        """See ``job_kind.JobKind``: the models' artifacts."""
+        """See :class:`app.services.jobs.kind.JobKind`: the models' artifacts."""
         return [model["digest"] for model in row.task["work"]["models"]]
 
-    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
-        """What is shown with the released numbers."""
-        work = row.task["work"]
-        event = events.from_json(work["plan"]["event"])
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        work, [part] = row.task["work"], row.parts
         return {
-            **output_facts.of(session, row, dataset, event=event, output="evaluation"),
+            **output_facts.of_job(session, row, output="evaluation"),
             "models": [model["id"] for model in work["models"]],
             "classes": work["classes"],
             "warnings": work["warnings"],
-            "scope": row.task["scope"],
-            "epochs": row.task["epochs"],
+            "scope": part.scope,
+            "epochs": part.epochs,
         }
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedEvaluation:
-        """See ``job_kind.JobKind``."""
+        """See :class:`app.services.jobs.kind.JobKind`."""
         try:
             released = Evaluation.from_json(json.loads(data))
         except (EvaluationInvalid, ValueError):

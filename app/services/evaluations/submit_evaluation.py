@@ -1,14 +1,13 @@
-"""``POST /models/{id}/evaluations`` and ``POST /evaluations``: what models are worth, and the best."""
+"""``POST /models/{id}/evaluations`` and ``POST /evaluations``: the accuracy of models, and the best of several."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.idempotency import Answer, IdempotentRequest, stored
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
@@ -23,8 +22,10 @@ from app.registry.tables import ModelRow
 from app.services.authorization import permitted
 from app.services.installation import Installation
 from app.services.spending import scopes
-from app.services.spending.accept import NewWork, accept
-from app.services.spending.price import Asked, asked
+from app.services.spending.accept import Job, accept
+from app.services.spending.part_quotes import quote_parts
+from app.services.spending.price import PricedPart, RequestedPart, price_part
+from app.services.spending.submit import submit
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
@@ -34,44 +35,51 @@ _TRAINED_ON = (
 
 
 @dataclass(frozen=True)
-class EvaluationQuote(Asked):
+class Subject:
+    """The models of a request, and the dataset whose rows are read."""
+
+    models: Sequence[ModelRow]
+    dataset: catalog.Dataset
+
+
+@dataclass(frozen=True)
+class PlannedEvaluation:
     """A request to evaluate with everything public worked out.
 
     Attributes:
-        plan: what would be released.
-        rows: the models.
-        overlaps: whether one of them was trained on rows in the scope.
+        plan: what is released.
+        part: what is read and paid for.
+        models: what is evaluated.
+        warnings: about rows that a model was trained on.
     """
 
     plan: EvaluationPlan
-    rows: Sequence[ModelRow]
-    overlaps: bool
-
-    @property
-    def all_warnings(self) -> list[str]:
-        """About the numbers, and about rows that were trained on."""
-        return [*self.warnings, *([_TRAINED_ON] if self.overlaps else [])]
+    part: PricedPart
+    models: Sequence[ModelRow]
+    warnings: list[str]
 
 
 def show_evaluation_quote(
-    installation: Installation, principal: Principal, model_ids: Sequence[str], wanted: EvaluationIn | SelectionIn
+    installation: Installation, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
-    """Answers a question about the price of an evaluation. Touches no rows and costs nothing.
+    """The price of an evaluation. Reads no rows and costs nothing.
 
     Raises:
         NotFound: no such model or dataset, or none that this key may know of.
         RoleMissing: the key may not train on the dataset whose rows would be read.
         InvalidRequest: metrics, models or scope break a rule.
-        DatasetDeleted: only the tombstone is left.
+        DatasetDeleted: the dataset was erased.
     """
     with installation.database.read() as session:
-        rows, dataset = _permitted(session, principal, model_ids, wanted)
-        quoted = _quote(installation, session, rows, dataset.living(), wanted)
+        subject = _authorize(session, principal, model_ids, body)
+        subject.dataset.living()
+        planned = _plan_evaluation(installation, session, subject, body)
+        [quote] = quote_parts(session, [planned.part])
     return EvaluationQuoteOut(
-        **quoted.shown(quoted.plan.event),
-        models=[row.id for row in quoted.rows],
-        releases=list(quoted.plan.releases),
-        warnings=quoted.all_warnings,
+        **quote.fields,
+        models=[row.id for row in planned.models],
+        releases=list(planned.plan.releases),
+        warnings=[*quote.warnings, *planned.warnings],
     )
 
 
@@ -79,7 +87,7 @@ def submit_evaluation(
     installation: Installation,
     principal: Principal,
     model_ids: Sequence[str],
-    wanted: EvaluationIn | SelectionIn,
+    body: EvaluationIn | SelectionIn,
     *,
     request: IdempotentRequest,
 ) -> Answer:
@@ -89,33 +97,34 @@ def submit_evaluation(
         NotFound: no such model or dataset, or none that this key may know of.
         RoleMissing: the key may not train on the dataset whose rows would be read.
         InvalidRequest: metrics, models or scope break a rule.
-        DatasetDeleted: only the tombstone is left.
-        NoRowsYet: nothing was uploaded so far.
-        BudgetExceeded: the ledger refuses.
+        DatasetDeleted: the dataset was erased.
+        NoRowsYet: the dataset has no upload.
+        BudgetExceeded: the account refuses.
     """
-    with installation.database.read() as session:
-        try:
-            rows, dataset = _permitted(session, principal, model_ids, wanted)
-        except NotFound:  # a model can be deleted; what its key was answered before stays the answer
+
+    def write(session: Session, planned: PlannedEvaluation, at: datetime) -> Answer:
+        return accept(session, _job(planned, name=body.name), actor=principal.key_id, at=at)
+
+    try:
+        return submit(
+            installation,
+            request,
+            authorize=lambda session: _authorize(session, principal, model_ids, body),
+            quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
+            write=write,
+        )
+    except NotFound:  # a model can be deleted; the answer that was stored for the key before stays the answer
+        with installation.database.read() as session:
             earlier = stored(session, request)
-            if earlier is not None:
-                return earlier
+        if earlier is None:
             raise
-        earlier = stored(session, request)
-        if earlier is not None:
-            return earlier
-        quoted = _quote(installation, session, rows, dataset, wanted)
-    new = NewWork("evaluation", _work(quoted), quoted.plan.event, wanted.name)
-    with installation.database.write() as session:
-        at = installation.database.now(session)
-        accepted: Callable[[], Answer] = partial(accept, session, quoted, new, actor=principal.key_id, at=at)
-        return once(session, request, at=at, work=accepted)
+        return earlier
 
 
-def _permitted(
-    session: Session, principal: Principal, model_ids: Sequence[str], wanted: EvaluationIn | SelectionIn
-) -> tuple[list[ModelRow], catalog.Dataset]:
-    """The models, and the dataset whose rows are to be read: by default that of the first model."""
+def _authorize(
+    session: Session, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
+) -> Subject:
+    """The models, and the dataset whose rows are read: by default that of the first model."""
     rows = []
     for model_id in model_ids:
         row = models.find(session, model_id)
@@ -123,50 +132,45 @@ def _permitted(
         rows.append(row)
     if len(set(model_ids)) < len(model_ids):
         raise InvalidRequest.at("/models", "not-distinct")
-    return rows, permitted(session, principal, wanted.dataset or rows[0].dataset_id, TRAIN)
+    return Subject(rows, permitted(session, principal, body.dataset or rows[0].dataset_id, TRAIN))
 
 
-def _quote(
-    installation: Installation,
-    session: Session,
-    rows: Sequence[ModelRow],
-    dataset: catalog.Dataset,
-    wanted: EvaluationIn | SelectionIn,
-) -> EvaluationQuote:
-    """Works out plan, scope and price from public facts alone."""
-    within = asked(session, dataset, wanted)
-    artifacts = [installation.cache.get(row.digest) for row in rows]
-    if not all(artifact.schema.reads_like(dataset.schema) for artifact in artifacts):
+def _plan_evaluation(
+    installation: Installation, session: Session, subject: Subject, body: EvaluationIn | SelectionIn
+) -> PlannedEvaluation:
+    """Plans the releases and prices them, from public facts alone."""
+    part, schema = price_part(session, subject.dataset, body), subject.dataset.schema
+    artifacts = [installation.cache.get(row.digest) for row in subject.models]
+    if not all(artifact.schema.reads_like(schema) for artifact in artifacts):
         raise InvalidRequest.at("/dataset", "other-declaration")
-    plan = _plan(wanted, public_facts(within.request, dataset.schema, Adjacency.ADD_REMOVE_ONE))
-    overlaps = any(_was_trained_on(session, row, within) for row in rows)
-    return EvaluationQuote(**vars(within), plan=plan, rows=rows, overlaps=overlaps)
+    plan = _plan(body, public_facts(part.account_request, schema, Adjacency.ADD_REMOVE_ONE))
+    warnings = [_TRAINED_ON] if any(_was_trained_on(session, row, part) for row in subject.models) else []
+    return PlannedEvaluation(plan, part.paying_for(plan.event), subject.models, warnings)
 
 
-def _plan(wanted: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
-    if isinstance(wanted, SelectionIn):
-        return evaluation.plan_best(len(wanted.models), facts, winner_accuracy=wanted.winner_accuracy)
-    return evaluation.plan_tables(wanted.metrics, facts, score_bins=wanted.score_bins)
+def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
+    if isinstance(body, SelectionIn):
+        return evaluation.plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
+    return evaluation.plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
-def _was_trained_on(session: Session, row: ModelRow, within: Asked) -> bool:
+def _was_trained_on(session: Session, row: ModelRow, part: RequestedPart) -> bool:
     """Whether the scope shares a cell and an upload with rows that a model read; both scopes are public."""
-    task = queue.job(session, row.job_id).task
-    other = task.get("unlabelled")
-    read = [(row.dataset_id, task), *([] if other is None else [(other["dataset"], other)])]
-    epochs = set(scopes.epochs_of(session, within.dataset, within.scope))
+    epochs = set(scopes.epochs_of(session, part.dataset, part.scope))
     return any(
-        dataset_id == within.dataset.id
-        and not epochs.isdisjoint(part["epochs"])
-        and all(not set(cells).isdisjoint(part["scope"].get(name, cells)) for name, cells in within.scope.items())
-        for dataset_id, part in read
+        trained.dataset == part.dataset.id
+        and not epochs.isdisjoint(trained.epochs)
+        and all(not set(cells).isdisjoint(trained.scope.get(name, cells)) for name, cells in part.scope.items())
+        for trained in queue.job(session, row.job_id).parts
     )
 
 
-def _work(quoted: EvaluationQuote) -> dict[str, Any]:
-    return {
-        "plan": quoted.plan.to_json(),
-        "models": [{"id": row.id, "digest": row.digest} for row in quoted.rows],
-        "classes": list(quoted.dataset.schema.label.classes),
-        "warnings": quoted.all_warnings,
+def _job(planned: PlannedEvaluation, *, name: str | None) -> Job:
+    dataset = planned.part.dataset
+    work = {
+        "plan": planned.plan.to_json(),
+        "models": [{"id": row.id, "digest": row.digest} for row in planned.models],
+        "classes": list(dataset.schema.label.classes),
+        "warnings": [*planned.part.warnings, *planned.warnings],
     }
+    return Job(kind="evaluation", dataset=dataset, parts=[planned.part], work=work, name=name)

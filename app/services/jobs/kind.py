@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
-from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -43,7 +42,7 @@ class JobKind(Protocol):
     def inputs(self, row: JobRow) -> Sequence[str]:
         """Digests of the artifacts that the child reads; they are laid into the job's folder before the charge."""
 
-    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
         """What the output carries beside what is released: price, guarantee, receipt. All of it is public."""
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> Output:

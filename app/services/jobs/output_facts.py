@@ -1,4 +1,4 @@
-"""Public facts that the output of every kind of job carries: whose it is, its price, its guarantee, its receipt."""
+"""Public facts in the output of every kind of job: its job, and the price, guarantee and receipt of its parts."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -7,34 +7,52 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.datasets.catalog import Dataset
+from app.datasets import catalog
 from app.jobs.tables import JobRow
-from app.privacy import accountants, receipts
-from app.privacy.events import Event
+from app.privacy import accountants, events, receipts
 from app.privacy.guarantees import Output
 from app.services.guarantees import of_charged
 
 
-def of(
-    session: Session, row: JobRow, dataset: Dataset, *, event: Event, output: Output, charged: int | None = None
-) -> dict[str, Any]:
-    """The facts of a job that is being charged.
+def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
+    """The facts of a job that is being charged, with those of its first part.
 
     Args:
-        session: of that transaction; the caps that it sees are those that the guarantee is made of.
+        session: of the transaction that charges; the guarantee is made of the caps that it sees.
         row: the job.
-        dataset: whose rows it reads.
-        event: what was priced.
         output: what the job releases.
-        charged: what the job charges for one unit of this dataset, where that is more than its price.
     """
-    own = on_account(session, dataset, price=row.price, event=event, output=output, charged=charged)
-    ledger_entry = {"dataset": dataset.id, "reservation_id": row.reservation_id, "job_id": row.id}
-    return {"job_id": row.id, "name": row.name, "ledger": ledger_entry, **own}
+    return {"job_id": row.id, "name": row.name, **of_part(session, row, 0, output=output)}
+
+
+def of_part(session: Session, row: JobRow, position: int, *, output: Output) -> dict[str, Any]:
+    """The facts of one part of a job, on the account that pays for it."""
+    part, event = row.parts[position], events_of(row)[position]
+    dataset = catalog.find(session, part.dataset)
+    accountant = part.price["accountant"]
+    return {
+        "dataset": dataset.id,
+        "dataset_name": dataset.name,
+        "price": part.price,
+        "guarantee": of_charged(session, dataset, amount=_charged(row, dataset.id), output=output),
+        "receipt": receipts.in_words(
+            events.from_json(event),
+            accountant=accountant,
+            adjacency=dataset.adjacency,
+            max_rows=dataset.max_rows,
+        ),
+        "ledger": {"dataset": dataset.id, "reservation_id": part.reservation_id, "job_id": row.id},
+    }
+
+
+def events_of(row: JobRow) -> list[Any]:
+    """What the work of a job releases of each part's rows: the events of its plan, in JSON form."""
+    plan = row.task["work"]["plan"]
+    return [plan["event"], *([plan["unlabelled"]["event"]] if "unlabelled" in plan else [])]
 
 
 def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
-    """What the row of every output says of its job, and an id of its own."""
+    """The columns of every output that name its job, and a new id."""
     return {
         "id": ids.new(prefix),
         "name": row.name,
@@ -45,20 +63,12 @@ def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
     }
 
 
-def on_account(
-    session: Session, dataset: Dataset, *, price: dict[str, Any], event: Event, output: Output, charged: int | None
-) -> dict[str, Any]:
-    """The facts of a job on one of the accounts that pay for it; arguments as those of :func:`of`."""
-    amount = steps_of(price) if charged is None else charged
-    return {
-        "dataset": dataset.id,
-        "dataset_name": dataset.name,
-        "price": price,
-        "guarantee": of_charged(session, dataset, amount=amount, output=output),
-        "receipt": receipts.in_words(
-            event, accountant=price["accountant"], adjacency=dataset.adjacency, max_rows=dataset.max_rows
-        ),
-    }
+def _charged(row: JobRow, dataset_id: str) -> int:
+    """The steps that a job charges for one unit of a dataset: the largest price of its parts there.
+
+    The scopes of two parts of one dataset are disjoint, so a row is in one part at most (docs/proofs/sspe-1.md).
+    """
+    return max(steps_of(part.price) for part in row.parts if part.dataset == dataset_id)
 
 
 def steps_of(price: Mapping[str, Any]) -> int:

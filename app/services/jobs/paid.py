@@ -1,14 +1,12 @@
 """Check that the reservations of a job pay for what its task will release."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.core.errors import GrovekeeperError
 from app.datasets import catalog
-from app.jobs.tables import JobRow
+from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
@@ -32,34 +30,22 @@ def require_paid(session: Session, row: JobRow) -> None:
         TaskNotPaid: a part has another event, scope, price or account than its reservation, or an event that costs one
             privacy unit more than the reserved amount; or a reservation has no part.
     """
-    plan, also = row.task["work"]["plan"], row.task.get("unlabelled")
-    parts = {row.reservation_id: (row.dataset_id, row.price, plan["event"], row.task["scope"])}
-    if also is not None:
-        parts[also["reservation_id"]] = (also["dataset"], also["price"], plan["unlabelled"]["event"], also["scope"])
     reservations = {reservation.id: reservation for reservation in ledger.reservations_of_job(session, row.id)}
-    if reservations.keys() != parts.keys():
+    if reservations.keys() != {part.reservation_id for part in row.parts} or len(reservations) != len(row.parts):
         raise TaskNotPaid
-    for reservation_id, (dataset_id, price, event, scope) in parts.items():
-        _require_paid(session, reservations[reservation_id], dataset_id, price=price, event=event, scope=scope)
+    for part, event in zip(row.parts, output_facts.events_of(row), strict=True):
+        _require_paid(session, reservations[part.reservation_id], part, event=event)
 
 
-def _require_paid(
-    session: Session,
-    reservation: ReservationRow,
-    dataset_id: str,
-    *,
-    price: Mapping[str, Any],
-    event: object,
-    scope: Mapping[str, object],
-) -> None:
-    dataset = catalog.find(session, dataset_id)
-    limit = ledger.highest_cap(session, dataset_id)
+def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:
+    dataset = catalog.find(session, part.dataset)
+    limit = ledger.highest_cap(session, part.dataset)
     is_same = (
-        reservation.account_id == dataset_id
-        and price["accountant"] == limit.accountant
-        and reservation.amount == output_facts.steps_of(price)
+        reservation.account_id == part.dataset
+        and part.price["accountant"] == limit.accountant
+        and reservation.amount == output_facts.steps_of(part.price)
         and reservation.event == event
-        and reservation.scope == scope
+        and reservation.scope == part.scope
     )
     accountant = accountants.by_name(limit.accountant)
     loss = accountant.loss(events.from_json(event), adjacency=dataset.adjacency)

@@ -8,9 +8,8 @@ kind of job makes, and how it is kept: ``app.services.jobs.kinds``.
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -19,13 +18,13 @@ from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
-from app.jobs.tables import JobRow
+from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.jobs import kinds
 from app.services.jobs.kind import Output, OutputInvalid
 from app.services.jobs.paid import TaskNotPaid, require_paid
-from app.services.jobs.task import JobTask, OtherRows, input_path
+from app.services.jobs.task import JobTask, PartRows, input_path
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +95,8 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row)
-        ledger.charge_job(session, row.id, actor=WORKER)
+        if row.parts:
+            ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = installation.database.now(session)
         return _task(installation, session, row)
 
@@ -153,31 +153,25 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
 
 
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
-    """What the child is told: public facts, and the files of exactly the epochs that were in scope at submission."""
-    dataset = catalog.find(session, row.dataset_id)
-    own = _rows(installation, dataset, row.task)
-    also = row.task.get("unlabelled")
+    """The task of the child: public facts, and the files of exactly the uploads that were in scope at submission."""
     return JobTask(
         kind=row.kind,
         job_id=row.id,
         folder=installation.job_folder(row.id),
-        schema=own.schema,
         work=row.task["work"],
         n_trees=row.n_trees,
-        row_files=own.row_files,
-        partitions=own.partitions,
-        scope=own.scope,
-        metadata=kinds.BY_NAME[row.kind].public_facts(session, row, dataset),
-        unlabelled=None if also is None else _rows(installation, catalog.find(session, also["dataset"]), also),
+        parts=tuple(_rows(installation, session, part) for part in row.parts),
+        metadata=kinds.BY_NAME[row.kind].public_facts(session, row),
     )
 
 
-def _rows(installation: Installation, dataset: catalog.Dataset, part: Mapping[str, Any]) -> OtherRows:
-    return OtherRows(
+def _rows(installation: Installation, session: Session, part: JobPart) -> PartRows:
+    dataset = catalog.find(session, part.dataset)
+    return PartRows(
         schema=dataset.row.schema,
-        row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part["epochs"]),
+        row_files=tuple(row_files.epoch_file(installation.home, dataset.id, epoch) for epoch in part.epochs),
         partitions=dataset.row.partitions,
-        scope={name: tuple(cells) for name, cells in part["scope"].items()},
+        scope={name: tuple(cells) for name, cells in part.scope.items()},
     )
 
 

@@ -14,8 +14,9 @@ from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
 from app.services.installation import Installation
+from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
-from app.wire.training import JobList, JobOut, PriceOut, UnlabelledOut
+from app.wire.training import JobList, JobOut
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -86,19 +87,10 @@ def job_out(row: JobRow) -> JobOut:
             "model_id": row.model_id,
             "profile_id": row.profile_id,
             "evaluation_id": row.evaluation_id,
-            "reservation_id": row.reservation_id,
-            "price": PriceOut.model_validate(row.price),
-            "unlabelled": _unlabelled_out(row),
+            **part_fields(row.parts),
             "submitted_at": clock.to_text(row.submitted_at),
         }
     )
-
-
-def _unlabelled_out(row: JobRow) -> UnlabelledOut | None:
-    part = row.task.get("unlabelled")
-    if part is None:
-        return None
-    return UnlabelledOut.model_validate({name: part[name] for name in UnlabelledOut.model_fields})
 
 
 def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:

@@ -13,12 +13,13 @@ from app.services.jobs.task import JobTask
 
 
 def release_profile(task: JobTask) -> None:
-    """Reads the rows in scope, releases what was priced, and leaves it in the task's folder.
+    """Reads the rows in scope, releases the profile that was priced, and leaves it in the task's folder.
 
     One call is one release, paid for by the job's charge.
     """
-    schema = Schema.from_json(task.schema)
-    partitions = Partitions.from_json(task.partitions)
-    rows = private_rows.read(task.row_files, schema=schema, partitions=partitions, scope=task.scope)
+    [part] = task.parts
+    schema = Schema.from_json(part.schema)
+    partitions = Partitions.from_json(part.partitions)
+    rows = private_rows.read(part.row_files, schema=schema, partitions=partitions, scope=part.scope)
     released = profile.release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     output.write(task, json.dumps(released.to_json()).encode("utf-8"))

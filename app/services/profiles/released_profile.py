@@ -8,11 +8,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.datasets.catalog import Dataset
 from app.forests.data.schema import Schema
 from app.forests.profile import Profile, ProfileInvalid
 from app.jobs.tables import JobRow
-from app.privacy import events
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services.installation import Installation
@@ -29,38 +27,38 @@ class ReleasedProfile:
     body: dict[str, Any]
 
     def register(self, session: Session, row: JobRow) -> None:
-        """See ``job_kind.Output``."""
+        """See :class:`app.services.jobs.kind.Output`."""
         released = ProfileRow(**output_facts.identity(row, prefix=ids.PROFILE), body=self.body)
         profiles.add(session, released)
         row.profile_id = released.id
 
     def is_registered(self, session: Session) -> bool:
-        """See ``job_kind.Output``."""
+        """See :class:`app.services.jobs.kind.Output`."""
         return profiles.of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
-        """See ``job_kind.Output``: there is nothing to remove."""
+        """See :class:`app.services.jobs.kind.Output`: there is nothing to remove."""
 
 
 class ProfileKind:
     """Releases bins, class counts and a size; makes a profile."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
-        """See ``job_kind.JobKind``: none."""
+        """See :class:`app.services.jobs.kind.JobKind`: none."""
         return ()
 
-    def public_facts(self, session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
-        """What is shown with the released numbers."""
-        event = events.from_json(row.task["work"]["plan"]["event"])
+    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+        """The facts that are shown with the released numbers."""
+        [part] = row.parts
         return {
-            **output_facts.of(session, row, dataset, event=event, output="profile"),
-            "scope": row.task["scope"],
-            "epochs": row.task["epochs"],
+            **output_facts.of_job(session, row, output="profile"),
+            "scope": part.scope,
+            "epochs": part.epochs,
         }
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> ReleasedProfile:
-        """See ``job_kind.JobKind``."""
-        schema = Schema.from_json(task.schema)
+        """See :class:`app.services.jobs.kind.JobKind`."""
+        schema = Schema.from_json(task.parts[0].schema)
         try:
             released = Profile.from_json(json.loads(data), schema)
         except (ProfileInvalid, ValueError):

@@ -1,4 +1,4 @@
-"""A profile in a request: which numbers of it are used, and what they are worth there. It costs nothing."""
+"""A released profile that a training request reuses: its numbers, and the size that it implies for the scope."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ from app.privacy.composition import Scope
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services.profiles.show_profiles import released
-from app.services.spending.price import Asked
+from app.services.spending.price import RequestedPart
 from app.wire.training import ReusedProfileOut
 
 PRECISE = 10
-"""A noisy size is used beside a declared one where it is this many deviations of its noise."""
+"""A noisy size replaces a declared one if it is at least this many standard deviations of its noise."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,26 @@ class Reuse:
 
     @property
     def numbers(self) -> ReusedProfile:
-        """What the plan carries."""
+        """The numbers that the plan carries."""
         return self.profile.reused(self.row.id)
 
-    def size(self, within: Asked, *, n_epochs: int) -> int | None:
-        """Rows that the rules reckon with in the request's scope.
+    def size(self, part: RequestedPart, *, n_epochs: int) -> int | None:
+        """The number of rows in the request's scope that planning assumes.
 
         The profile's noisy size, in proportion to the public shares of the two scopes, where none was declared or the
         noise is small beside it; else the declared one. The size of another dataset says nothing here.
         """
-        noisy, declared = self.profile.size_in_rows, within.public_size
-        if self.row.dataset_id != within.dataset.id:
+        noisy, declared = self.profile.size_in_rows, part.public_size
+        if self.row.dataset_id != part.dataset.id:
             return declared
         if declared is not None and noisy < PRECISE * self.profile.size_noise_sd:
             return declared
-        inside, all_cells = within.dataset.partitions.share(within.scope, n_epochs=n_epochs)
-        own_inside, own_cells = within.dataset.partitions.share(self._scope, n_epochs=n_epochs)
-        return max(round(noisy * (inside * own_cells) / (all_cells * own_inside)), 1)
+        inside, all_cells = part.dataset.partitions.share(part.scope, n_epochs=n_epochs)
+        profile_inside, profile_cells = part.dataset.partitions.share(self._scope, n_epochs=n_epochs)
+        return max(round(noisy * (inside * profile_cells) / (all_cells * profile_inside)), 1)
 
     def shown(self, *, is_used: bool, size: int | None) -> ReusedProfileOut:
-        """What a quote says of it."""
+        """The profile as a quote shows it."""
         return ReusedProfileOut(
             id=self.row.id,
             dataset=self.row.dataset_id,

@@ -1,58 +1,56 @@
-"""``POST /train``: reservation, job and answer in one transaction, committed before the 202 leaves."""
+"""``POST /train``: reservations, job and answer in one transaction, committed before the 202 is sent."""
 
 from datetime import datetime
-from functools import partial
 
 from sqlalchemy.orm import Session
 
-from app.access.idempotency import Answer, IdempotentRequest, once, stored
-from app.access.roles import TRAIN, Principal
-from app.services.authorization import permitted
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import Principal
 from app.services.installation import Installation
-from app.services.spending.accept import NewWork, accept
-from app.services.training.quote import Quote, quote
+from app.services.spending.accept import Job, accept
+from app.services.spending.submit import submit
+from app.services.training.plan_training import PlannedTraining, authorized_datasets, plan_training
 from app.wire.training import TrainIn
 
 
 def submit_training(
-    installation: Installation, principal: Principal, wanted: TrainIn, *, request: IdempotentRequest
+    installation: Installation, principal: Principal, body: TrainIn, *, request: IdempotentRequest
 ) -> Answer:
     """Accepts a job or refuses it: a refused request leaves neither job nor reservation, and its key stays free.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key may not train on it, or not on the second one.
-        InvalidRequest: algorithm, parameters or scope break a rule, or the second dataset does not fit.
-        DatasetDeleted: only the tombstone is left.
-        AccountantMismatch: the algorithm has no bound in the account's unit.
-        AdjacencyMismatch: the algorithm protects labels only, and the account more.
-        NoRowsYet: nothing was uploaded so far.
-        BudgetExceeded: the ledger refuses.
+        NotFound: no such dataset or profile, or none that this key may know of.
+        RoleMissing: the key may not train on a dataset of the request.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets do not fit together.
+        NotSupported: a documented choice that is not built yet.
+        DatasetDeleted: a dataset was erased.
+        AccountantMismatch: the algorithm has no bound in an account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+        NoRowsYet: a dataset has no upload.
+        BudgetExceeded: an account refuses.
     """
-    with installation.database.read() as session:
-        dataset = permitted(session, principal, wanted.dataset, TRAIN)
-        earlier = stored(session, request)
-        if earlier is not None:
-            return earlier
-        # Public facts never change, so the price is worked out before anything is locked.
-        quoted = quote(session, principal, dataset, wanted)
-    with installation.database.write() as session:
-        at = installation.database.now(session)
-        accepted = partial(_accept, session, quoted, actor=principal.key_id, name=wanted.name, at=at)
-        return once(session, request, at=at, work=accepted)
 
+    def write(session: Session, planned: PlannedTraining, at: datetime) -> Answer:
+        return accept(session, _job(planned, name=body.name), actor=principal.key_id, at=at)
 
-def _accept(session: Session, quoted: Quote, *, actor: str, name: str | None, at: datetime) -> Answer:
-    plan = quoted.plan
-    # Beside the plan: a forest without splits carries no profile, but its size may be that of one.
-    profile = {} if quoted.profile is None else {"profile": quoted.profile.id}
-    new = NewWork(
-        "train",
-        {"plan": plan.to_json(), **profile},
-        plan.event,
-        name=name,
-        algorithm=plan.algorithm,
-        n_trees=plan.n_trees,
-        unlabelled=quoted.on_unlabelled(),
+    return submit(
+        installation,
+        request,
+        authorize=lambda session: authorized_datasets(session, principal, body),
+        quote=lambda session, datasets: plan_training(session, principal, datasets, body),
+        write=write,
     )
-    return accept(session, quoted, new, actor=actor, at=at)
+
+
+def _job(planned: PlannedTraining, *, name: str | None) -> Job:
+    # Beside the plan: a forest without splits carries no profile, but its size may come from one.
+    profile = {} if planned.profile is None else {"profile": planned.profile.id}
+    return Job(
+        kind="train",
+        dataset=planned.parts[0].dataset,
+        parts=planned.parts,
+        work={"plan": planned.plan.to_json(), **profile},
+        name=name,
+        algorithm=planned.plan.algorithm,
+        n_trees=planned.plan.n_trees,
+    )

@@ -10,14 +10,15 @@ from app.datasets import private_rows
 from app.forests import catalogue, planning
 from app.forests.data.schema import Schema
 from app.privacy.adjacency import Adjacency
-from app.services.jobs.task import JobTask, OtherRows
+from app.services.jobs.task import JobTask, PartRows
 from app.services.training import grow_forest as service
 
-OTHER = OtherRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)})
+LABELLED = PartRows(schema={}, row_files=(Path("own"),), partitions=[], scope={"shard": (0,)})
+UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scope={"shard": (1,)})
 
 
-def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, other: OtherRows | None) -> list[dict[str, Any]]:
-    """What is asked of the reader of rows, for the job's own rows and for those of the second dataset."""
+def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:
+    """The calls of the reader of rows, one for each part."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
     monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
@@ -26,8 +27,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, other: OtherRows | No
     monkeypatch.setattr(service.artifacts, "dumps", lambda _forest, _metadata: b"")
     monkeypatch.setattr(service.output, "write", lambda _task, _artifact: None)
     task = JobTask(
-        kind="train", job_id="jb_1", folder=Path("folder"), schema={}, work={"plan": {}}, n_trees=1,
-        row_files=(Path("own"),), partitions=[], scope={"shard": (0,)}, metadata={}, unlabelled=other,
+        kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts, metadata={},
     )  # fmt: skip
     service.grow_forest(task, on_tree_done=lambda: None)
     return seen
@@ -38,14 +38,14 @@ def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     """Where membership and features are public, a row that went with its label would move every exact median."""
-    (own,) = reads(monkeypatch, algorithm, None)
+    (own,) = reads(monkeypatch, algorithm, LABELLED)
 
     assert own["keep_unlabelled"] is (catalogue.mechanism(algorithm).adjacency is Adjacency.LABEL)
     assert own["keep_unlabelled"] is (algorithm in ("sspe-2", "pte"))
 
 
 def test_of_two_datasets_each_is_read_by_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = sorted(reads(monkeypatch, "sspe-1", OTHER), key=lambda asked: asked["files"] != (Path("own"),))
+    own, other = reads(monkeypatch, "sspe-1", LABELLED, UNLABELLED)
 
     assert (own["files"], own["scope"], own["keep_unlabelled"]) == ((Path("own"),), {"shard": (0,)}, False)
     assert (other["files"], other["scope"], other["keep_unlabelled"]) == ((Path("other"),), {"shard": (1,)}, True)

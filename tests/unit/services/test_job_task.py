@@ -6,23 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from app.services.jobs.task import JobTask
+from app.services.jobs.task import JobTask, PartRows
 
+PART = PartRows(
+    schema={"features": [], "label": {"name": "a\nb \u2028", "classes": ["x", "y"]}},
+    row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
+    partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
+    scope={"region": ("EU", "OTHER"), "shard": (0, 3)},
+)
 TASK = JobTask(
     kind="train",
     job_id="jb_1",
     folder=Path("/home/jobs/jb_1"),
-    schema={"features": [], "label": {"name": "a\nb \u2028", "classes": ["x", "y"]}},
     work={"plan": {"n_trees": 3}},
     n_trees=3,
-    row_files=(Path("/home/rows/ds_1/ep_1.parquet"), Path("/home/rows/ds_1/ep_2.parquet")),
-    partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
-    scope={"region": ("EU", "OTHER"), "shard": (0, 3)},
+    parts=(PART,),
     metadata={"name": None},
 )
 
 
-@pytest.mark.parametrize("task", [TASK, replace(TASK, scope={}, partitions=[])])
+@pytest.mark.parametrize(
+    "task", [TASK, replace(TASK, parts=(PART, replace(PART, scope={}, partitions=[]))), replace(TASK, parts=())]
+)
 def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
     text = task.to_text()
     assert text.isascii()
@@ -37,6 +42,6 @@ def test_a_task_survives_its_line_of_text(task: JobTask) -> None:
 def test_a_task_names_its_output_and_carries_no_more_than_it_says(kind: str, name: str) -> None:
     assert replace(TASK, kind=kind).output_path == Path("/home/jobs/jb_1") / name
     assert set(json.loads(TASK.to_text())) == {
-        "kind", "job_id", "folder", "schema", "work", "n_trees", "row_files", "partitions", "scope", "metadata",
-        "unlabelled",
+        "kind", "job_id", "folder", "work", "n_trees", "parts", "metadata",
     }  # fmt: skip
+    assert set(json.loads(TASK.to_text())["parts"][0]) == {"schema", "row_files", "partitions", "scope"}

@@ -1,0 +1,26 @@
+"""The parts of a job as answers show them: the first in the job's own fields, the second as ``unlabelled``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.jobs.tables import JobPart
+from app.wire.training import PriceOut, UnlabelledOut
+
+
+def part_fields(parts: Sequence[JobPart]) -> dict[str, Any]:
+    """Reservation and price of every part: fields of ``TrainOut`` and ``JobOut``."""
+    first, *others = parts
+    return {
+        "reservation_id": first.reservation_id,
+        "price": PriceOut.model_validate(first.price),
+        "unlabelled": _second(others[0]) if others else None,
+    }
+
+
+def _second(part: JobPart) -> UnlabelledOut:
+    return UnlabelledOut(
+        dataset=part.dataset,
+        dataset_name=part.dataset_name,
+        reservation_id=part.reservation_id,
+        price=PriceOut.model_validate(part.price),
+    )

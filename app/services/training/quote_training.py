@@ -1,0 +1,38 @@
+"""``POST /plans``: the quote of a training request, which reads no rows."""
+
+from app.access.roles import Principal
+from app.services.installation import Installation
+from app.services.spending.part_quotes import quote_parts
+from app.services.training.persons_in_both import persons_in_both
+from app.services.training.plan_training import authorized_datasets, plan_training
+from app.wire.training import AccountPlanOut, PlanIn, PlanOut
+
+
+def show_plan(installation: Installation, principal: Principal, body: PlanIn) -> PlanOut:
+    """The plan of a request, its price on each account, and whether the accounts would admit it now.
+
+    Raises:
+        NotFound: no such dataset or profile, or none that this key may know of.
+        RoleMissing: the key may not train on a dataset of the request.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets do not fit together.
+        NotSupported: a documented choice that is not built yet.
+        DatasetDeleted: a dataset was erased.
+        AccountantMismatch: the algorithm has no bound in an account's unit.
+        AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
+    """
+    with installation.database.read() as session:
+        datasets = [dataset.living() for dataset in authorized_datasets(session, principal, body)]
+        planned = plan_training(session, principal, datasets, body)
+        labelled, *unlabelled = quote_parts(session, planned.parts)
+    warnings = [*planned.plan.warnings, *labelled.warnings]
+    for quote in unlabelled:
+        warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
+        warnings.append(persons_in_both(labelled.part.dataset.id, quote.part.dataset.id))
+    return PlanOut(
+        **labelled.fields,
+        algorithm=planned.plan.algorithm,
+        parameters=dict(planned.plan.parameters),
+        profile=planned.profile,
+        warnings=warnings,
+        unlabelled=AccountPlanOut(**unlabelled[0].fields) if unlabelled else None,
+    )
