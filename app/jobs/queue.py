@@ -1,8 +1,8 @@
-"""Enqueue, claim, heartbeat, finish: each on the caller's transaction, each fenced by the lease token.
+"""The queue of jobs: enqueue, claim, heartbeat and finish, each on the caller's transaction, fenced by the lease token.
 
 At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
 ``SKIP LOCKED`` lets claimants pass one another on PostgreSQL; on SQLite the write transaction excludes them anyway.
-Whoever locks more than one row locks the dataset first, then the job, then the account.
+A transaction that locks several rows locks datasets first, then jobs, then accounts, each in order of ids.
 """
 
 import secrets
@@ -36,7 +36,7 @@ def enqueue(session: Session, row: JobRow, *, at: datetime) -> None:
 
 
 def has_queued(session: Session) -> bool:
-    """Whether any job waits: an idle worker asks this without taking the write lock."""
+    """Whether any job waits; an idle worker reads this without the write lock."""
     return session.execute(select(JobRow.id).where(JobRow.state == JobState.QUEUED.value).limit(1)).first() is not None
 
 
@@ -59,11 +59,11 @@ def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
     return Claim(row.id, token)
 
 
-def held(session: Session, claim: Claim) -> JobRow:
-    """The job under its row lock, if the claim still holds.
+def leased(session: Session, claim: Claim) -> JobRow:
+    """The job under its row lock, if the claim's lease still holds.
 
     Raises:
-        LeaseLost: another worker has it, or it was cancelled or settled.
+        LeaseLost: another worker has the job, or it was cancelled or settled.
     """
     row = locked(session, claim.job_id)
     if row.lease_token != claim.token:
@@ -86,7 +86,7 @@ def locked(session: Session, job_id: str) -> JobRow:
 
 
 def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, trees_done: int) -> None:
-    """Extends the lease and notes progress, a public number.
+    """Extends the lease and stores the number of finished trees, which is public.
 
     Raises:
         LeaseLost: the claim no longer holds; nothing was written.
@@ -102,7 +102,7 @@ def heartbeat(session: Session, claim: Claim, *, at: datetime, ttl_s: float, tre
 
 
 def finish(row: JobRow, *, state: JobState, reason: EndReason | None, at: datetime) -> None:
-    """Ends a job that the caller holds under its lock; the lease ends with it."""
+    """Ends a job that the caller has locked, and its lease."""
     row.state = state.value
     row.reason = None if reason is None else reason.value
     row.finished_at = at
@@ -113,7 +113,7 @@ def finish(row: JobRow, *, state: JobState, reason: EndReason | None, at: dateti
 
 
 def requeue(row: JobRow) -> None:
-    """Puts a claimed but uncharged job back; the caller holds its lock."""
+    """Puts a claimed but uncharged job back into the queue; the caller has locked it."""
     row.state = JobState.QUEUED.value
     row.trees_done = 0
     row.lease_token = None
@@ -121,7 +121,7 @@ def requeue(row: JobRow) -> None:
 
 
 def overdue(session: Session, *, at: datetime, max_queue_s: int, limit: int = 100) -> list[str]:
-    """Ids of jobs that need settling: a lease ran out, or one waited in the queue for too long."""
+    """Ids of jobs whose lease ran out, or that waited in the queue for too long."""
     waited_since = at - timedelta(seconds=max_queue_s)
     return list(
         session.execute(

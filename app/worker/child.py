@@ -1,8 +1,8 @@
 """The process that reads private rows and runs one job. Started by the supervisor, dies with it.
 
 The job arrives as one line of JSON on standard input, which then stays open: when it closes, the supervisor is gone,
-and this process ends at once. Each finished tree is one byte on standard output. Nothing else leaves: standard error
-is discarded, and the exit code is success or one opaque failure, whatever went wrong.
+and this process ends at once. Each finished tree is one byte on standard output. Standard error is discarded, and the
+exit code is success or one opaque failure, whatever went wrong.
 """
 
 import ctypes
@@ -21,8 +21,9 @@ def main(supervisor_pid: int) -> None:
     task_line = sys.stdin.readline()
     threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:
+        # Here, after the watch was set: the imports take half a second of CPU.
         from app.services.jobs.perform import perform
-        from app.services.jobs.task import JobTask  # here: they import slowly, and the watch is set
+        from app.services.jobs.task import JobTask
 
         perform(JobTask.from_text(task_line), on_tree_done=_tell)
     except BaseException:  # noqa: BLE001  (one opaque failure, whatever it was)

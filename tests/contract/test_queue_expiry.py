@@ -84,7 +84,7 @@ def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: S
     job_id, claim = _claimed(scene)
     run_job.charge_job(scene.installation, claim)
     with scene.installation.database.write() as session:
-        row = queue.held(session, claim)
+        row = queue.leased(session, claim)
         row.submitted_at -= THE_QUEUE_LIMIT + timedelta(hours=1)
     assert expire_jobs(scene.installation) == 0
     assert _end(scene, job_id) == ("running", None, ["reserve", "charge"])

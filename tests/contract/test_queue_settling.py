@@ -242,7 +242,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
     with ThreadPoolExecutor(1) as pool:
         deletion = pool.submit(delete)
         with database.write() as session:
-            row = queue.held(session, claim)
+            row = queue.leased(session, claim)
             held.set()
             with pytest.raises(TimeoutError):
                 deletion.result(timeout=0.5)  # it waits for this job

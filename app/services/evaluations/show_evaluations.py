@@ -1,4 +1,4 @@
-"""``/evaluations``: what was released about models. Everything shown is post-processing of released counts."""
+"""``/evaluations``: released evaluations of models. Everything shown is post-processing of released counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,28 +59,28 @@ def list_evaluations(
 def _all_out(session: Session, rows: Sequence[EvaluationRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.body) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
-    return [_evaluation_out(row, told) for row, told in zip(rows, texts, strict=True)]
+    return [_evaluation_out(row, guarantee) for row, guarantee in zip(rows, texts, strict=True)]
 
 
-def _evaluation_out(row: EvaluationRow, told: dict[str, Any]) -> EvaluationOut:
-    found, facts = Evaluation.from_json(row.body["evaluation"]), row.body
+def _evaluation_out(row: EvaluationRow, guarantee: dict[str, Any]) -> EvaluationOut:
+    evaluation, facts = Evaluation.from_json(row.body["evaluation"]), row.body
     return EvaluationOut(
         id=row.id,
         name=row.name,
         models=facts["models"],
-        best=None if found.best is None else facts["models"][found.best],
+        best=None if evaluation.best is None else facts["models"][evaluation.best],
         dataset=row.dataset_id,
         dataset_name=row.dataset_name,
         job_id=row.job_id,
         scope=facts["scope"],
         epochs=facts["epochs"],
-        releases=list(found.plan.releases),
-        accuracy=_accuracy(found),
-        confusion=_confusion(found, facts["classes"]),
-        auroc=_auroc(found),
-        guarantee=told,
+        releases=list(evaluation.plan.releases),
+        accuracy=_accuracy(evaluation),
+        confusion=_confusion(evaluation, facts["classes"]),
+        auroc=_auroc(evaluation),
+        guarantee=guarantee,
         receipt=facts["receipt"],
-        event=found.plan.event.to_json(),
+        event=evaluation.plan.event.to_json(),
         ledger=facts["ledger"],
         price=PriceOut.model_validate(facts["price"]),
         warnings=facts["warnings"],
@@ -88,31 +88,33 @@ def _evaluation_out(row: EvaluationRow, told: dict[str, Any]) -> EvaluationOut:
     )
 
 
-def _accuracy(found: Evaluation) -> AccuracyOut | None:
-    told = metrics.accuracy(found)
-    if told is None:
+def _accuracy(evaluation: Evaluation) -> AccuracyOut | None:
+    accuracy = metrics.accuracy(evaluation)
+    if accuracy is None:
         return None
     return AccuracyOut(
-        estimate=told.estimate,
-        interval=IntervalOut(low=told.low, high=told.high),
-        population_interval=IntervalOut(low=told.population_low, high=told.population_high),
+        estimate=accuracy.estimate,
+        interval=IntervalOut(low=accuracy.low, high=accuracy.high),
+        population_interval=IntervalOut(low=accuracy.population_low, high=accuracy.population_high),
     )
 
 
-def _confusion(found: Evaluation, classes: list[str]) -> ConfusionOut | None:
-    if CONFUSION not in found.tables:
+def _confusion(evaluation: Evaluation, classes: list[str]) -> ConfusionOut | None:
+    if CONFUSION not in evaluation.tables:
         return None
-    counts = found.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
-    return ConfusionOut(classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(found.plan.event_of(CONFUSION)))
+    counts = evaluation.in_rows(CONFUSION).reshape(len(classes), len(classes)).tolist()
+    return ConfusionOut(
+        classes=classes, counts=counts, noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(CONFUSION))
+    )
 
 
-def _auroc(found: Evaluation) -> AurocOut | None:
-    told = metrics.auroc(found)
-    if told is None:
+def _auroc(evaluation: Evaluation) -> AurocOut | None:
+    auroc = metrics.auroc(evaluation)
+    if auroc is None:
         return None
     return AurocOut(
-        estimate=told.estimate,
-        noise_sd=told.noise_sd,
-        histogram=found.in_rows(AUROC).reshape(2, -1).tolist(),
-        histogram_noise_sd=noisy_counts.noise_sd(found.plan.event_of(AUROC)),
+        estimate=auroc.estimate,
+        noise_sd=auroc.noise_sd,
+        histogram=evaluation.in_rows(AUROC).reshape(2, -1).tolist(),
+        histogram_noise_sd=noisy_counts.noise_sd(evaluation.plan.event_of(AUROC)),
     )

@@ -1,7 +1,7 @@
-"""What differs between the kinds of jobs: one queue, one child, one charge and one end serve all of them.
+"""The interface of a kind of job. Queue, child, charge and end are the same for all kinds.
 
-A kind says what its child is told beside the work itself, and how what the child left is checked, kept and registered.
-Adding one is one file that implements :class:`JobKind`, one line in ``app.services.jobs.kinds``, and the function that
+A kind states the inputs and public facts of its jobs, and checks, stores and registers the output of their children.
+A new kind is one file that implements :class:`JobKind`, one line in ``app.services.jobs.kinds``, and the function that
 reads the rows in ``app.services.jobs.perform``.
 """
 
@@ -17,38 +17,38 @@ from app.services.jobs.task import JobTask
 
 
 class OutputInvalid(GrovekeeperError):
-    """The child left bytes that are no output of its kind."""
+    """The bytes that the child left are not an output of its kind."""
 
     def __str__(self) -> str:
         return "the job's output is not of its form"
 
 
 class Output(Protocol):
-    """What a child left: checked, durable where it is a file, and not yet known to anybody."""
+    """An output that was checked and, where it is a file, stored durably, but is not registered yet."""
 
     def register(self, session: Session, row: JobRow) -> None:
-        """Adds what was made and names it in the job, on the transaction that ends the job."""
+        """Adds the row of the output and names it in the job, on the transaction that ends the job."""
 
     def is_registered(self, session: Session) -> bool:
-        """Whether an earlier try of that transaction did commit."""
+        """Whether an earlier attempt of that transaction committed."""
 
     def discard(self, installation: Installation) -> None:
-        """Removes what :meth:`register` will never refer to, because the job was lost."""
+        """Removes the stored file of a job that was lost before :meth:`register`."""
 
 
 class JobKind(Protocol):
     """One kind of job."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
-        """Digests of the artifacts that the child reads; they are laid into the job's folder before the charge."""
+        """Digests of the artifacts that the child reads; they are copied to the job's folder before the charge."""
 
     def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
-        """What the output carries beside what is released: price, guarantee, receipt. All of it is public."""
+        """The public facts that the output carries beside the release: price, guarantee, receipt."""
 
     def keep(self, installation: Installation, task: JobTask, data: bytes) -> Output:
         """Checks the child's output and stores it durably, where it is a file.
 
         Raises:
-            OutputInvalid: not what this kind leaves.
+            OutputInvalid: the bytes are not an output of this kind.
             OSError: it could not be stored.
         """

@@ -1,27 +1,25 @@
-"""What the child of a charged job does: each kind of job reads private rows in one function of its own."""
+"""The work of the child of a charged job: for each kind of job, one function that reads rows and leaves an output."""
 
 from collections.abc import Callable
 
+from app.services.evaluations import release_evaluation
 from app.services.jobs.task import JobTask
+from app.services.profiles import release_profile
+from app.services.training import grow_forest
 
 
 def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """Does the work of a job once and leaves its output in the task's folder.
 
     Raises:
-        KeyError: a kind that this version does not know.
+        KeyError: the task names no kind of job.
     """
-    if task.kind == "train":
-        from app.services.training.grow_forest import grow_forest  # here: the compiled kernels of a kind load slowly
-
-        grow_forest(task, on_tree_done=on_tree_done)
-    elif task.kind == "profile":
-        from app.services.profiles.release_profile import release_profile
-
-        release_profile(task)
-    elif task.kind == "evaluation":
-        from app.services.evaluations.release_evaluation import release_evaluation
-
-        release_evaluation(task)
-    else:
-        raise KeyError("unknown kind of job")
+    match task.kind:
+        case "train":
+            grow_forest.grow_forest(task, on_tree_done=on_tree_done)
+        case "profile":
+            release_profile.release_profile(task)
+        case "evaluation":
+            release_evaluation.release_evaluation(task)
+        case _:
+            raise KeyError("unknown kind of job")

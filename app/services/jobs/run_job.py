@@ -1,8 +1,7 @@
-"""A claimed job of any kind, from its charge to its end: two transactions, and the reading of rows between them.
+"""Runs a claimed job of any kind from its charge to its end: two transactions, and the child between them.
 
-Transaction 1 charges and commits; only then are rows read. Transaction 2 checks that the lease is still ours and
-commits what was made and ``succeeded`` together. A job lost in between stays charged and is settled as failed. What a
-kind of job makes, and how it is kept: ``app.services.jobs.kinds``.
+Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and commits the output and
+``succeeded`` together. A job that is lost in between stays charged and is settled as failed.
 """
 
 import logging
@@ -37,7 +36,7 @@ WORKER = "worker"
 
 @dataclass(eq=False)
 class JobFailed(GrovekeeperError):
-    """The child ended without an output. Why is nobody's business: it could depend on rows.
+    """The child ended without an output. The cause is not recorded: it may depend on rows.
 
     Attributes:
         reason: ``FAILED``, or ``LOST`` when the worker itself was told to stop.
@@ -57,13 +56,13 @@ def claim_next(installation: Installation) -> Claim | None:
 
 
 def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], None]) -> None:
-    """Charges the job, lets ``run`` do it, and registers what it left.
+    """Charges the job, runs its child, and registers the output.
 
     Args:
         run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
 
     Raises:
-        LeaseLost: the job is no longer ours; nothing was written after that.
+        LeaseLost: another worker has the job, or it ended; nothing was written after that.
         Unavailable: the database or the home is away; what was charged stays charged, what was not waits.
     """
     if not _lay_out_inputs(installation, claim):
@@ -87,11 +86,11 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
     Raises:
-        LeaseLost: the job is no longer ours; nothing was charged.
+        LeaseLost: another worker has the job, or it ended; nothing was charged.
         TaskNotPaid: its reservations do not pay for its task; nothing was charged.
     """
     with installation.database.write() as session:
-        row = queue.held(session, claim)
+        row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row)
@@ -102,13 +101,13 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
-    """Puts the artifacts that a job reads into its folder, so that nobody can remove them once it was charged.
+    """Copies the artifacts that a job reads to its folder, so that nobody can remove them after the charge.
 
     Returns:
-        Whether they were all there. If not, the job has failed and its reservation was given back: no row was read.
+        Whether every artifact exists. If not, the job has failed and its reservations were given back: no row was read.
 
     Raises:
-        Unavailable: they cannot be laid there now.
+        Unavailable: the home cannot be written now.
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
@@ -130,14 +129,14 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
 def _give_back(installation: Installation, claim: Claim) -> None:
     """Fails a job before its charge: no row was read, so its reservations are given back."""
     with installation.database.write() as session:
-        row = queue.held(session, claim)
+        row = queue.leased(session, claim)
         ledger.void_jobs(session, [row.id], actor=WORKER)
         queue.finish(row, state=JobState.FAILED, reason=EndReason.FAILED, at=installation.database.now(session))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 
 def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
-    """Extends the lease and notes progress.
+    """Extends the lease and stores the number of finished trees.
 
     Raises:
         LeaseLost: the job was cancelled or taken; stop, and write nothing.
@@ -190,7 +189,7 @@ def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, 
 
 def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
     with installation.database.write() as session:
-        row = queue.held(session, claim)
+        row = queue.leased(session, claim)
         queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
 
 
@@ -214,6 +213,6 @@ def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
 
 def _register(installation: Installation, claim: Claim, output: Output) -> None:
     with installation.database.write() as session:
-        row = queue.held(session, claim)
+        row = queue.leased(session, claim)
         output.register(session, row)
         queue.finish(row, state=JobState.SUCCEEDED, reason=None, at=installation.database.now(session))

@@ -1,7 +1,6 @@
-"""The sweeper: settles what a dead worker or a full queue left, and removes what no row refers to.
+"""The sweeper: settles jobs of dead workers and jobs that waited too long, and removes files that no row refers to.
 
-Each job is settled in a transaction of its own, under its lock, and looked at again there: the worker may have come
-back in between.
+Each job is settled in its own transaction, and read again there under its lock: its worker may have come back.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Scopes of requests: read, and completed by the uploads that exist."""
+"""Scopes of requests: validated, and completed by the uploads that exist."""
 
 from collections.abc import Mapping
 
@@ -19,8 +19,8 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
         scope = dataset.partitions.read_scope(value)
     except UnknownPartition:
         raise InvalidRequest([FieldProblem("/scope", "unknown-partition")]) from None
-    except CellProblem as found:
-        raise InvalidRequest.at(f"/scope/{found.partition}", found.problem) from None
+    except CellProblem as problem:
+        raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem) from None
     by_upload = dataset.partitions.epoch_partition
     if by_upload is not None and by_upload.name in scope:
         existing = {epoch.id for epoch in catalog.epochs(session, dataset.id)}
@@ -30,10 +30,10 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
 
 
 def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
-    """The box that a charge is written to: where uploads are cells, it lists them, so that later ones are not in it.
+    """The scope that is charged: where uploads are cells, it lists those that exist, so that later ones are not in it.
 
-    Call it in the transaction that reserves, under the dataset's lock, and hand its answer to the ledger and the job.
-    Before the first upload there is nothing to list.
+    Acceptance calls it under the dataset's lock, in the transaction that reserves. Before the first upload the scope
+    lists none.
     """
     by_upload = dataset.partitions.epoch_partition
     if by_upload is None or by_upload.name in scope:
@@ -43,7 +43,7 @@ def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
 
 
 def epochs_of(session: Session, dataset: catalog.Dataset, scope: Scope) -> list[str]:
-    """The uploads whose rows lie in a box, in the order of their arrival."""
+    """The uploads whose rows lie in a scope, in the order of their arrival."""
     by_upload = dataset.partitions.epoch_partition
     existing = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
     if by_upload is None or by_upload.name not in scope:
