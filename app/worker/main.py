@@ -1,4 +1,4 @@
-"""The claim loop of one worker process, its signals, and its turn at sweeping."""
+"""The loop of one worker process: it claims jobs, sweeps at intervals, and ends on a signal."""
 
 import logging
 import signal
@@ -79,7 +79,7 @@ class _Loop:
     def _work_once(self) -> bool:
         try:
             self._sweep_when_due()
-        except OSError:  # what stands in the home may be anybody's; jobs go on
+        except OSError:  # the home may hold files of others; jobs go on
             _log.warning("sweeping failed", exc_info=True)
         claim = claim_next(self._installation)
         if claim is None:
@@ -102,7 +102,7 @@ class _Loop:
             tidy_artifacts(self._installation)
 
     def _publish_heads(self) -> None:
-        """Where their folder is full or gone, jobs are settled all the same: a dead worker's would wait for ever."""
+        """Failures are logged only: jobs of dead workers are settled although the folder of heads is full or gone."""
         try:
             self._heads.publish()
         except OSError:

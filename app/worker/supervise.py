@@ -1,4 +1,4 @@
-"""Starts the child of one job and watches it: progress, lease, cancellation, end.
+"""Starts the child of one job and watches it until it ends: progress, lease, cancellation.
 
 Everything happens on one thread, the main one. Linux sends a child its parent-death signal when the *thread* that
 started it ends, so a helper thread would kill it at once.
@@ -96,8 +96,8 @@ class Supervisor:
     def _report_when_due(self) -> None:
         """One transaction for progress, lease and cancellation: often enough for all three.
 
-        A database that is away is asked again: the charge is spent, so the child goes on, and the token fences whatever
-        somebody else makes of the job meanwhile.
+        If the database is away, the child goes on, because the charge is spent, and the next report tries again. The
+        lease token fences a job that another process settled meanwhile.
         """
         waited = time.monotonic() - self._written_at
         has_news = self._trees_done != self._written_trees

@@ -24,7 +24,7 @@ SWEEPER = "sweeper"
 STALE_UPLOAD = timedelta(hours=24)
 """No upload can still be running after this long."""
 STALE_ARTIFACT = timedelta(hours=24)
-"""A model is registered seconds after its artifact was stored, or never."""
+"""A model is registered within seconds after its artifact was stored, or never."""
 
 
 def expire_jobs(installation: Installation, *, at: datetime | None = None) -> int:
