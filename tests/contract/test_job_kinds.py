@@ -18,11 +18,11 @@ from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.jobs import run_job, show_jobs
 from app.services.jobs.perform import perform
 from app.services.jobs.run_job import JobFailed
-from app.services.jobs.sweep import expire_jobs
 from app.services.jobs.task import JobTask
 from app.services.profiles.show_profiles import show_profile
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.job_kinds import evaluation, model, profile, run
+from tests.support.sweeping import expired_at
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_a
         run(scene)
     assert _end(scene, job_id) == ("running", None, ["reserve"])
     folder.unlink()
-    expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(hours=1))
+    expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
     run(scene)
     assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
 

@@ -15,10 +15,10 @@ from app.ledger import external, populations
 from app.ledger import service as ledger
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job, show_jobs
-from app.services.jobs.sweep import expire_jobs
 from app.services.populations import join_population
 from tests.support.crash_scene import EVENT, OWNER, Scene, opened
 from tests.support.locks import Lock, assert_locks_in_order
+from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
 POPULATIONS = ["pop_a", "pop_b"]
@@ -132,7 +132,7 @@ def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     _assert_order(
         pair,
-        lambda: expire_jobs(pair.first.installation, at=datetime.now(UTC) + timedelta(days=2)),
+        lambda: expired_at(pair.first.installation, datetime.now(UTC) + timedelta(days=2)),
         _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 

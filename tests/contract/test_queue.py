@@ -9,8 +9,8 @@ import pytest
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
 from app.services.jobs import run_job
-from app.services.jobs.sweep import expire_jobs
 from tests.support.crash_scene import Scene, opened
+from tests.support.sweeping import expired_at
 
 TTL_S = 600
 
@@ -81,7 +81,7 @@ def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: 
     job_id = scene.submit_job(key="k")
     slow = run_job.claim_next(scene.installation)
     assert slow is not None
-    assert expire_jobs(scene.installation, at=_after_leases(scene)) == 1
+    assert expired_at(scene.installation, _after_leases(scene)) == 1
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, slow)
     quick = run_job.claim_next(scene.installation)

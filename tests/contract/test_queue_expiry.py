@@ -13,6 +13,7 @@ from app.jobs.queue import Claim
 from app.services.jobs import run_job
 from app.services.jobs.sweep import expire_jobs
 from tests.support.crash_scene import Scene, opened
+from tests.support.sweeping import expired_at
 
 TTL_S = 600
 A_MICROSECOND = timedelta(microseconds=1)
@@ -41,11 +42,11 @@ def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scen
     job_id, _ = _claimed(scene)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
-    assert expire_jobs(scene.installation, at=lease_until) == 0
+    assert expired_at(scene.installation, lease_until) == 0
     assert _end(scene, job_id) == ("running", None, ["reserve"])
-    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 1
+    assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
     assert _end(scene, job_id) == ("queued", None, ["reserve"])
-    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 0
+    assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 0
 
 
 def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
@@ -53,8 +54,8 @@ def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> No
     run_job.charge_job(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
-    assert expire_jobs(scene.installation, at=lease_until) == 0
-    assert expire_jobs(scene.installation, at=lease_until + A_MICROSECOND) == 1
+    assert expired_at(scene.installation, lease_until) == 0
+    assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
     assert _end(scene, job_id) == ("failed", "lost", ["reserve", "charge"])
     assert scene.verified().tightest.charged == 10_000_000
 
@@ -62,11 +63,11 @@ def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> No
 def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scene) -> None:
     job_id = scene.submit_job(key="k", epsilon="3")
     deadline = scene.job(job_id).submitted_at + THE_QUEUE_LIMIT
-    assert expire_jobs(scene.installation, at=deadline) == 0
+    assert expired_at(scene.installation, deadline) == 0
     assert _end(scene, job_id) == ("queued", None, ["reserve"])
     with pytest.raises(BudgetExceeded):
         scene.submit(key="next", epsilon="0.1")
-    assert expire_jobs(scene.installation, at=deadline + A_MICROSECOND) == 1
+    assert expired_at(scene.installation, deadline + A_MICROSECOND) == 1
     assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
     assert scene.verified().tightest.load == 0
     scene.submit(key="next", epsilon="3")
@@ -74,7 +75,7 @@ def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scen
 
 def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(scene: Scene) -> None:
     job_id, claim = _claimed(scene)
-    assert expire_jobs(scene.installation, at=scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
+    assert expired_at(scene.installation, scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
     assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, claim)
@@ -98,7 +99,7 @@ def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
     queued = scene.submit_job(key="third")
     lease_until = scene.job(claimed).lease_until
     assert lease_until is not None
-    assert expire_jobs(scene.installation, at=lease_until + timedelta(seconds=60)) == 2
+    assert expired_at(scene.installation, lease_until + timedelta(seconds=60)) == 2
     assert _end(scene, charged) == ("failed", "lost", ["reserve", "charge"])
     assert _end(scene, claimed) == ("queued", None, ["reserve"])
     assert _end(scene, queued) == ("queued", None, ["reserve"])

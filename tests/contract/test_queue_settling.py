@@ -22,10 +22,11 @@ from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job, show_jobs
 from app.services.jobs.run_job import JobFailed
-from app.services.jobs.sweep import expire_jobs, tidy_jobs
+from app.services.jobs.sweep import tidy_jobs
 from app.services.jobs.task import JobTask
 from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.sweeping import expired_at
 
 MUCH_LATER = timedelta(hours=1)
 
@@ -131,7 +132,7 @@ def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
     with pytest.raises(Unavailable):
         run_job.run_job(scene.installation, claim, grow)
     monkeypatch.undo()
-    expire_jobs(scene.installation, at=datetime.now(UTC) + MUCH_LATER)
+    expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER)
     tidy_jobs(scene.installation)
     end = ("succeeded", None) if is_committed else ("failed", "lost")
     assert _end(scene, job_id) == (*end, ["reserve", "charge"])

@@ -13,10 +13,10 @@ from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job, show_jobs
 from app.services.jobs.run_job import JobFailed
-from app.services.jobs.sweep import expire_jobs
 from app.services.jobs.task import JobTask
 from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, opened
+from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
 CHARGED, VOIDED = ["reserve", "charge"], ["reserve", "void"]
@@ -92,7 +92,7 @@ def test_a_running_job_that_is_cancelled_stays_charged_on_both(pair: Pair) -> No
 
 def test_a_job_that_waits_too_long_expires_on_both(pair: Pair) -> None:
     job_id = pair.submit(key="k")
-    assert expire_jobs(pair.first.installation, at=datetime.now(UTC) + timedelta(days=2)) == 1
+    assert expired_at(pair.first.installation, datetime.now(UTC) + timedelta(days=2)) == 1
     assert pair.kinds_of(job_id) == (["reserve", "expire"], ["reserve", "expire"])
     pair.verify()
 

@@ -12,12 +12,12 @@ import pytest
 from app.datasets import catalog
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
-from app.services.jobs.sweep import expire_jobs, tidy_rows
 from app.services.ledger.publish_heads import Heads
 from tests.crash.conftest import Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import Scene
+from tests.support.sweeping import expired_at, tidy_all_rows
 
 _ROOT = Path(__file__).parents[2]
 
@@ -101,7 +101,7 @@ def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(sc
     assert len(_row_files(scene)) == 2
     job = scene.job(scene.submit_job(key="k"))
     assert job.parts[0].epochs == epochs, "a job reads committed epochs only"
-    tidy_rows(scene.installation, stale_before=datetime.now(UTC) + timedelta(hours=1))
+    tidy_all_rows(scene.installation)
     assert _row_files(scene) == set(epochs)
 
 
@@ -121,7 +121,7 @@ def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
     _kill_at("expired-not-committed", scene)
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("queued", ["reserve"])
-    assert expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2)) == 1
+    assert expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2)) == 1
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("failed", ["reserve", "expire"])
     assert scene.verified().tightest.load == 0
 

@@ -262,9 +262,9 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
     from app.datasets.admission import AdmissionBook
     from app.jobs import queue
     from app.ledger import service as ledger
-    from app.services.jobs.sweep import expire_jobs
     from tests.support import people
     from tests.support.crash_scene import Scene, open_installation
+    from tests.support.sweeping import expired_at
 
     def kill(_: object = None) -> None:
         kill_myself()
@@ -275,7 +275,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
         people.upload(scene.installation, dataset_id, people.visits([("ann", 1), ("ben", 2)]))
 
     def sweep() -> None:
-        expire_jobs(scene.installation, at=datetime.now(UTC) + timedelta(days=2))
+        expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2))
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
         "reserved": (lambda: after(ledger, "reserve", kill), lambda: scene.submit(key=point)),

@@ -27,25 +27,22 @@ STALE_ARTIFACT = timedelta(hours=24)
 """A model is registered within seconds after its artifact was stored, or never."""
 
 
-def expire_jobs(installation: Installation, *, at: datetime | None = None) -> int:
+def expire_jobs(installation: Installation) -> int:
     """Settles every job whose lease ran out or that waited for too long.
 
     Claimed but not charged: back to the queue. Charged: failed, reason ``lost``, the charge stays. Queued for longer
     than the limit: failed, reason ``expired``, and its reservation expires in the same transaction.
-
-    Args:
-        at: the time to compare with; by default the database's clock.
 
     Returns:
         Number of jobs settled.
     """
     database = installation.database
     with database.read() as session:
-        overdue = queue.overdue(session, at=at or database.now(session), max_queue_s=limits.MAX_QUEUE_S)
+        overdue = queue.overdue(session, at=database.now(session), max_queue_s=limits.MAX_QUEUE_S)
     settled = 0
     for job_id in overdue:
         with database.write() as session:
-            settled += _settle(session, queue.locked(session, job_id), at=at or database.now(session))
+            settled += _settle(session, queue.locked(session, job_id), at=database.now(session))
     return settled
 
 
@@ -70,15 +67,9 @@ def tidy_jobs(installation: Installation) -> None:
         shutil.rmtree(job_folder, ignore_errors=True)
 
 
-def tidy_rows(installation: Installation, *, stale_before: datetime | None = None) -> None:
-    """Erases rows of deleted datasets, rows that never became an epoch, and bodies that nobody reads any more.
-
-    Args:
-        installation: whose home is tidied.
-        stale_before: of uploads that were cut off, only files last written before this time; by default
-            :data:`STALE_UPLOAD` ago. Rows of a deleted dataset go at once.
-    """
-    stale_before = stale_before or clock.now() - STALE_UPLOAD
+def tidy_rows(installation: Installation) -> None:
+    """Erases rows of deleted datasets, and files of uploads that were cut off :data:`STALE_UPLOAD` ago."""
+    stale_before = clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
     kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER)
@@ -96,15 +87,12 @@ def tidy_rows(installation: Installation, *, stale_before: datetime | None = Non
             spooled.unlink(missing_ok=True)
 
 
-def tidy_artifacts(installation: Installation, *, stale_before: datetime | None = None) -> None:
-    """Removes artifacts that no model refers to: the process that removed the model died before it removed the file.
+def tidy_artifacts(installation: Installation) -> None:
+    """Removes artifacts of removed models whose process died before it removed the file.
 
-    Args:
-        installation: whose store is tidied.
-        stale_before: only what was stored before this time, by default :data:`STALE_ARTIFACT` ago: the model of a
-            younger one may be about to be registered.
+    Younger artifacts stay: their models may be about to be registered.
     """
-    stored = installation.store.digests(before=stale_before or clock.now() - STALE_ARTIFACT)
+    stored = installation.store.digests(before=clock.now() - STALE_ARTIFACT)
     if not stored:
         return
     with installation.database.read() as session:  # after the files were listed, so that no new model is missed
