@@ -1,1 +1,1 @@
-"""Datasets."""
+"""Datasets: declaration, upload, display, overlaps and erasure."""

@@ -1,1 +1,1 @@
-"""Evaluations."""
+"""Private evaluations of models: request, release and display."""

@@ -1,1 +1,1 @@
-"""Jobs."""
+"""Jobs of every kind: the charge and run by a worker, the task of the child, display, cancellation and the sweep."""

@@ -1,1 +1,1 @@
-"""Profiles."""
+"""Profiles of datasets, which later jobs reuse at no privacy cost: request, release and display."""
