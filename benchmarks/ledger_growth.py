@@ -42,7 +42,7 @@ from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
-from app.services.ledger.publish_heads import checkpoint_of
+from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn

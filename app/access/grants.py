@@ -28,7 +28,15 @@ def require(session: Session, principal: Principal, dataset_id: str, needed: Col
         NotFound: the principal has no role on the dataset, so it may not know that the dataset exists.
         RoleMissing: the principal has a role on the dataset, but none of ``needed``.
     """
-    roles = principal.acts_as(granted(session, principal, dataset_id))
+    check(principal, granted(session, principal, dataset_id), needed, kind=kind)
+
+
+def check(principal: Principal, role: Role | None, needed: Collection[Role], *, kind: str) -> None:
+    """Checks that the principal, with the role that it was granted on a resource, has one of several roles there.
+
+    Raises as :func:`require` does.
+    """
+    roles = principal.acts_as(role)
     if not roles:
         raise NotFound(kind)
     if roles.isdisjoint(needed):

@@ -12,7 +12,7 @@ from app.api import exact_json
 from app.core import limits
 from app.core.errors import IdempotencyKeyMissing, InvalidRequest
 from app.services.installation import Installation
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 from app.services.pages import PageRequest
 
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")

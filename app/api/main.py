@@ -27,7 +27,7 @@ from app.api.routes import (
 from app.core.errors import GrovekeeperError, IdempotencyKeyMissing
 from app.core.settings import Settings
 from app.services.installation import Installation
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 from app.wire.base import Problem
 
 POOL_SIZE = 40

@@ -15,7 +15,7 @@ from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests
 from app.services.authenticate import authenticate
 from app.services.installation import Installation
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. They say nothing about data."""

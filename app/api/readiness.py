@@ -1,7 +1,7 @@
 """Whether requests may be answered at all."""
 
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 
 _REWOUND = "the ledger is not the one whose heads were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written"

@@ -12,6 +12,9 @@ from app.cli.command import WrongUse
 from app.cli.output import Output
 
 DatasetArgument: TypeAlias = Annotated[str, typer.Argument(help="Name or id of the dataset.", show_default=False)]
+AccountArgument: TypeAlias = Annotated[
+    str, typer.Argument(help="Name or id of a dataset, or id of a population.", show_default=False)
+]
 ModelArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the model.", show_default=False)]
 JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.", show_default=False)]
 KeyArgument: TypeAlias = Annotated[

@@ -1,107 +1,69 @@
-"""``grovekeeper ledger`` and ``populations``: ``checkpoint``, ``proof`` and ``signer``: evidence to take away.
-``verify``: its check."""
+"""``grovekeeper ledger checkpoint``, ``proof`` and ``signer`` download evidence; ``grovekeeper verify`` checks it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from app.cli import populations
-from app.cli.arguments import DatasetArgument, check_new
+from app.cli.arguments import AccountArgument, check_new
 from app.cli.command import Plain, Remote, WrongUse, command
 from app.cli.ledger import app
 from app.cli.output import Output
-from app.cli.populations import PopulationArgument
-
-if TYPE_CHECKING:
-    from app.client.client import Client
 
 NewFile = Annotated[
-    Path | None, typer.Argument(help="Where to; must not exist. Printed if left out.", show_default=False)
-]
-
-ProvenSequence = Annotated[
-    int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
-]
-ProvenFrom = Annotated[
-    int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
-]
-ProvenTo = Annotated[
-    int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
+    Path | None, typer.Argument(help="File to write; must not exist. Default: print.", show_default=False)
 ]
 
 
 @app.command("checkpoint")
 @command
-def checkpoint(call: Remote, dataset: DatasetArgument, file: NewFile = None) -> None:
-    """Take the signed head of a dataset's log: what later exports are held to."""
+def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> None:
+    """Download the signed head of an account's log, to check later exports against."""
     _check_new(file)
     with call.client() as client:
-        note = client.checkpoint(dataset)
-    _give(call.output, note, file=file, as_json={"dataset": dataset, "checkpoint": note})
+        note = client.checkpoint(account)
+    _give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
     if file is not None:
-        call.output.hint(f"grovekeeper verify {dataset}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
-
-
-@populations.app.command("checkpoint")
-@command
-def population_checkpoint(call: Remote, population: PopulationArgument, file: NewFile = None) -> None:
-    """Take the signed head of a population's log: what later exports are held to."""
-    _check_new(file)
-    with call.client() as client:
-        note = client.population_checkpoint(population)
-    _give(call.output, note, file=file, as_json={"population": population, "checkpoint": note})
-    if file is not None:
-        call.output.hint(f"grovekeeper verify {population}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
+        call.output.hint(f"grovekeeper verify {account}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
 
 
 @app.command("proof")
 @command
 def proof(
     call: Remote,
-    dataset: DatasetArgument,
+    account: AccountArgument,
     file: NewFile = None,
-    sequence: ProvenSequence = None,
-    from_size: ProvenFrom = None,
-    size: ProvenTo = None,
+    sequence: Annotated[
+        int | None, typer.Option(min=1, help="Prove that this entry is in the log.", show_default=False)
+    ] = None,
+    from_size: Annotated[
+        int | None, typer.Option(min=1, help="Prove that the log only grew since this size.", show_default=False)
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Size of the checkpoint; default the newest.", show_default=False)
+    ] = None,
 ) -> None:
-    """Take a proof of inclusion (--sequence) or of consistency (--from-size)."""
-
-    def ask(client: "Client", at: int, *, is_inclusion: bool) -> dict[str, Any]:
-        return (client.inclusion if is_inclusion else client.consistency)(dataset, at, size=size)
-
-    _take_proof(call, ask, file, sequence=sequence, from_size=from_size)
-
-
-@populations.app.command("proof")
-@command
-def population_proof(
-    call: Remote,
-    population: PopulationArgument,
-    file: NewFile = None,
-    sequence: ProvenSequence = None,
-    from_size: ProvenFrom = None,
-    size: ProvenTo = None,
-) -> None:
-    """Take a proof of inclusion (--sequence) or of consistency (--from-size)."""
-
-    def ask(client: "Client", at: int, *, is_inclusion: bool) -> dict[str, Any]:
-        proven = client.population_inclusion if is_inclusion else client.population_consistency
-        return proven(population, at, size=size)
-
-    _take_proof(call, ask, file, sequence=sequence, from_size=from_size)
+    """Download a proof of inclusion (--sequence) or of consistency (--from-size)."""
+    _check_new(file)
+    with call.client() as client:
+        if sequence is not None and from_size is None:
+            answer = client.inclusion(account, sequence, size=size)
+        elif from_size is not None and sequence is None:
+            answer = client.consistency(account, from_size, size=size)
+        else:
+            raise WrongUse("give --sequence or --from-size")
+    _give(call.output, json.dumps(answer, ensure_ascii=False) + "\n", file=file, as_json=answer)
 
 
 @app.command("signer")
 @command
 def signer(call: Remote, file: NewFile = None) -> None:
-    """Take the public key that checkpoints are checked with."""
+    """Download the public key that checkpoints are checked with."""
     _check_new(file)
     with call.client() as client:
-        found = client.signer()
-    _give(call.output, found["public_key"], file=file, as_json=found)
+        answer = client.signer()
+    _give(call.output, answer["public_key"], file=file, as_json=answer)
 
 
 @command
@@ -123,25 +85,13 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Check the export of a dataset or a population: chain, sums, caps, prices; or a proof. Needs no service."""
+    """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no service."""
     from app.verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
         raise WrongUse("a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither")
     evidence = verifier.Evidence(tuple(checkpoint or ()), public_key, tuple(member or ()))
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
-
-
-def _take_proof(
-    call: Remote, ask: Callable[..., dict[str, Any]], file: Path | None, *, sequence: int | None, from_size: int | None
-) -> None:
-    """Asks for the one of the two proofs that was wanted."""
-    _check_new(file)
-    if (sequence is None) == (from_size is None):
-        raise WrongUse("give --sequence or --from-size")
-    with call.client() as client:
-        found = ask(client, sequence or from_size, is_inclusion=sequence is not None)
-    _give(call.output, json.dumps(found, ensure_ascii=False) + "\n", file=file, as_json=found)
 
 
 def _check_new(file: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""``grovekeeper ledger charge`` and ``reservations``: the ledger for mechanisms that run elsewhere."""
+"""``grovekeeper ledger charge`` and ``reservations``: charges for external mechanisms."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stated:
-    """Options that say what a mechanism loses: an event, or one declared loss."""
+    """Options that state the loss of a mechanism: an event, or one declared loss."""
 
-    event: Annotated[
-        Path | None, typer.Option(help="File with the event tree, as docs/events.md says.", show_default=False)
-    ] = None
+    event: Annotated[Path | None, typer.Option(help="File with the event (docs/events.md).", show_default=False)] = None
     epsilon: Annotated[str | None, typer.Option(help="Declared ε.", show_default=False)] = None
     delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.", show_default=False)] = None
     rho: Annotated[str | None, typer.Option(help="Declared ρ.", show_default=False)] = None
     mu: Annotated[str | None, typer.Option(help="Declared μ.", show_default=False)] = None
     adjacency: Annotated[str, typer.Option(help="Of the declared loss: add_remove or label.")] = "add_remove"
-    per: Annotated[str, typer.Option(help="What the loss is stated for: row or unit.")] = "row"
+    per: Annotated[str, typer.Option(help="The loss is that of one row or of one unit.")] = "row"
     scope: ScopeOption = None
 
     def body(self, client: "Client", dataset: str, description: str) -> dict[str, Any]:
@@ -42,7 +40,7 @@ class Stated:
         given = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
         declared = {name: value for name, value in given.items() if value is not None}
         if (self.event is None) is not bool(declared):
-            raise WrongUse("say what it loses: an --event file, or one of --epsilon, --rho, --mu")
+            raise WrongUse("state the loss: an --event file, or one of --epsilon, --rho, --mu")
         scope = read_scope(self.scope, partial(client.dataset, dataset))
         body: dict[str, Any] = {"description": description, "per": self.per, "scope": scope}
         if self.event is not None:
@@ -54,20 +52,20 @@ class Stated:
 def charge(
     call: Remote,
     dataset: DatasetArgument,
-    description: Annotated[str, typer.Option(help="What will run; it stays in the ledger.", show_default=False)],
+    description: Annotated[str, typer.Option(help="What will run; the entries keep it.", show_default=False)],
     stated: Stated,
-    quote: Annotated[bool, typer.Option("--quote", help="Only ask for the price.")] = False,
+    quote: Annotated[bool, typer.Option("--quote", help="Ask for the price only.")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
-    """Charge the account for a mechanism that runs elsewhere, before it runs. It cannot be given back."""
+    """Charge a dataset's account for an external mechanism, before it runs. A charge is never given back."""
     output = call.output
-    with call.client() as client, _in_its_own_words(stated, output):
+    with call.client() as client, _without_epsilon_of_a_job(stated, output):
         body = stated.body(client, dataset, description)
         if quote:
-            answer = client.quote_elsewhere(dataset, body)
+            answer = client.quote_external(dataset, body)
         else:
             with one_attempt(output, idempotency_key) as key:
-                answer = client.charge_elsewhere(dataset, body, idempotency_key=key)
+                answer = client.charge_external(dataset, body, idempotency_key=key)
     if output.as_json:
         output.json(answer)
         return
@@ -83,7 +81,7 @@ def charge(
 
 @command
 def reservations(call: Remote, dataset: DatasetArgument) -> None:
-    """List what was charged for mechanisms that run elsewhere, and who attests it."""
+    """List the charges for external mechanisms, and who attests them."""
     with call.client() as client:
         found = list(client.reservations(dataset))
     if call.as_json:
@@ -97,8 +95,8 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
 
 
 @contextmanager
-def _in_its_own_words(stated: Stated, output: Output) -> Iterator[None]:
-    """Keeps a job's ε from people whose mechanism states ρ, μ or an event: a refusal tells what is left in its unit."""
+def _without_epsilon_of_a_job(stated: Stated, output: Output) -> Iterator[None]:
+    """Leaves the ε of a job out of a refusal if the mechanism states ρ, μ or an event."""
     try:
         yield
     except ApiProblem as problem:

@@ -1,51 +1,63 @@
-"""``grovekeeper ledger``: balances, caps, history, exports."""
+"""``grovekeeper ledger``: balances, entries, exports and caps of accounts."""
 
 import json
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli import caps, exports, external_charges
-from app.cli.arguments import DatasetArgument, ScopeOption, read_scope
-from app.cli.command import Remote, command
+from app.cli import external_charges
+from app.cli.arguments import AccountArgument, ScopeOption, check_new, read_scope
+from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
-from app.cli.output import Output, budget_bar
+from app.cli.output import Output, amount, budget_bar
 
 MAX_SHOWN_CELLS = 32
 
-app = typer.Typer(help="Read balances and histories, export them, change caps.", no_args_is_help=True)
+app = typer.Typer(help="Read balances and entries, export them, change caps.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class NewCap:
+    """Arguments of a change of cap."""
+
+    epsilon: Annotated[str, typer.Argument(help="The new lifetime ε, at the account's own δ.", show_default=False)]
+    reason: Annotated[str, typer.Option(help="The reason; the entries keep it for good.", show_default=False)]
+    idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None
 
 
 @app.command("show")
 @command
 def show(
     call: Remote,
-    dataset: Annotated[
-        str | None, typer.Argument(help="Name or id of a dataset; all if left out.", show_default=False)
+    account: Annotated[
+        str | None,
+        typer.Argument(help="Name or id of a dataset, or id of a population; default all.", show_default=False),
     ] = None,
     scope: ScopeOption = None,
 ) -> None:
     """Show what is charged, reserved and left."""
     output = call.output
     with call.client() as client:
-        if dataset is None:
+        if account is None:
             accounts = list(client.balances())
             answer: dict[str, Any] = {"datasets": accounts}
         else:
-            answer = client.balance(dataset, scope=read_scope(scope, partial(client.dataset, dataset)) or None)
+            answer = client.balance(account, scope=read_scope(scope, partial(client.dataset, account)) or None)
             accounts = [answer]
     if output.as_json:
         output.json(answer)
         return
     show_accounts(output, accounts)
-    if dataset is not None:
+    if account is not None:
         show_cells(output, answer)
         if answer.get("delta_set_aside") is not None:
-            left = answer["delta_set_aside"]
-            output.say(f"δ set aside: {left['charged']} of {left['set_aside']} charged, {left['remaining']} left")
+            part = answer["delta_set_aside"]
+            output.say(f"δ set aside: {part['charged']} of {part['set_aside']} charged, {part['remaining']} left")
         output.say(answer["guarantee"]["text"])
-        output.hint(f"grovekeeper ledger export {dataset} {dataset}.jsonl    (owners and auditors)")
+        output.hint(f"grovekeeper ledger export {account} {answer['account_name']}.jsonl    (owners and auditors)")
 
 
 app.command("charge")(external_charges.charge)
@@ -54,17 +66,25 @@ app.command("reservations")(external_charges.reservations)
 
 @app.command("cap")
 @command
-def cap(call: Remote, dataset: DatasetArgument, wanted: caps.NewCap) -> None:
-    """Lower a lifetime cap (its owner), or raise it (an admin). What was spent stays spent."""
-    caps.change(call, wanted, lambda client: client.change_cap, account=dataset, shown_by="ledger show")
+def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
+    """Lower a lifetime cap (its owner), or raise it (an admin). What is charged stays charged."""
+    output = call.output
+    with call.client() as client, one_attempt(output, new.idempotency_key) as key:
+        balance = client.change_cap(account, new.epsilon, reason=new.reason, idempotency_key=key)
+    if output.as_json:
+        output.json(balance)
+        return
+    name, remaining = balance["account_name"], amount(balance, "remaining")
+    output.say(f"the cap of {name} is now {amount(balance, 'cap')}; {remaining} are left")
+    output.hint(f"grovekeeper ledger show {account}")
 
 
 @app.command("entries")
 @command
-def entries(call: Remote, dataset: DatasetArgument) -> None:
-    """Show every entry of a dataset's account, the oldest first."""
+def entries(call: Remote, account: AccountArgument) -> None:
+    """Show every entry of an account, the oldest first."""
     with call.client() as client:
-        found = list(client.entries(dataset))
+        found = list(client.entries(account))
     if call.as_json:
         call.output.json({"entries": found})
         return
@@ -73,32 +93,47 @@ def entries(call: Remote, dataset: DatasetArgument) -> None:
 
 @app.command("export")
 @command
-def export(call: Remote, dataset: DatasetArgument, target: exports.Target) -> None:
-    """Write the whole history of a dataset's account to a file."""
-    exports.write(call, target, lambda client: client.export_ledger, dataset=dataset)
+def export(
+    call: Remote,
+    account: AccountArgument,
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.", show_default=False)],
+    export_format: Annotated[str, typer.Option("--format", help="jsonl (which can be verified) or csv.")] = "jsonl",
+) -> None:
+    """Write the whole history of an account to a file."""
+    check_new(file)
+    output = call.output
+    with call.client() as client:
+        digest = client.export_ledger(account, file, export_format=export_format)
+    if output.as_json:
+        output.json({"account": account, "file": str(file), "sha256": digest})
+        return
+    output.say(f"wrote {file} ({file.stat().st_size} bytes)")
+    if export_format == "jsonl":
+        output.hint(f"grovekeeper verify {file}")
 
 
 def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int = 0) -> None:
     """Prints balances, each with a picture: # charged, = reserved, . left."""
     rows = [
         [
-            item["dataset_name"],
+            item["account_name"],
             *balance_cells(item),
             budget_bar(cap=item["cap"], charged=item["charged"], reserved=item["reserved"]),
         ]
         for item in accounts
     ]
-    columns = ["dataset", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved"]
+    columns = ["account", "accountant", "cap", "charged", "reserved", "remaining", "# charged = reserved"]
     output.table(columns, rows, empty="no accounts", indent=indent)
 
 
 def show_cells(output: Output, balance: dict[str, Any]) -> None:
-    """Prints the tightest joint cell, what still fits there, and the cells of each partition that has a few."""
-    cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
-    output.say(f"tightest cell: {cell or 'the whole dataset'}")
+    """Prints the tightest cell, the largest ε that fits there, and the cells of each partition that has few."""
+    if balance["kind"] == "dataset":
+        cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
+        output.say(f"tightest cell: {cell or 'the whole dataset'}")
     output.say(f"largest ε that fits: {balance['largest_that_fits']}")
     if not balance["exact"]:
-        output.say("note: the maximum over all joint cells was too much work; these amounts are an upper bound")
+        output.say("note: these amounts are an upper bound; the maximum over all joint cells is too expensive")
     for partition in balance["partitions"]:
         cells = [[item[name] for name in ("cell", "charged", "reserved", "remaining")] for item in partition["cells"]]
         if len(cells) > MAX_SHOWN_CELLS:
@@ -108,19 +143,25 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
 
 
 def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int = 0) -> None:
-    """Prints entries in their order."""
+    """Prints entries in their order; those of a population name the member's entry in place of a scope."""
+    members = [entry.get("details", {}).get("member") for entry in entries]
+    of_population = any(members)
     rows = [
         [
             entry["sequence"],
             entry["kind"],
             entry["amount"],
-            json.dumps(entry["scope"]) if entry["scope"] else "all",
+            *(_member_cells(member) if of_population else [json.dumps(entry["scope"]) if entry["scope"] else "all"]),
             entry["job_id"],
             entry["actor"],
             entry["at"],
             entry["hash"][:12],
         ]
-        for entry in entries
+        for entry, member in zip(entries, members, strict=True)
     ]
-    columns = ["#", "kind", "amount", "scope", "job", "actor", "at", "hash"]
-    output.table(columns, rows, empty="no entries", indent=indent)
+    where = ["dataset", "its #"] if of_population else ["scope"]
+    output.table(["#", "kind", "amount", *where, "job", "actor", "at", "hash"], rows, empty="no entries", indent=indent)
+
+
+def _member_cells(member: dict[str, Any] | None) -> list[Any]:
+    return [None, None] if member is None else [member["dataset"], member["sequence"]]

@@ -1,48 +1,47 @@
-"""``grovekeeper populations``: one budget over all datasets about the same people, and its history."""
+"""``grovekeeper populations``: open, list, show and join populations."""
 
 from typing import Annotated, Any
 
 import typer
 
-from app.cli import caps, exports
 from app.cli.arguments import DatasetArgument
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import amount
 
-app = typer.Typer(help="One budget over all datasets about the same people.", no_args_is_help=True)
+app = typer.Typer(help="Open accounts over all datasets about the same people.", no_args_is_help=True)
 
 PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.", show_default=False)]
-"""What every command about one population takes."""
 
 
 @app.command("create")
 @command
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="What datasets will call it.", show_default=False)],
-    epsilon: Annotated[str, typer.Option(help="The lifetime ε of a person over all its datasets.", show_default=False)],
-    accountant: Annotated[str, typer.Option(help="pure, zcdp or gdp; the same for every dataset.")] = "pure",
-    delta: Annotated[str | None, typer.Option(help="The δ, on accounts that have one.", show_default=False)] = None,
+    name: Annotated[str, typer.Argument(help="Name of the population.", show_default=False)],
+    epsilon: Annotated[str, typer.Option(help="Lifetime ε of one person over all datasets.", show_default=False)],
+    accountant: Annotated[str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")] = "pure",
+    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.", show_default=False)] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
-    """Open a population that no dataset belongs to yet."""
+    """Open a population without datasets."""
     budget: dict[str, Any] = {"accountant": accountant, "epsilon": epsilon}
     if delta is not None:
         budget["delta"] = delta
     output = call.output
     with call.client() as client, one_attempt(output, idempotency_key) as key:
-        made = client.open_population(name, budget, idempotency_key=key)
+        population = client.open_population(name, budget, idempotency_key=key)
     if output.as_json:
-        output.json(made)
+        output.json(population)
         return
-    output.say(f"opened {made['name']} ({made['id']}) with a lifetime budget of {amount(made, 'cap')}")
-    output.hint(f"grovekeeper populations join DATASET {made['name']}")
+    cap = amount(population, "cap")
+    output.say(f"opened {population['name']} ({population['id']}) with a lifetime budget of {cap}")
+    output.hint(f"grovekeeper populations join DATASET {population['name']}")
 
 
 @app.command("list")
 @command
 def list_populations(call: Remote) -> None:
-    """List the populations that the key opened, or all of them for admins and auditors."""
+    """List the populations that the key opened; all populations for admins and auditors."""
     with call.client() as client:
         found = list(client.populations())
     if call.as_json:
@@ -59,7 +58,7 @@ def list_populations(call: Remote) -> None:
 @app.command("show")
 @command
 def show(call: Remote, population: PopulationArgument) -> None:
-    """Show a population, what its datasets spent, and what it guarantees."""
+    """Show a population, its balance, its datasets and its guarantee."""
     with call.client() as client:
         found = client.population(population)
     output = call.output
@@ -71,7 +70,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
             "name": found["name"],
             "id": found["id"],
             "accountant": found["accountant"],
-            "people are named by": found["unit_column"] or "nobody: at most one row in each dataset",
+            "people are named by": found["unit_column"] or "no column: at most one row in each dataset",
             **{name: amount(found, name) for name in ("cap", "charged", "reserved", "remaining")},
         }
     )
@@ -81,65 +80,19 @@ def show(call: Remote, population: PopulationArgument) -> None:
     ]
     output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
     output.say(found["guarantee"]["text"])
-    output.hint(f"grovekeeper populations export {population} {population}.jsonl")
+    output.hint(f"grovekeeper ledger export {found['id']} {found['name']}.jsonl")
 
 
 @app.command("join")
 @command
 def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument) -> None:
-    """State that a dataset is about the people of a population. Nothing undoes that."""
+    """State that a dataset is about the people of a population. This cannot be undone."""
     with call.client() as client:
         joined = client.join_population(dataset, population)
     if call.as_json:
         call.output.json(joined)
         return
-    call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap holds for its jobs too")
-
-
-@app.command("cap")
-@command
-def cap(call: Remote, population: PopulationArgument, wanted: caps.NewCap) -> None:
-    """Lower a lifetime cap (the key that opened it), or raise it (an admin). What was spent stays spent."""
-    caps.change(
-        call, wanted, lambda client: client.change_population_cap, account=population, shown_by="populations show"
-    )
-
-
-@app.command("entries")
-@command
-def entries(call: Remote, population: PopulationArgument) -> None:
-    """Show every entry of a population, the oldest first: caps, who joined, and what each carried then."""
-    with call.client() as client:
-        found = list(client.population_entries(population))
-    if call.as_json:
-        call.output.json({"entries": found})
-        return
-    rows = [
-        [
-            entry["sequence"],
-            entry["kind"],
-            entry["amount"],
-            *_named(entry.get("details", {}).get("member")),
-            entry["job_id"],
-            entry["actor"],
-            entry["at"],
-            entry["hash"][:12],
-        ]
-        for entry in found
-    ]
-    columns = ["#", "kind", "amount", "dataset", "its #", "job", "actor", "at", "hash"]
-    call.output.table(columns, rows, empty="no entries")
-
-
-@app.command("export")
-@command
-def export(call: Remote, population: PopulationArgument, target: exports.Target) -> None:
-    """Write the whole history of a population to a file."""
-    exports.write(call, target, lambda client: client.export_population, population=population)
-
-
-def _named(member: dict[str, Any] | None) -> list[Any]:
-    return [None, None] if member is None else [member["dataset"], member["sequence"]]
+    call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
 
 
 def _amounts(found: dict[str, Any], first: str | None = None) -> list[str]:

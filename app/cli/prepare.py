@@ -15,7 +15,7 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
 from app.services.keys import ensure_first_admin
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 
 
 def prepare(settings: Settings) -> None:

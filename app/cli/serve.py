@@ -20,7 +20,7 @@ from app.cli.worker_pool import WorkerPool
 from app.core import logging
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
-from app.services.ledger.publish_heads import HeadWriter
+from app.services.ledger.heads import HeadWriter
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -15,6 +15,7 @@ from app.client.transport import Request, new_idempotency_key
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UPLOAD_TIMEOUT_S = 3_600.0
+_POLL_INTERVAL_S = 0.25
 _FINISHED = ("succeeded", "failed", "cancelled")
 
 
@@ -119,34 +120,6 @@ class Client(Calls):
         """``PUT /datasets/{id}/population``: the dataset is about the people of that population, for good."""
         return self._json("PUT", f"/datasets/{segment(dataset)}/population", body={"population": population})
 
-    def population_entries(self, population: str) -> Iterator[Json]:
-        """``GET /populations/{id}/entries``, all pages, in order."""
-        return self._pages(f"/populations/{segment(population)}/entries", "entries")
-
-    def export_population(self, population: str, file: Path, *, export_format: str = "jsonl") -> str:
-        """``GET /populations/{id}/export`` into a file; see :meth:`export_ledger`."""
-        return self._export(f"/populations/{segment(population)}", file, export_format)
-
-    def change_population_cap(
-        self, population: str, cap: str, *, reason: str, idempotency_key: str | None = None
-    ) -> Json:
-        """``POST /populations/{id}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
-        return self._change_cap(f"/populations/{segment(population)}", cap, reason, idempotency_key)
-
-    def population_checkpoint(self, population: str) -> str:
-        """``GET /populations/{id}/checkpoint``: the signed note."""
-        return self._transport.send(Request("GET", f"/populations/{segment(population)}/checkpoint")).text
-
-    def population_inclusion(self, population: str, sequence: int, *, size: int | None = None) -> Json:
-        """``GET /populations/{id}/proofs``: that an entry is among the first ``size``, or among all."""
-        params = {"sequence": sequence, "size": size}
-        return self._json("GET", f"/populations/{segment(population)}/proofs", params=params)
-
-    def population_consistency(self, population: str, from_size: int, *, size: int | None = None) -> Json:
-        """``GET /populations/{id}/proofs``: that the log only grew from ``from_size`` entries on."""
-        params = {"from_size": from_size, "size": size}
-        return self._json("GET", f"/populations/{segment(population)}/proofs", params=params)
-
     # Training
 
     def algorithms(self) -> list[Json]:
@@ -173,15 +146,12 @@ class Client(Calls):
         """``DELETE /jobs/{id}``: a queued job gives its reservation back, a running one stays charged."""
         return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
-    def wait_for_job(
-        self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None, poll_interval_s: float = 0.25
-    ) -> Json:
-        """Polls a job until it has finished; returns it in its last state, whatever that is.
+    def wait_for_job(self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None) -> Json:
+        """Polls a job until it has finished; returns its last answer, whatever the state.
 
         Args:
             job_id: the job.
-            on_change: told the job at the start and whenever its answer changes.
-            poll_interval_s: pause between two looks.
+            on_change: called with the job at the start and whenever its answer changes.
         """
         seen: Json | None = None
         while True:
@@ -191,7 +161,7 @@ class Client(Calls):
                 seen = job
             if job["state"] in _FINISHED:
                 return job
-            self._sleep(poll_interval_s)
+            self._sleep(_POLL_INTERVAL_S)
 
     # Profiles
 
@@ -276,61 +246,66 @@ class Client(Calls):
         """``GET /evaluations/{id}``: the released numbers."""
         return self._json("GET", f"/evaluations/{segment(evaluation_id)}")
 
-    # Ledger
+    # Ledger: an account is a dataset, by id or name, or a population, by id.
 
     def balances(self) -> Iterator[Json]:
-        """``GET /ledger``, all pages."""
+        """``GET /ledger``, all pages: the datasets' balances."""
         return self._pages("/ledger", "datasets")
 
-    def balance(self, dataset: str, *, scope: Mapping[str, Any] | None = None) -> Json:
-        """``GET /ledger/{dataset}``: the tightest joint cell, of a box if one is given."""
+    def balance(self, account: str, *, scope: Mapping[str, Any] | None = None) -> Json:
+        """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a scope if one is given."""
         params = {"scope": None if scope is None else json.dumps(scope)}
-        return self._json("GET", f"/ledger/{segment(dataset)}", params=params)
+        return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
-    def entries(self, dataset: str) -> Iterator[Json]:
-        """``GET /ledger/{dataset}/entries``, all pages, in order."""
-        return self._pages(f"/ledger/{segment(dataset)}/entries", "entries")
+    def entries(self, account: str) -> Iterator[Json]:
+        """``GET /ledger/{account}/entries``, all pages, in order."""
+        return self._pages(f"/ledger/{segment(account)}/entries", "entries")
 
-    def export_ledger(self, dataset: str, file: Path, *, export_format: str = "jsonl") -> str:
-        """``GET /ledger/{dataset}/export`` into a file, which appears only when it is whole.
+    def export_ledger(self, account: str, file: Path, *, export_format: str = "jsonl") -> str:
+        """``GET /ledger/{account}/export`` into a file, which appears only when it is complete.
 
         Returns:
             SHA-256 of the bytes, in lower-case hexadecimal.
         """
-        return self._export(f"/ledger/{segment(dataset)}", file, export_format)
+        params = {"format": None if export_format == "jsonl" else export_format}
+        return self._download(Request("GET", f"/ledger/{segment(account)}/export", params=params), file)
 
-    def change_cap(self, dataset: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{dataset}/cap``: another lifetime cap, an ε as exact decimal text; once per key."""
-        return self._change_cap(f"/ledger/{segment(dataset)}", cap, reason, idempotency_key)
+    def change_cap(self, account: str, cap: str, *, reason: str, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal text; once per key."""
+        body = {"cap": cap, "reason": reason}
+        key = idempotency_key or new_idempotency_key()
+        return self._json("POST", f"/ledger/{segment(account)}/cap", body=body, key=key)
 
-    def checkpoint(self, dataset: str) -> str:
-        """``GET /ledger/{dataset}/checkpoint``: the signed note."""
-        return self._transport.send(Request("GET", f"/ledger/{segment(dataset)}/checkpoint")).text
+    def checkpoint(self, account: str) -> str:
+        """``GET /ledger/{account}/checkpoint``: the signed note."""
+        return self._transport.send(Request("GET", f"/ledger/{segment(account)}/checkpoint")).text
 
-    def inclusion(self, dataset: str, sequence: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{dataset}/proofs``: that an entry is among the first ``size``, or among all."""
-        return self._json("GET", f"/ledger/{segment(dataset)}/proofs", params={"sequence": sequence, "size": size})
+    def inclusion(self, account: str, sequence: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``, or among all."""
+        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"sequence": sequence, "size": size})
 
-    def consistency(self, dataset: str, from_size: int, *, size: int | None = None) -> Json:
-        """``GET /ledger/{dataset}/proofs``: that the log only grew from ``from_size`` entries on."""
-        return self._json("GET", f"/ledger/{segment(dataset)}/proofs", params={"from_size": from_size, "size": size})
+    def consistency(self, account: str, from_size: int, *, size: int | None = None) -> Json:
+        """``GET /ledger/{account}/proofs``: that the log only grew since it had ``from_size`` entries."""
+        return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"from_size": from_size, "size": size})
 
     def signer(self) -> Json:
         """``GET /signer``: the public key that checkpoints are checked with."""
         return self._json("GET", "/signer")
 
-    def quote_elsewhere(self, dataset: str, request: Json) -> Json:
-        """``POST /ledger/{dataset}/quotes``: the price of a mechanism that runs elsewhere; it costs nothing."""
+    def quote_external(self, dataset: str, request: Json) -> Json:
+        """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it costs nothing."""
         return self._json("POST", f"/ledger/{segment(dataset)}/quotes", body=request, repeatable=True)
 
-    def charge_elsewhere(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
-        """``POST /ledger/{dataset}/reservations``: charges for a mechanism that runs elsewhere, once per key and for
-        good. Call it before the mechanism reads a row."""
+    def charge_external(self, dataset: str, request: Json, *, idempotency_key: str | None = None) -> Json:
+        """``POST /ledger/{dataset}/reservations``: charges for an external mechanism, once per key and for good.
+
+        Call it before the mechanism reads a row.
+        """
         key = idempotency_key or new_idempotency_key()
         return self._json("POST", f"/ledger/{segment(dataset)}/reservations", body=request, key=key)
 
     def reservations(self, dataset: str) -> Iterator[Json]:
-        """``GET /ledger/{dataset}/reservations``, all pages: what was charged for mechanisms that run elsewhere."""
+        """``GET /ledger/{dataset}/reservations``, all pages: the charges for external mechanisms."""
         return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
 
     def reservation(self, dataset: str, reservation_id: str) -> Json:
@@ -350,14 +325,6 @@ class Client(Calls):
     def revoke_key(self, key_id: str) -> Json:
         """``DELETE /keys/{id}``."""
         return self._json("DELETE", f"/keys/{segment(key_id)}")
-
-    def _export(self, account: str, file: Path, export_format: str) -> str:
-        params = {"format": None if export_format == "jsonl" else export_format}
-        return self._download(Request("GET", f"{account}/export", params=params), file)
-
-    def _change_cap(self, account: str, cap: str, reason: str, idempotency_key: str | None) -> Json:
-        body = {"cap": cap, "reason": reason}
-        return self._json("POST", f"{account}/cap", body=body, key=idempotency_key or new_idempotency_key())
 
 
 def _chunks(file: Path, on_progress: Callable[[int], None]) -> Iterator[bytes]:

@@ -89,6 +89,11 @@ def find(session: Session, reference: str) -> PopulationRow | None:
     return min(rows, key=lambda row: row.id != reference, default=None)
 
 
+def with_id(session: Session, reference: str) -> PopulationRow | None:
+    """A population by id alone."""
+    return session.get(PopulationRow, reference, populate_existing=True) if ids.is_reference(reference) else None
+
+
 def page(session: Session, *, declared_by: str | None, after: str | None, limit: int) -> list[PopulationRow]:
     """Populations in order of id; ``declared_by`` restricts them to one key's (``None`` = all).
 

@@ -8,7 +8,9 @@ from sqlalchemy.orm import Session
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.ledger import caps
+from app.ledger.admission import Population
 from app.ledger.limit import Limit
+from app.ledger.tables import PopulationRow
 from app.privacy import guarantees
 from app.privacy.adjacency import Adjacency
 from app.privacy.guarantees import Output
@@ -88,3 +90,15 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
 def account_guarantee(session: Session, dataset_id: str) -> dict[str, Any]:
     """The guarantee of a dataset's whole account."""
     return guarantee_of(catalog.find(session, dataset_id), caps.printable(session, dataset_id))
+
+
+def population_guarantee(session: Session, row: PopulationRow, population: Population) -> dict[str, Any]:
+    """The guarantee of a population's whole account: for one person, over all releases about its members."""
+    limit = caps.printable_of(session, population)
+    return guarantees.guarantee_of_population(
+        accountant=limit.accountant,
+        amount=limit.amount,
+        delta=limit.delta,
+        adjacency=Adjacency(row.adjacency or Adjacency.ADD_REMOVE_ONE),
+        unit_column=row.unit_column,
+    )

@@ -1,4 +1,4 @@
-"""``/ledger/{dataset}/reservations`` and ``/quotes``: mechanisms that run outside this service."""
+"""Types of ``/ledger/{dataset}/reservations`` and ``/quotes``: charges for external mechanisms."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, Publi
 
 
 class DeclaredLossIn(Request):
-    """What a mechanism satisfies: one of ε, ρ and μ, or (ε, δ); under the neighbouring relation that is named."""
+    """The loss of a mechanism: one of ε, ρ and μ, or (ε, δ); under the named adjacency."""
 
     adjacency: Literal["add_remove", "replace_one", "label"]
     epsilon: PositiveAmount | None = None
@@ -27,10 +27,10 @@ class DeclaredLossIn(Request):
         return self
 
 
-class ElsewhereIn(Request):
-    """A mechanism that runs outside this service: what it loses, on which cells, for what.
+class ExternalIn(Request):
+    """An external mechanism: its event or declared loss, the cells that it reads, and its purpose.
 
-    ``per`` says what its loss is stated for: one ``row``, or one ``unit`` of the unit column with all of its rows.
+    ``per`` says what the loss is stated for: one ``row``, or one ``unit`` of the unit column with all its rows.
     """
 
     description: PublicSentence
@@ -38,17 +38,16 @@ class ElsewhereIn(Request):
     event: JsonObject | None = None
     declared: DeclaredLossIn | None = None
     scope: Annotated[JsonObject, Field(default_factory=dict)]
-    two_phase: bool = False
 
     @model_validator(mode="after")
-    def _event_or_declaration(self) -> "ElsewhereIn":
+    def _event_or_declaration(self) -> "ExternalIn":
         if (self.event is None) == (self.declared is None):
             raise problem("event-or-declared")
         return self
 
 
-class ElsewherePrice(Answer):
-    """``amount`` in the account's unit; ``delta`` out of what is set aside for (ε, δ), where it takes some."""
+class ExternalPrice(Answer):
+    """``amount`` in the account's unit; ``delta`` out of the part that is set aside, for (ε, δ)-mechanisms."""
 
     accountant: str
     unit: str
@@ -56,11 +55,11 @@ class ElsewherePrice(Answer):
     delta: DecimalText | None
 
 
-class ElsewhereQuote(Answer):
+class ExternalQuote(Answer):
     dataset: str
     dataset_name: str
     scope: JsonObject
-    price: ElsewherePrice
+    price: ExternalPrice
     receipt: str
     fits: bool
     remaining: DecimalText
@@ -69,14 +68,14 @@ class ElsewhereQuote(Answer):
 
 
 class ReservationOut(Answer):
-    """A charge for a mechanism that runs elsewhere, on the word of ``attested_by``."""
+    """A charge for an external mechanism, on the word of ``attested_by``."""
 
     reservation_id: str
     dataset: str
     dataset_name: str
     state: Literal["reserved", "charged", "void", "expired"]
     scope: JsonObject
-    price: ElsewherePrice
+    price: ExternalPrice
     description: str
     per: Literal["row", "unit"]
     event: JsonObject | None

@@ -1,15 +1,27 @@
-"""``/ledger``: balances, entries, exports; entries and caps of populations too."""
+"""Types of ``/ledger``: balances, entries and caps of datasets and populations."""
 
 from typing import Literal
 
 from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request
 
 
-class BalanceOut(Answer):
-    """One account at its tightest joint cell."""
+class AccountNamed(Answer):
+    """The account of a dataset or of a population."""
 
-    dataset: str
-    dataset_name: str
+    account: str
+    account_name: str
+    kind: Literal["dataset", "population"]
+
+
+class BalanceOut(AccountNamed):
+    """The balance of an account: of a dataset at its tightest joint cell, of a population summed over its members.
+
+    ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
+    spent joined the population: then nothing remains. ``dataset`` and ``dataset_name`` are null for a population.
+    """
+
+    dataset: str | None
+    dataset_name: str | None
     accountant: str
     unit: str
     cap: DecimalText
@@ -39,18 +51,18 @@ class PartitionBalance(Answer):
 
 
 class DeltaOut(Answer):
-    """The part of δ for mechanisms that are (ε, δ), at the joint cell of the box that has spent most of it."""
+    """The part of δ that is set aside for external (ε, δ)-mechanisms, at the joint cell that has spent most of it."""
 
     set_aside: DecimalText
     charged: DecimalText
     remaining: DecimalText
 
 
-class DatasetBalance(BalanceOut):
-    """The same for one dataset: the tightest cell of the box that was asked, every cell in it, and what may be
-    claimed of all outputs together.
+class AccountBalance(BalanceOut):
+    """One account in detail: the tightest joint cell of a scope, every cell in the scope, and the account's guarantee.
 
-    Where not ``exact``, the amounts are an upper bound: the maximum over all joint cells was too much work.
+    Where ``exact`` is false, the amounts are an upper bound: the maximum over all joint cells is too expensive to
+    compute. A population has no cells.
     """
 
     scope: JsonObject
@@ -78,18 +90,18 @@ class EntryOut(Answer):
 
 
 class DetailedEntryOut(EntryOut):
-    """An entry with ``details``. One that has none has no such member, so that it shows the object that was hashed."""
+    """An entry with ``details``. Entries without details lack the member: each is shown as it was hashed."""
 
     details: JsonObject
 
 
 class CapIn(Request):
-    """Another cap: an ε, with the account's own δ where it has one, and the reason for the ledger."""
+    """A new cap: an ε (at the account's own δ, if it has one), and a reason that the ledger keeps."""
 
     cap: PositiveAmount
     reason: PublicSentence
 
 
-class EntryList(Answer):
+class EntryList(AccountNamed):
     entries: list[EntryOut | DetailedEntryOut]
     next: str | None

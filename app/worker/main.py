@@ -12,7 +12,7 @@ from app.core.settings import Settings
 from app.services.installation import Installation
 from app.services.jobs.run_job import claim_next, run_job
 from app.services.jobs.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 from app.worker.supervise import Supervisor
 
 SWEEP_INTERVAL_S = 2.0

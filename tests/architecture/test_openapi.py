@@ -19,9 +19,9 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 VERB_NOUN = re.compile(
     "predict|"
-    "(cancel|change|charge|check|create|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
-    "|select|show|train|upload|void|watch)"
-    "_(population_)?[a-z]+"
+    "(cancel|change|check|create|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
+    "|select|show|train|upload|watch)"
+    "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}
 PUBLISHED = {
@@ -32,7 +32,7 @@ PUBLISHED = {
     405: {"method-not-allowed"},
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
-        "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "reservation-settled",
+        "accountant-mismatch", "adjacency-mismatch", "population-mismatch",
     },
     413: {"too-large"},
     415: {"unsupported-media-type"},
@@ -101,7 +101,7 @@ def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() ->
     assert takes_key == {
         "train_model": True, "release_profile": True,
         "evaluate_model": True, "select_model": True, "declare_dataset": False, "upload_rows": False,
-        "change_cap": False, "change_population_cap": False, "create_population": False, "create_reservation": True,
+        "change_cap": False, "create_population": False, "create_reservation": True,
     }  # fmt: skip
     replays = {name for name, (_, _, it) in OPERATIONS.items() if "idempotency-key-reused" in json.dumps(it)}
     assert replays == set(takes_key)

@@ -4,7 +4,7 @@ import threading
 from pathlib import Path
 
 from app.ledger.heads import HeadFolder
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 from tests.support.crash_scene import opened
 
 N_WRITERS = 6

@@ -1,20 +1,18 @@
-"""Caps over the services on both databases: who moves them, what they change, what they never change."""
+"""Caps of datasets on both databases: what a lower cap changes, and what it never changes."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
-from app.core.errors import BudgetExceeded, DatasetDeleted, IdempotencyKeyReused, InvalidRequest, NotFound, RoleMissing
+from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job
-from app.services.ledger import history
-from app.services.ledger.change_cap import change_cap
+from app.services.ledger import balances
+from app.services.ledger.caps import change_cap
 from app.verifier.result_text import to_json
-from app.wire.ledger import CapIn, DatasetBalance
+from app.wire.ledger import AccountBalance, CapIn
 from tests.support.crash_scene import OWNER, Scene, opened
 
 ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
@@ -28,55 +26,19 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield found
 
 
-def _cap(
-    scene: Scene, epsilon: str, *, by: Principal = OWNER, reason: str = "a reason", key: str | None = None,
-    reference: str | None = None,
-) -> Answer:  # fmt: skip
-    wanted = CapIn.model_validate({"cap": epsilon, "reason": reason})
-    body = f"{epsilon} {reason}".encode().ljust(32, b".")
-    reference = reference or scene.dataset_id
-    request = None if key is None else IdempotentRequest(by.key_id, f"POST /ledger/{reference}/cap", key, body)
-    return change_cap(scene.installation, by, reference, wanted, request=request)
+def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> None:
+    wanted = CapIn.model_validate({"cap": epsilon, "reason": "a reason"})
+    change_cap(scene.installation, by, scene.dataset_id, wanted, request=None)
 
 
-def _balance(scene: Scene) -> DatasetBalance:
-    return history.show_balance(scene.installation, OWNER, scene.dataset_id, scope={})
+def _balance(scene: Scene) -> AccountBalance:
+    return balances.show_balance(scene.installation, OWNER, scene.dataset_id, scope={})
 
 
 def _charge_next(scene: Scene) -> None:
     claim = run_job.claim_next(scene.installation)
     assert claim is not None
     run_job.charge_job(scene.installation, claim)
-
-
-def test_the_owner_lowers_and_an_admin_raises(scene: Scene) -> None:
-    lowered = _cap(scene, "2", reason="we promised less")
-    assert lowered.status == 200
-    assert json.loads(lowered.body) == {
-        "dataset": scene.dataset_id, "dataset_name": "census", "accountant": "pure", "unit": "epsilon",
-        "cap": "2", "charged": "0", "reserved": "0", "remaining": "2",
-    }  # fmt: skip
-    _cap(scene, "5", by=ADMIN, reason="a second study")
-    _cap(scene, "4.5", by=ADMIN, reason="an admin may lower, too")
-    entries = [entry.to_json() for entry in scene.entries()[1:]]
-    assert [(entry["kind"], entry["amount"], entry["actor"], entry["details"]) for entry in entries] == [
-        ("cap", "2", OWNER.key_id, {"reason": "we promised less"}),
-        ("cap", "5", ADMIN.key_id, {"reason": "a second study"}),
-        ("cap", "4.5", ADMIN.key_id, {"reason": "an admin may lower, too"}),
-    ]
-    assert scene.verified().cap == 4_500_000_000
-
-
-def test_nobody_else_moves_a_cap(scene: Scene) -> None:
-    before = scene.export()
-    with pytest.raises(RoleMissing) as refused:
-        _cap(scene, "3.000000001")
-    assert refused.value.needed == ["admin"]
-    with pytest.raises(NotFound):
-        _cap(scene, "1", by=STRANGER)
-    with pytest.raises(RoleMissing):
-        _cap(scene, "1", by=Principal("key_auditor", frozenset({Role.AUDITOR})))
-    assert scene.export() == before
 
 
 def test_what_the_owner_lowered_only_an_admin_raises_again(scene: Scene) -> None:
@@ -88,16 +50,6 @@ def test_what_the_owner_lowered_only_an_admin_raises_again(scene: Scene) -> None
             _cap(scene, epsilon)
     _cap(scene, "3", by=ADMIN)
     assert [entry.amount for entry in scene.entries() if entry.kind.value == "cap"] == [2 * 10**9, 3 * 10**9]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
-)
-def test_a_cap_that_is_none_is_refused(scene: Scene, epsilon: str, problem: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        _cap(scene, epsilon, by=ADMIN)
-    assert [(error.at, error.problem) for error in refused.value.errors] == [("/cap", problem)]
-    assert len(scene.entries()) == 1
 
 
 def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene: Scene) -> None:
@@ -120,16 +72,6 @@ def test_below_what_is_spent_nothing_is_admitted_and_nothing_is_taken_back(scene
     assert _balance(scene).guarantee["add_remove"]["epsilon"] == "2.75"
     scene.submit(key="more", epsilon="0.25")
     assert to_json(scene.verified())["remaining"] == "0"
-
-
-def test_a_repeated_request_changes_a_cap_once(scene: Scene) -> None:
-    first = _cap(scene, "2", key="k")
-    _cap(scene, "1")
-    assert _cap(scene, "2", key="k") == first, "the answer of then, not a second change"
-    assert _cap(scene, "2", key="k", reference="census") == first, "by its name it is the same dataset"
-    with pytest.raises(IdempotencyKeyReused):
-        _cap(scene, "2", key="k", reason="another body")
-    assert [entry.amount for entry in scene.entries()] == [3 * 10**9, 2 * 10**9, 10**9]
 
 
 def test_an_erased_dataset_keeps_its_cap(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""zcdp accounts that set a part of δ aside for mechanisms elsewhere that are (ε, δ), on both databases."""
+"""zcdp accounts that set a part of δ aside for external (ε, δ)-mechanisms, on both databases."""
 
 import json
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from app.core.errors import AccountantMismatch, BudgetExceeded, InvalidRequest, 
 from app.privacy.accountants import zcdp
 from app.services import populations
 from app.services.installation import Installation
-from app.services.ledger import history
-from app.services.ledger.change_cap import change_cap
-from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
+from app.services.ledger import balances, history
+from app.services.ledger.caps import change_cap
+from app.services.ledger.external import charge_external, quote_external
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import BudgetIn
-from app.wire.external_charges import ElsewhereIn
-from app.wire.ledger import CapIn, DatasetBalance
+from app.wire.external_charges import ExternalIn
+from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation
@@ -43,18 +43,18 @@ def _declared(installation: Installation, **changes: object) -> str:
     return str(people.declared(installation, **({"budget": BUDGET, "partitions": SHARDS} | changes))["id"])
 
 
-def _wanted(epsilon: str, delta: str | None, **changes: Any) -> ElsewhereIn:
+def _wanted(epsilon: str, delta: str | None, **changes: Any) -> ExternalIn:
     loss = {"adjacency": "add_remove", "epsilon": epsilon} | ({} if delta is None else {"delta": delta})
-    return ElsewhereIn.model_validate({"description": "DP-SGD", "per": "row", "declared": loss} | changes)
+    return ExternalIn.model_validate({"description": "DP-SGD", "per": "row", "declared": loss} | changes)
 
 
-def _charge(installation: Installation, dataset: str, wanted: ElsewhereIn, *, key: str) -> dict[str, Any]:
+def _charge(installation: Installation, dataset: str, wanted: ExternalIn, *, key: str) -> dict[str, Any]:
     request = IdempotentRequest(OWNER.key_id, "", key, b"." * 32)
-    return dict(json.loads(charge_elsewhere(installation, OWNER, dataset, wanted, request=request).body))
+    return dict(json.loads(charge_external(installation, OWNER, dataset, wanted, request=request).body))
 
 
-def _balance(installation: Installation, dataset: str, scope: dict[str, Any] | None = None) -> DatasetBalance:
-    return history.show_balance(installation, OWNER, dataset, scope=scope or {})
+def _balance(installation: Installation, dataset: str, scope: dict[str, Any] | None = None) -> AccountBalance:
+    return balances.show_balance(installation, OWNER, dataset, scope=scope or {})
 
 
 def test_the_cap_is_converted_at_the_rest_of_delta(installation: Installation) -> None:
@@ -83,7 +83,7 @@ def test_replacing_a_row_costs_more_of_delta(installation: Installation) -> None
 
 def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Installation) -> None:
     dataset = _declared(installation)
-    quoted = quote_elsewhere(installation, OWNER, dataset, _wanted("0.05", "2e-7"))
+    quoted = quote_external(installation, OWNER, dataset, _wanted("0.05", "2e-7"))
     assert (quoted.price.delta, quoted.delta_remaining, quoted.fits) == ("0.0000002", "0.00000025", True)
     charged = _charge(installation, dataset, _wanted("0.05", "2e-7", scope={"shard": [0]}), key="a")
     assert charged["price"] == quoted.price.model_dump()
@@ -94,7 +94,7 @@ def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Ins
     assert (refused.value.cap, refused.value.charged) == ("0.00000025", "0.0000002")
     assert (refused.value.requested, refused.value.remaining) == ("0.000000051", "0.00000005")
     assert str(refused.value).startswith("0.000000051 δ requested, 0.00000005 δ left for cell shard=0 of dataset ")
-    assert not quote_elsewhere(installation, OWNER, dataset, _wanted("0.0001", "5.1e-8")).fits
+    assert not quote_external(installation, OWNER, dataset, _wanted("0.0001", "5.1e-8")).fits
     _charge(installation, dataset, _wanted("0.0001", "2.5e-7", scope={"shard": [1]}), key="c")
     _charge(installation, dataset, _wanted("0.0001", "5e-8", scope={"shard": [0]}), key="d")
     with pytest.raises(BudgetExceeded) as refused:
@@ -186,13 +186,13 @@ def test_what_is_said_to_fit_can_be_declared(
     """An ε that somebody declares costs more than a job's, and once for each row of a unit."""
     changes = {} if unit is None else {"privacy_unit": unit}
     dataset = _declared(installation, budget=budget, **changes)
-    quoted = quote_elsewhere(installation, OWNER, dataset, _wanted("50", delta))
+    quoted = quote_external(installation, OWNER, dataset, _wanted("50", delta))
     with pytest.raises(BudgetExceeded) as refused:
         _charge(installation, dataset, _wanted("50", delta), key="much")
     largest = Fraction(refused.value.largest_that_fits)
     assert Fraction(quoted.largest_that_fits) == largest > 0
     more = str(float(largest + Fraction(1, 10**9)))
-    assert not quote_elsewhere(installation, OWNER, dataset, _wanted(more, delta)).fits
+    assert not quote_external(installation, OWNER, dataset, _wanted(more, delta)).fits
     _charge(installation, dataset, _wanted(refused.value.largest_that_fits, delta), key="all")
-    left = quote_elsewhere(installation, OWNER, dataset, _wanted("50", delta)).largest_that_fits
+    left = quote_external(installation, OWNER, dataset, _wanted("50", delta)).largest_that_fits
     assert Fraction(left) < Fraction(1, 10**4), "less than a step of ρ or μ²"

@@ -111,7 +111,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
 
 
 def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Installation) -> None:
-    """What a mechanism elsewhere reads is not known, so its box is not tied to the uploads of today."""
+    """What an external mechanism reads is not known, so its box is not tied to the uploads of today."""
     _reserve(installation, "jb_1", 40)
     _reserve(installation, "jb_2", 30, month=("ep_1",))
     assert _balance(installation, month=("ep_1",)).remaining == 30

@@ -5,7 +5,7 @@ from pathlib import Path
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.services.ledger import history
-from app.services.ledger.publish_heads import checkpoint_of
+from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from benchmarks.ledger_growth import OWNER, Filler, opened

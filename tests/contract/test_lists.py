@@ -14,7 +14,7 @@ from app.services import models, populations
 from app.services.datasets import show_datasets
 from app.services.evaluations.show_evaluations import list_evaluations
 from app.services.installation import Installation
-from app.services.ledger import history
+from app.services.ledger import balances
 from app.services.pages import PageRequest
 from tests.support import people
 from tests.support.crash_scene import DELTA, OWNER, open_installation, opened
@@ -42,7 +42,7 @@ def _questions(installation: Installation) -> Iterator[list[str]]:
 
 LISTS: list[Callable[[Installation], object]] = [
     lambda it: show_datasets.list_datasets(it, OWNER, PageRequest(500)),
-    lambda it: history.list_balances(it, OWNER, PageRequest(500)),
+    lambda it: balances.list_balances(it, OWNER, PageRequest(500)),
     lambda it: populations.list_populations(it, OWNER, PageRequest(500)),
 ]
 
@@ -81,11 +81,11 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")
     listed = {each.name: each for each in show_datasets.list_datasets(installation, OWNER, PageRequest(500)).datasets}
-    balances = history.list_balances(installation, OWNER, PageRequest(500)).datasets
+    accounts = balances.list_balances(installation, OWNER, PageRequest(500)).datasets
     for name in names:
         shown = show_datasets.show_dataset(installation, OWNER, name)
         assert listed[name] == shown
-        balance = next(each for each in balances if each.dataset_name == name)
+        balance = next(each for each in accounts if each.dataset_name == name)
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 

@@ -92,7 +92,7 @@ def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
     _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 
 
-def test_a_charge_for_a_mechanism_elsewhere(pair: Pair) -> None:
+def test_a_charge_for_an_external_mechanism(pair: Pair) -> None:
     one = _ids(pair)[0]
 
     def charge() -> None:
@@ -104,7 +104,7 @@ def test_a_charge_for_a_mechanism_elsewhere(pair: Pair) -> None:
     population = {_ids(pair)[0]: "pop_b", _ids(pair)[1]: "pop_a"}[scene.dataset_id]
     _assert_order(
         pair,
-        lambda: scene.charge_elsewhere(key="k"),
+        lambda: scene.charge_external(key="k"),
         _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
     )
 

@@ -21,7 +21,7 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
 
-INSIDE = {errors.LeaseLost, errors.InstallationError, errors.LedgerRewound}
+INSIDE = {errors.LeaseLost, errors.ReservationSettled, errors.InstallationError, errors.LedgerRewound}
 """Facts that no caller is told: they end in a worker or on an operator's terminal."""
 SECRET = "canary-9c1e"
 
@@ -51,7 +51,6 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.DatasetDeleted(),
     errors.JobFinished(),
     errors.IdempotencyInFlight(),
-    errors.ReservationSettled("charged"),
     errors.AccountantMismatch("pure", ["zcdp"]),
     errors.AdjacencyMismatch("add_remove", ["label"]),
     errors.TooLarge("the body", 10),

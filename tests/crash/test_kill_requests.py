@@ -12,7 +12,7 @@ import pytest
 from app.datasets import catalog
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
-from app.services.ledger.publish_heads import Heads
+from app.services.ledger.heads import Heads
 from tests.crash.conftest import Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
@@ -67,18 +67,18 @@ def test_a_submission_whose_answer_was_lost_is_answered_again_and_paid_once(scen
     assert scene.verified().kinds == {"open": 1, "reserve": 1}
 
 
-@pytest.mark.parametrize("point", ["elsewhere-reserved", "elsewhere-charged"])
-def test_a_charge_for_elsewhere_that_did_not_commit_left_nothing(scene: Scene, point: str) -> None:
+@pytest.mark.parametrize("point", ["external-reserved", "external-charged"])
+def test_an_external_charge_that_did_not_commit_left_nothing(scene: Scene, point: str) -> None:
     _kill_at(point, scene)
     assert scene.verified().kinds == {"open": 1}
-    assert json.loads(scene.charge_elsewhere(key=point, epsilon="3").body)["state"] == "charged"
+    assert json.loads(scene.charge_external(key=point, epsilon="3").body)["state"] == "charged"
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
 
 
-def test_a_charge_for_elsewhere_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
-    _kill_at("elsewhere-answered", scene)
+def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
+    _kill_at("external-answered", scene)
     before = scene.export()
-    answer = json.loads(scene.charge_elsewhere(key="elsewhere-answered").body)
+    answer = json.loads(scene.charge_external(key="external-answered").body)
     assert answer["reservation_id"] == scene.entries()[-1].job_id
     assert scene.export() == before
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}

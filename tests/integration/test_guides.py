@@ -60,6 +60,8 @@ class Shell:
         """What a person would copy from one command into the next."""
         if words[:2] == ["keys", "create"]:
             self._known["KEY_ID"] = json.loads(printed)["id"]
+        if words[:2] == ["populations", "create"]:
+            self._known["POPULATION_ID"] = json.loads(printed)["id"]
         if words[:2] == ["evaluations", "run"]:
             self._known["EVALUATION"] = json.loads(printed)["evaluation_id"]
         if words[:2] == ["profiles", "release"]:

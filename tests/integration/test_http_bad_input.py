@@ -32,7 +32,7 @@ GROUPS = {
     "trainings": training.trainings,
     "bodies": bodies.bodies,
     "caps": ledger.caps,
-    "mechanisms elsewhere": ledger.elsewhere,
+    "external mechanisms": ledger.external,
     "uploads": rows.uploads,
     "predictions": rows.predictions,
     "queries and paths": addresses.queries_and_paths,
@@ -85,7 +85,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
     met = {case.type for cases in GROUPS.values() for case in cases()}
     by_state_or_caller = {
         "idempotency-key-missing", "idempotency-key-reused", "idempotency-in-flight", "unauthenticated", "role-missing",
-        "dataset-deleted", "job-finished", "population-mismatch", "reservation-settled", "too-many-requests",
+        "dataset-deleted", "job-finished", "population-mismatch", "too-many-requests",
         "unavailable",
     }  # fmt: skip
     assert met == set(STATUS_OF) - by_state_or_caller

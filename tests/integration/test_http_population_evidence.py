@@ -49,7 +49,7 @@ class Scene:
         assert self.server.admin.http.delete(f"/jobs/{job_id}").status_code == 200
 
     def cap(self, epsilon: str) -> None:
-        self.post(f"/populations/{self.population}/cap", {"cap": epsilon, "reason": "asked for by the board"})
+        self.post(f"/ledger/{self.population}/cap", {"cap": epsilon, "reason": "asked for by the board"})
 
     def take(self, path: str, name: str) -> Path:
         answer = self.server.admin.http.get(path)
@@ -59,7 +59,7 @@ class Scene:
 
     def export(self) -> list[object]:
         """Takes everything, the population first; the arguments that check it."""
-        arguments: list[object] = [self.take(f"/populations/{self.population}/export", "people")]
+        arguments: list[object] = [self.take(f"/ledger/{self.population}/export", "people")]
         for dataset in self.members:
             arguments += ["--member", self.take(f"/ledger/{dataset}/export", dataset)]
         return arguments
@@ -68,9 +68,8 @@ class Scene:
         """Checkpoints of all logs and the key, as arguments."""
         (self.folder / "key").write_text(self.server.admin.http.get("/signer").json()["public_key"])
         arguments: list[object] = ["--public-key", self.folder / "key"]
-        logs = [f"/populations/{self.population}", *(f"/ledger/{dataset}" for dataset in self.members)]
-        for path in logs:
-            arguments += ["--checkpoint", self.take(f"{path}/checkpoint", f"{path.rpartition('/')[2]}.note")]
+        for account in (self.population, *self.members):
+            arguments += ["--checkpoint", self.take(f"/ledger/{account}/checkpoint", f"{account}.note")]
         return arguments
 
     def _kept(self, dataset: str) -> str:
@@ -178,13 +177,13 @@ def test_a_tail_that_was_cut_off_a_real_export_is_found(scene: Scene, which: str
 def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
     signed = scene.signed()
     for query in ("sequence=1", "sequence=5", "sequence=9"):
-        proof = scene.take(f"/populations/{scene.population}/proofs?{query}", "proof")
+        proof = scene.take(f"/ledger/{scene.population}/proofs?{query}", "proof")
         proof.write_bytes(proof.read_bytes() + b"\n")
         assert verified_alone(proof, *signed)["exit"] == 0
 
 
 def test_an_export_taken_before_its_members_moved_on_says_what_is_later(scene: Scene) -> None:
-    people = scene.take(f"/populations/{scene.population}/export", "early")
+    people = scene.take(f"/ledger/{scene.population}/export", "early")
     scene.cancel(scene.submit(scene.members[1], "0.25"))
     found = verified_alone(people, *scene.export()[1:])
     assert (found["exit"], found["members"][1]["compared"]["later_entries"]) == (0, 2)

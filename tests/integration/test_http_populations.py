@@ -189,18 +189,25 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
     asked(owner, two["id"], "0.5")
     assert owner.http.put(f"/datasets/{two['id']}/population", json={"population": name}).status_code == 200
     job_id = asked(owner, one["id"], "2").json()["job_id"]
+    account = owner.http.get(f"/populations/{name}").json()["id"]
     change = {"json": {"cap": "1.5", "reason": "we promised less"}, "headers": new_idempotency_key()}
-    lowered = owner.http.post(f"/populations/{name}/cap", **change)
+    lowered = owner.http.post(f"/ledger/{account}/cap", **change)
     assert (lowered.status_code, lowered.json()["cap"], lowered.json()["remaining"]) == (200, "1.5", "0")
-    assert lowered.json()["guarantee"]["epsilon"] == "2.5", "never less than what was spent"
-    assert owner.http.post(f"/populations/{lowered.json()['id']}/cap", **change).content == lowered.content
+    assert [lowered.json()[name] for name in ("account", "account_name", "kind", "dataset")] == [
+        account, name, "population", None,
+    ]  # fmt: skip
+    balance = owner.http.get(f"/ledger/{account}").json()
+    assert balance["guarantee"]["epsilon"] == "2.5", "never less than what was spent"
+    assert {member: balance[member] for member in lowered.json()} == lowered.json()
+    assert (balance["tightest_cell"], balance["partitions"], balance["largest_that_fits"]) == ({}, [], "0")
+    assert owner.http.post(f"/ledger/{account}/cap", **change).content == lowered.content
     assert asked(owner, two["id"], "0.1").json()["population"] == name
     assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
-    assert owner.http.post(f"/populations/{name}/cap", json={"cap": "2", "reason": "more"}).status_code == 403
-    (tmp_path / "earlier").write_text(owner.http.get(f"/populations/{name}/checkpoint").text)
+    assert owner.http.post(f"/ledger/{account}/cap", json={"cap": "2", "reason": "more"}).status_code == 403
+    (tmp_path / "earlier").write_text(owner.http.get(f"/ledger/{account}/checkpoint").text)
     assert asked(owner, two["id"], "1").status_code == 202
 
-    entries = owner.http.get(f"/populations/{name}/entries").json()["entries"]
+    entries = owner.http.get(f"/ledger/{account}/entries").json()["entries"]
     assert [(each["kind"], each["amount"]) for each in entries] == [
         ("open", "3"), ("join", "0"), ("join", "0.5"), ("load", "2"), ("cap", "1.5"), ("load", "0"), ("load", "1.5"),
     ]  # fmt: skip
@@ -210,33 +217,36 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
     named = {"dataset": one["id"], "sequence": own[1]["sequence"], "hash": own[1]["hash"]}
     assert entries[3]["details"] == {"member": named}
 
-    files = {"population": f"/populations/{name}/export"} | {
+    files = {"population": f"/ledger/{account}/export"} | {
         str(number): f"/ledger/{each['id']}/export" for number, each in enumerate((one, two))
     }
     for file, path in files.items():
         (tmp_path / file).write_bytes(owner.http.get(path).content)
-    (tmp_path / "note").write_text(owner.http.get(f"/populations/{name}/checkpoint").text)
+    (tmp_path / "note").write_text(owner.http.get(f"/ledger/{account}/checkpoint").text)
     (tmp_path / "key").write_text(admin.http.get("/signer").json()["public_key"])
     held = ["--checkpoint", tmp_path / "note", "--public-key", tmp_path / "key"]
     members = ["--member", tmp_path / "0", "--member", tmp_path / "1"]
     assert verified_alone(tmp_path / "population", *members, *held)["exit"] == 0
     proof = tmp_path / "proof"
     for query, more in (("sequence=4", []), ("from_size=6", ["--checkpoint", tmp_path / "earlier"])):
-        proof.write_bytes(owner.http.get(f"/populations/{name}/proofs?{query}").content + b"\n")
+        proof.write_bytes(owner.http.get(f"/ledger/{account}/proofs?{query}").content + b"\n")
         assert verified_alone(proof, *held, *more)["exit"] == 0
     lines = (tmp_path / "population").read_bytes().splitlines(keepends=True)
     (tmp_path / "population").write_bytes(b"".join(lines[:-1]))
     assert "the export was truncated" in verified_alone(tmp_path / "population", *members, *held)["reason"]
-    table = owner.http.get(f"/populations/{name}/export?format=csv").text.splitlines()
+    table = owner.http.get(f"/ledger/{account}/export?format=csv").text.splitlines()
     assert (len(table), table[0].split(",")[:3]) == (8, ["sequence", "kind", "amount"])
 
 
 def test_populations_are_no_datasets(idle_server: Server) -> None:
     admin, name = idle_server.admin, new_name()
     made = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()
-    for path in (f"/ledger/{made['id']}", f"/ledger/{made['id']}/entries", f"/datasets/{made['id']}"):
+    for path in (f"/datasets/{made['id']}", f"/ledger/{made['id']}/reservations", f"/ledger/{name}"):
         assert admin.http.get(path).status_code == 404
     assert asked(admin, made["id"], "1").status_code == 404
+    dataset = declared_by(admin, name=name, budget={**THREE, "epsilon": "7"})
+    assert admin.http.get(f"/ledger/{name}").json()["account"] == dataset["id"], "a name is a dataset's"
+    assert admin.http.get(f"/ledger/{made['id']}").json()["cap"] == "3"
     listed, cursor = [], None
     while True:
         page = admin.http.get("/ledger", params={"limit": 500} | ({"cursor": cursor} if cursor else {})).json()
@@ -258,10 +268,11 @@ def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_serv
     assert asked(owner, dataset, "2", **parts | {"unlabelled": {**second, "epsilon": "1"}}).status_code == 409
     assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
 
-    entries = owner.http.get(f"/populations/{name}/entries").json()["entries"]
+    account = owner.http.get(f"/populations/{name}").json()["id"]
+    entries = owner.http.get(f"/ledger/{account}/entries").json()["entries"]
     assert [(each["kind"], each["amount"], each["job_id"]) for each in entries[2:]] == [
         ("load", "1.5", job_id), ("load", "2", job_id), ("load", "2", job_id), ("load", "0", job_id),
     ]  # fmt: skip
-    for file, path in (("population", f"/populations/{name}/export"), ("member", f"/ledger/{dataset}/export")):
+    for file, path in (("population", f"/ledger/{account}/export"), ("member", f"/ledger/{dataset}/export")):
         (tmp_path / file).write_bytes(owner.http.get(path).content)
     assert verified_alone(tmp_path / "population", "--member", tmp_path / "member")["exit"] == 0

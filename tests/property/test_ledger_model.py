@@ -1,6 +1,6 @@
 """Random programs of everything that a ledger does against a small model, on both databases.
 
-Accounts of every kind, uploads, jobs on one account or on two, their ends, charges for mechanisms elsewhere with and
+Accounts of every kind, uploads, jobs on one account or on two, their ends, charges for external mechanisms with and
 without δ, caps of accounts and of a population that move, joins at any time, erasures, and crashes before the commit.
 The model (:mod:`tests.support.ledger_model`) looks at every joint cell, one by one. After every step the ledger answers
 as it does; after every program the entries alone give the same state, and the verifier accepts every export. More

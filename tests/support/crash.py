@@ -55,8 +55,8 @@ REQUEST_POINTS = (
 )  # fmt: skip
 """Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
 
-ACT_POINTS = ("elsewhere-reserved", "elsewhere-charged", "elsewhere-answered", "cap-written", "cap-answered")
-"""Where a process is killed that charges for a mechanism elsewhere, or changes a cap."""
+ACT_POINTS = ("external-reserved", "external-charged", "external-answered", "cap-written", "cap-answered")
+"""Where a process is killed that charges for an external mechanism, or changes a cap."""
 
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Where a process is killed that serves a submission and then writes the ledger's head outside the database."""
@@ -206,20 +206,20 @@ def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> 
 def _act_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    """Charges for mechanisms elsewhere, and changes of caps."""
+    """Charges for external mechanisms, and changes of caps."""
     from app.ledger import chain
     from app.ledger import service as ledger
 
     def charge() -> object:
-        return scene.charge_elsewhere(key=point)
+        return scene.charge_external(key=point)
 
     def lower() -> object:
         return scene.lower_cap("1", key=point)
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "elsewhere-reserved": (lambda: after(ledger, "reserve", kill), charge),
-        "elsewhere-charged": (lambda: after(ledger, "charge", kill), charge),
-        "elsewhere-answered": (lambda: None, lambda: kill(charge())),
+        "external-reserved": (lambda: after(ledger, "reserve", kill), charge),
+        "external-charged": (lambda: after(ledger, "charge", kill), charge),
+        "external-answered": (lambda: None, lambda: kill(charge())),
         "cap-written": (lambda: after(chain, "append", kill), lower),
         "cap-answered": (lambda: None, lambda: kill(lower())),
     }
@@ -301,7 +301,7 @@ def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> N
 
 def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
     from app.ledger.heads import HeadFolder
-    from app.services.ledger.publish_heads import Heads
+    from app.services.ledger.heads import Heads
 
     heads = Heads(scene.installation)
     heads.publish()

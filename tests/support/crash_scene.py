@@ -28,12 +28,12 @@ from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.upload_rows import SpooledBody, upload_rows
 from app.services.installation import Installation
 from app.services.ledger import history
-from app.services.ledger.change_cap import change_cap
-from app.services.ledger.charge_external import charge_elsewhere
+from app.services.ledger.caps import change_cap
+from app.services.ledger.external import charge_external
 from app.services.training.submit_training import submit_training
 from app.verifier.dataset_replay import Summary, verify
 from app.wire.datasets import DatasetIn
-from app.wire.external_charges import ElsewhereIn
+from app.wire.external_charges import ExternalIn
 from app.wire.ledger import CapIn
 from app.wire.training import TrainIn
 
@@ -79,12 +79,12 @@ class Scene:
         request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
         return submit_training(self.installation, OWNER, body, request=request)
 
-    def charge_elsewhere(self, *, key: str, epsilon: str = "0.5") -> Answer:
+    def charge_external(self, *, key: str, epsilon: str = "0.5") -> Answer:
         """Charges for an external mechanism."""
         declared = {"adjacency": "add_remove", "epsilon": epsilon}
-        body = ElsewhereIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
+        body = ExternalIn.model_validate({"description": "a mean", "per": "row", "declared": declared})
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return charge_elsewhere(self.installation, OWNER, self.dataset_id, body, request=request)
+        return charge_external(self.installation, OWNER, self.dataset_id, body, request=request)
 
     def lower_cap(self, epsilon: str, *, key: str) -> Answer:
         """Lowers the cap of the account."""

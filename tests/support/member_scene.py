@@ -7,9 +7,8 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.jobs import queue
 from app.services.jobs import show_jobs
 from app.services.ledger import history
-from app.services.ledger.change_population_cap import change_population_cap
-from app.services.ledger.readable_accounts import of_population
-from app.services.populations import join_population
+from app.services.ledger.caps import change_cap
+from app.services.populations import join_population, show_population
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 from app.wire.ledger import CapIn
@@ -24,6 +23,11 @@ class MemberScene:
 
     scene: Scene
 
+    @property
+    def population_id(self) -> str:
+        """The account of the population."""
+        return show_population(self.scene.installation, OWNER, POPULATION).id
+
     @classmethod
     def joined(cls, scene: Scene) -> "MemberScene":
         """Joins the scene's dataset to a population, which is created."""
@@ -34,7 +38,7 @@ class MemberScene:
         """Lowers the cap of the population."""
         body = CapIn.model_validate({"cap": epsilon, "reason": "a test"})
         request = IdempotentRequest(OWNER.key_id, "POST", key, key.encode().ljust(32, b"."))
-        return change_population_cap(self.scene.installation, OWNER, POPULATION, body, request=request)
+        return change_cap(self.scene.installation, OWNER, self.population_id, body, request=request)
 
     def cancel_newest_job(self) -> None:
         """Cancels the job that was submitted last."""
@@ -44,7 +48,7 @@ class MemberScene:
 
     def export(self) -> Iterator[bytes]:
         """The lines of the population's export."""
-        return history.export_json_lines(self.scene.installation, OWNER, POPULATION, readable=of_population)
+        return history.export_json_lines(self.scene.installation, OWNER, self.population_id)
 
     def verified(self) -> PopulationSummary:
         """Verifies the population beside the export of its member, which must have no later entries."""

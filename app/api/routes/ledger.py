@@ -1,4 +1,4 @@
-"""``/ledger``: balances, entries, exports, caps."""
+"""Routes of ``/ledger``: balances, entries, exports and caps of datasets and populations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from app.access.roles import Principal
 from app.api import exact_json, problems
 from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
 from app.api.exact_json import ExactRoute
@@ -17,77 +16,74 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.services.installation import Installation
-from app.services.ledger import history
-from app.services.ledger.change_cap import change_cap as change
-from app.services.ledger.readable_accounts import Readable, of_dataset
-from app.wire.ledger import BalanceList, BalanceOut, CapIn, DatasetBalance, EntryList
+from app.services.ledger import balances, caps, history
+from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CapIn, EntryList
 
 router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=ExactRoute)
 
-Form = Annotated[Literal["jsonl", "csv"], Query(alias="format")]
-EXPORTED: dict[int | str, dict[str, Any]] = {
+_EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "A header line, then every entry.",
         "content": {"application/x-ndjson": {}, "text/csv": {}},
     }
 }
-"""What an export answers."""
 
 
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
 def list_balances(here: Here, caller: Caller, page: Page) -> BalanceList:
     """Cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
-    return history.list_balances(here, caller, page)
+    return balances.list_balances(here, caller, page)
 
 
-@router.get("/{dataset}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
+@router.get("/{account}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
 def show_balance(
     here: Here,
     caller: Caller,
-    dataset: str,
-    scope: Annotated[str | None, Query(max_length=65_536, description='A box as JSON: `{"shard": [0, 1]}`')] = None,
-) -> DatasetBalance:
-    """The balance of the tightest joint cell, of the whole dataset or of a box."""
-    return history.show_balance(here, caller, dataset, scope=_scope(scope))
+    account: str,
+    scope: Annotated[
+        str | None, Query(max_length=65_536, description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')
+    ] = None,
+) -> AccountBalance:
+    """The balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
+    return balances.show_balance(here, caller, account, scope=_scope(scope))
 
 
-@router.get("/{dataset}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
-def list_entries(here: Here, caller: Caller, dataset: str, page: Page) -> EntryList:
-    """The history: every entry with its event, in order, as it was hashed."""
-    return history.list_entries(here, caller, dataset, page)
+@router.get("/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
+def list_entries(here: Here, caller: Caller, account: str, page: Page) -> EntryList:
+    """The history of an account: every entry with its event, in order, as it was hashed."""
+    return history.list_entries(here, caller, account, page)
 
 
 @router.get(
-    "/{dataset}/export",
+    "/{account}/export",
     operation_id="export_ledger",
     response_class=StreamingResponse,
-    responses={**EXPORTED, **problems.documented(NotFound, RoleMissing)},
+    responses={**_EXPORT, **problems.documented(NotFound, RoleMissing)},
 )
-def export_ledger(here: Here, caller: Caller, dataset: str, form: Form = "jsonl") -> StreamingResponse:
-    """The whole history, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
-    return exported(here, caller, dataset, form=form, readable=of_dataset)
+def export_ledger(
+    here: Here,
+    caller: Caller,
+    account: str,
+    form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
+) -> StreamingResponse:
+    """The whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
+    if form == "csv":
+        return StreamingResponse(history.export_csv(here, caller, account), media_type="text/csv")
+    return StreamingResponse(history.export_json_lines(here, caller, account), media_type="application/x-ndjson")
 
 
 @router.post(
-    "/{dataset}/cap",
+    "/{account}/cap",
     operation_id="change_cap",
     response_model=BalanceOut,
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY, *problems.REPEATABLE),
 )
-def change_cap(here: Here, caller: Caller, dataset: str, body: CapIn, request: OptionalIdempotency) -> Response:
-    """Lowers the lifetime cap (the owner) or raises it (an admin), with a reason. What was spent stays spent."""
-    return sent(change(here, caller, dataset, body, request=request))
+def change_cap(here: Here, caller: Caller, account: str, body: CapIn, request: OptionalIdempotency) -> Response:
+    """Lowers the lifetime cap (the owner, or the key that opened the population) or raises it (an admin).
 
-
-def exported(
-    here: Installation, caller: Principal, reference: str, *, form: Literal["jsonl", "csv"], readable: Readable
-) -> StreamingResponse:
-    """An account's history in one of the two forms."""
-    if form == "csv":
-        return StreamingResponse(history.export_csv(here, caller, reference, readable=readable), media_type="text/csv")
-    lines = history.export_json_lines(here, caller, reference, readable=readable)
-    return StreamingResponse(lines, media_type="application/x-ndjson")
+    The reason is kept in the entries. What is charged stays charged.
+    """
+    return sent(caps.change_cap(here, caller, account, body, request=request))
 
 
 def _scope(text: str | None) -> Mapping[str, object]:

@@ -22,7 +22,7 @@ from app.services.datasets.declare_partitions import read_partitions
 from app.services.datasets.public_sizes import two_significant_digits
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
-from app.services.ledger.budgets import cap_of
+from app.services.ledger.caps import cap_of
 from app.wire.datasets import BudgetIn, DatasetIn
 
 DATASET_KEY_BYTES = 32

@@ -1,73 +1,73 @@
-"""Checkpoints and proofs of a dataset's ledger or a population's, and ``/signer``: what an outsider can hold it to."""
+"""Checkpoints and proofs of an account's log, and the signer's public key (``GET /signer``)."""
 
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal
+from app.access.roles import SEE_LEDGER, Principal
 from app.core.errors import InvalidRequest
 from app.ledger import notes
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.notes import Signer
 from app.services.installation import Installation
-from app.services.ledger.publish_heads import checkpoint_of
-from app.services.ledger.readable_accounts import Readable, of_dataset
+from app.services.ledger.accounts import find_account
+from app.services.ledger.heads import checkpoint_of
 from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
 
 
-def show_checkpoint(
-    installation: Installation, principal: Principal, reference: str, *, signer: Signer, readable: Readable = of_dataset
-) -> str:
-    """The signed head of an account, as a note.
-
-    Raises:
-        NotFound: no such dataset or population, or none that this key may know of.
-        RoleMissing: the key may not read the ledger.
-    """
-    with installation.database.read() as session:
-        account_id = readable(session, principal, reference)
-        head = checkpoint_of(session, account_id, ledger.size(session, account_id))
-    return signer.sign(head)
-
-
 @dataclass(frozen=True)
-class AskedProof:
-    """What is to be proven, to the checkpoint over ``size`` entries (the newest, if that is left out): that the entry
-    with a sequence is among them, or that the first ``from_size`` are a beginning of them. One of the two is given."""
+class ProofRequest:
+    """A request for a proof against the checkpoint over ``size`` entries, or over all entries where it is ``None``.
+
+    Exactly one of the other two is given.
+
+    Attributes:
+        sequence: prove that the entry with this sequence is in the log.
+        from_size: prove that the log begins with the log of this size.
+        size: of the checkpoint.
+    """
 
     sequence: int | None
     from_size: int | None
     size: int | None
 
 
-def prove(
-    installation: Installation,
-    principal: Principal,
-    reference: str,
-    asked: AskedProof,
-    *,
-    readable: Readable = of_dataset,
+def show_checkpoint(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> str:
+    """The signed head of an account, as a note.
+
+    Raises:
+        NotFound: no such account, or one that this key may not see.
+        RoleMissing: the key may not read the ledger.
+    """
+    with installation.database.read() as session:
+        account_id = find_account(session, principal, reference, SEE_LEDGER).id
+        head = checkpoint_of(session, account_id, ledger.size(session, account_id))
+    return signer.sign(head)
+
+
+def show_proof(
+    installation: Installation, principal: Principal, reference: str, proof: ProofRequest
 ) -> InclusionOut | ConsistencyOut:
     """A proof of inclusion or of consistency.
 
     Raises:
-        NotFound: no such dataset or population, or none that this key may know of.
+        NotFound: no such account, or one that this key may not see.
         RoleMissing: the key may not read the ledger.
-        InvalidRequest: there are fewer entries than that.
+        InvalidRequest: the log has fewer entries.
     """
     with installation.database.read() as session:
-        account_id = readable(session, principal, reference)
-        size = _in_range("/size", asked.size, at_most=ledger.size(session, account_id))
-        if asked.sequence is None:
-            from_size = _in_range("/from_size", asked.from_size, at_most=size)
+        account_id = find_account(session, principal, reference, SEE_LEDGER).id
+        size = _in_range("/size", proof.size, at_most=ledger.size(session, account_id))
+        if proof.sequence is None:
+            from_size = _in_range("/from_size", proof.from_size, at_most=size)
             return _consistency(session, account_id, from_size=from_size, size=size)
-        sequence = _in_range("/sequence", asked.sequence, at_most=size)
+        sequence = _in_range("/sequence", proof.sequence, at_most=size)
         return _inclusion(session, account_id, sequence=sequence, size=size)
 
 
 def show_signer(signer: Signer) -> SignerOut:
-    """The key that checkpoints are to be checked with. It is no secret: every key may ask."""
+    """The public key that checkpoints are checked with; any key may read it."""
     return SignerOut(
         name=notes.KEY_NAME,
         algorithm="ed25519",

@@ -1,4 +1,4 @@
-"""A mechanism that runs outside this service, with everything public about it worked out: its price, scope, receipt."""
+"""Price of an external mechanism: cells, amount, δ and receipt, from public facts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +20,22 @@ from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
 from app.privacy.events import Event, NoBoundHere, UnknownPrivacyEvent
 from app.services.spending.scopes import read_scope
-from app.wire.external_charges import DeclaredLossIn, ElsewhereIn, ElsewherePrice
+from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """What a request states, typed; and the cells and the amount that it comes to on one account.
+class ExternalCharge:
+    """A charge for an external mechanism, priced on one account.
 
-    ``delta`` is in steps of 10⁻¹⁸, out of ``delta_room``, which is left of what is set aside in these cells.
+    Attributes:
+        dataset: whose account pays.
+        balance: of the account in these cells.
+        scope: the cells that are charged.
+        amount: whole steps of the account's unit.
+        delta: steps of 10⁻¹⁸, out of the part of δ that is set aside.
+        delta_room: steps that are left of that part in these cells.
+        stated: the event or the loss that the attester states.
+        per: ``row`` or ``unit``: what the loss is stated for.
     """
 
     dataset: Dataset
@@ -40,20 +48,20 @@ class Elsewhere:
     per: str
 
     @property
-    def price(self) -> ElsewherePrice:
-        """In the account's unit, and in δ."""
-        return price_of(self.balance.accountant, self.amount, self.delta)
+    def price(self) -> ExternalPrice:
+        """The price in the account's unit, and in δ."""
+        return price_out(self.balance.accountant, self.amount, self.delta)
 
     @property
     def fits(self) -> bool:
-        """Whether the account admits it now."""
+        """Whether the account admits the charge now."""
         return self.amount <= self.balance.room and self.delta <= self.delta_room
 
     @property
     def largest_within(self) -> Callable[[int], Fraction] | None:
-        """The largest ε that the same statement could declare within an amount; ``None`` if it declares none.
+        """Maps an amount to the largest ε that the statement could declare within it; ``None`` if it declares no ε.
 
-        It reads nothing: a refusal asks for it when the transaction is over.
+        The function reads no database: a refusal calls it after the transaction.
         """
         if not isinstance(self.stated, DeclaredLoss) or self.stated.epsilon is None:
             return None
@@ -67,7 +75,7 @@ class Elsewhere:
 
     @property
     def largest_that_fits(self) -> str:
-        """The largest ε that it could declare now; for a statement without one, that a job could carry."""
+        """The largest ε that the statement could declare now; for a statement without an ε, the largest ε of a job."""
         if self.delta > self.delta_room:
             return "0"
         if self.largest_within is None:
@@ -76,40 +84,40 @@ class Elsewhere:
 
     @property
     def receipt(self) -> str:
-        """What is charged for, in words."""
+        """The stated event or loss in words."""
         return receipt_of(self.dataset, self.balance.accountant, self.stated, per=self.per)
 
 
-def worked_out(session: Session, dataset: Dataset, wanted: ElsewhereIn) -> Elsewhere:
-    """Works out scope and price; what it reads of the ledger is the balance.
+def price_external(session: Session, dataset: Dataset, body: ExternalIn) -> ExternalCharge:
+    """Prices a request from public facts and the balance.
 
     Raises:
         InvalidRequest: the event, the declared loss or the scope breaks a rule.
-        AccountantMismatch: there is no bound in the account's unit.
+        AccountantMismatch: no bound is proved in the account's unit.
     """
-    if wanted.per == "unit" and dataset.unit_column is None:
+    if body.per == "unit" and dataset.unit_column is None:
         raise InvalidRequest.at("/per", "no-unit-column")
-    stated = _event(wanted.event) if wanted.declared is None else _declared(wanted.declared)
-    scope = _coverable(dataset, read_scope(session, dataset, wanted.scope))
+    stated = _event(body.event) if body.declared is None else _declared(body.declared)
+    scope = _coverable(dataset, read_scope(session, dataset, body.scope))
     balance = ledger.balance(session, dataset.id, scope)
-    amount = _amount(dataset, balance.accountant, stated, per=wanted.per)
+    amount = _amount(dataset, balance.accountant, stated, per=body.per)
     spent = external.delta_balance(session, dataset.id, scope)
-    return Elsewhere(
+    return ExternalCharge(
         dataset=dataset,
         balance=balance,
         scope=scope,
         amount=amount,
-        delta=_delta(dataset, stated, per=wanted.per),
+        delta=_delta(dataset, stated, per=body.per),
         delta_room=0 if spent is None else spent.remaining,
         stated=stated,
-        per=wanted.per,
+        per=body.per,
     )
 
 
-def price_of(accountant: str, amount: int, delta: int) -> ElsewherePrice:
-    """An amount of an account, and of its δ, as answers show it."""
+def price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
+    """An amount and a δ of an account as answers show them."""
     unit = accountants.by_name(accountant)
-    return ElsewherePrice(
+    return ExternalPrice(
         accountant=accountant,
         unit=unit.UNIT,
         amount=account_facts.amount_text(accountant, amount),
@@ -118,12 +126,12 @@ def price_of(accountant: str, amount: int, delta: int) -> ElsewherePrice:
 
 
 def receipt_of(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> str:
-    """What somebody attests, in words, under the account's adjacency."""
+    """A stated event or loss in words, under the account's adjacency."""
     if isinstance(stated, DeclaredLoss):
         return declared.in_words(stated, one=per)
     rows = _rows(dataset, per=per)
-    told = receipts.in_words(stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows)
-    return told if per == "row" else f"{told}\nStated for one unit with all its rows, where it says one row."
+    words = receipts.in_words(stated, accountant=accountant, adjacency=dataset.adjacency, max_rows=rows)
+    return words if per == "row" else f"{words}\nStated for one unit with all its rows, where it says one row."
 
 
 def _event(value: dict[str, Any] | None) -> Event:
@@ -140,10 +148,10 @@ def _declared(given: DeclaredLossIn) -> DeclaredLoss:
 def _coverable(dataset: Dataset, scope: Scope) -> Scope:
     """The cells that a charge has to cover.
 
-    A unit may have rows in several cells of a column or of uploads. Two losses, each stated for all of its rows in one
-    of these cells, add up for the unit, and the largest cell does not show it. So only cells that are functions of the
-    unit are told apart: those of hashes of its id (docs/proofs/external.md). An epoch that is not named is not resolved
-    to the uploads of today: the service does not see what else the mechanism reads.
+    A unit may have rows in several cells of a column or of uploads. Two losses, each stated for all rows of the unit in
+    one such cell, add up for the unit, and the largest cell does not show the sum. So with a unit column only hash
+    partitions, whose cells are functions of the unit's id, restrict a charge (docs/proofs/external.md). An unnamed
+    epoch partition is not resolved to today's uploads: the service does not see which uploads the mechanism reads.
     """
     if dataset.unit_column is None:
         return scope
@@ -158,7 +166,7 @@ def _accepting(dataset: Dataset, stated: Event | DeclaredLoss) -> tuple[str, ...
 
 
 def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, per: str) -> int:
-    """Whole steps that cover the loss of one whole unit, rounded up once."""
+    """Whole steps that cover the loss of one unit, rounded up once."""
     unit = accountants.by_name(accountant)
     loss = _loss(dataset, accountant, stated)
     if loss == 0:
@@ -167,12 +175,12 @@ def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, 
 
 
 def _rows(dataset: Dataset, *, per: str) -> int:
-    """How many times a loss that is stated ``per`` row or unit may happen to one unit."""
+    """How many times one unit may suffer a loss that is stated ``per`` row or unit."""
     return dataset.max_rows if per == "row" else 1
 
 
 def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:
-    """The δ of a whole unit in steps of 10⁻¹⁸, rounded up. That of several rows is no multiple of one row's."""
+    """The δ of one unit in steps of 10⁻¹⁸, rounded up. The δ of several rows is not a multiple of one row's δ."""
     if not isinstance(stated, DeclaredLoss) or stated.delta is None:
         return 0
     if per == "row" and dataset.max_rows > 1:

@@ -9,7 +9,7 @@ from tests.support.server import training
 def queries_and_paths() -> Iterator[Refused]:
     lists = (
         "/datasets", "/jobs", "/models", "/keys", "/ledger", "/ledger/{dataset}/entries", "/populations",
-        "/populations/{population}/entries",
+        "/ledger/{population}/entries",
     )  # fmt: skip
     for path in lists:
         for limit, problem in (
@@ -23,7 +23,7 @@ def queries_and_paths() -> Iterator[Refused]:
             yield Refused(
                 f"cursor-{cursor[:9]!r}{path}", "GET", path, "invalid-request", {"params": {"cursor": cursor}}
             )
-    for path in ("/jobs", "/models", "/ledger/{dataset}/entries", "/populations", "/populations/{population}/entries"):
+    for path in ("/jobs", "/models", "/ledger/{dataset}/entries", "/populations", "/ledger/{population}/entries"):
         query = {"params": {"cursor": "nobody"}}
         yield Refused(f"cursor-unknown{path}", "GET", path, "invalid-request", query, "/cursor", "unknown")
     scopes = [
@@ -36,8 +36,13 @@ def queries_and_paths() -> Iterator[Refused]:
         query = {"params": {"scope": scope}}
         name = f"scope-{scope[:9]}-{problem}"
         yield Refused(name, "GET", "/ledger/{dataset}", "invalid-request", query, at, problem)
+    for scope, at, problem in (('{"shard": [0]}', "/scope", "unknown-partition"), ("[]", "/scope", "not-an-object")):
+        query = {"params": {"scope": scope}}
+        yield Refused(
+            f"scope-{scope[:9]}-population", "GET", "/ledger/{population}", "invalid-request", query, at, problem
+        )
     export = {"params": {"format": CANARY}}
-    for path in ("/ledger/{dataset}", "/populations/{population}"):
+    for path in ("/ledger/{dataset}", "/ledger/{population}"):
         name = f"export{path}"
         yield Refused(name, "GET", f"{path}/export", "invalid-request", export, "/format", "unknown-choice")
         for query, at, problem in (
@@ -68,8 +73,7 @@ def queries_and_paths() -> Iterator[Refused]:
             ("GET", "/datasets/{}"), ("DELETE", "/datasets/{}"), ("GET", "/jobs/{}"), ("DELETE", "/jobs/{}"),
             ("GET", "/jobs/{}/events"), ("GET", "/models/{}"), ("DELETE", "/models/{}"), ("GET", "/models/{}/artifact"),
             ("DELETE", "/keys/{}"), ("GET", "/ledger/{}"), ("GET", "/ledger/{}/entries"), ("GET", "/ledger/{}/export"),
-            ("GET", "/populations/{}"), ("GET", "/populations/{}/entries"), ("GET", "/populations/{}/export"),
-            ("GET", "/populations/{}/checkpoint"), ("GET", "/populations/{}/proofs?sequence=1"),
+            ("GET", "/populations/{}"), ("GET", "/ledger/{}/checkpoint"), ("GET", "/ledger/{}/proofs?sequence=1"),
         ):  # fmt: skip
             yield Refused(f"{method}-{path}-{segment[:12]}", method, path.format(segment), "not-found")
         name, path = f"predict-{segment[:12]}", f"/models/{segment}/predict"

@@ -28,7 +28,7 @@ def bodies() -> Iterator[Refused]:
     ]
     paths = (
         "/datasets", "/plans", "/train", "/keys", "/populations", "/datasets/{dataset}/erasures",
-        "/ledger/{dataset}/cap", "/ledger/{dataset}/reservations", "/populations/{population}/cap",
+        "/ledger/{dataset}/cap", "/ledger/{dataset}/reservations", "/ledger/{population}/cap",
     )  # fmt: skip
     for name, content, kind in raw:
         for path in paths:

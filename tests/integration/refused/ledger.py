@@ -1,16 +1,16 @@
-"""Changes of caps, and charges for mechanisms that run elsewhere, that break a rule."""
+"""Changes of caps, and charges for external mechanisms, that break a rule."""
 
 from collections.abc import Iterator
 
 from tests.integration.refused.case import CANARY, MISSING, Refused, changed
 from tests.integration.refused.training import AMOUNTS
 
-ELSEWHERE = ("/ledger/{dataset}/quotes", "/ledger/{dataset}/reservations")
+EXTERNAL = ("/ledger/{dataset}/quotes", "/ledger/{dataset}/reservations")
 LEAF = {
     "type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "1", "inverse_scale": "1/2",
     "coordinates": 1,
 }  # fmt: skip
-CAPS = ("/ledger/{dataset}/cap", "/populations/{population}/cap")
+CAPS = ("/ledger/{dataset}/cap", "/ledger/{population}/cap")
 
 
 def caps() -> Iterator[Refused]:
@@ -34,17 +34,16 @@ def caps() -> Iterator[Refused]:
     for path in CAPS:
         for index, (pointer, value, at, problem) in enumerate(rules):
             options = {"json": changed(legal, pointer, value)}
-            yield Refused(f"{path[:4]}-cap-{index}", "POST", path, "invalid-request", options, at, problem)
+            yield Refused(f"{path[8:12]}-cap-{index}", "POST", path, "invalid-request", options, at, problem)
         for index, value in enumerate(AMOUNTS):
             options = {"json": legal | {"cap": value}}
-            yield Refused(f"{path[:4]}-cap-amount-{index}", "POST", path, "invalid-request", options, "/cap")
-    for owner in ("ledger", "populations"):
-        for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "pop_aaaaaaaaaaaaaaaa"):
-            path = f"/{owner}/{reference}/cap"
-            yield Refused(f"cap{path}", "POST", path, "not-found", {"json": legal})
+            yield Refused(f"{path[8:12]}-cap-amount-{index}", "POST", path, "invalid-request", options, "/cap")
+    for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "pop_aaaaaaaaaaaaaaaa"):
+        path = f"/ledger/{reference}/cap"
+        yield Refused(f"cap{path}", "POST", path, "not-found", {"json": legal})
 
 
-def elsewhere() -> Iterator[Refused]:
+def external() -> Iterator[Refused]:
     declared = {"adjacency": "add_remove", "epsilon": "0.5"}
     legal = {"description": "a mean", "per": "row", "declared": declared}
     by_event = {"description": "a mean", "per": "row", "event": LEAF}
@@ -66,7 +65,6 @@ def elsewhere() -> Iterator[Refused]:
         (legal, f"/{CANARY}", 1, "", "unknown-field"),
         (legal, "/scope", {"shard": [9]}, "/scope/shard", "unknown-cell"),
         (legal, "/scope", {CANARY: [0]}, "/scope", "unknown-partition"),
-        (legal, "/two_phase", "yes", "/two_phase", "not-a-boolean"),
         (by_event, "/event", {"type": CANARY}, "/event", "unknown-event"),
         (by_event, "/event", {}, "/event", "unknown-event"),
         (by_event, "/event", [], "/event", "not-an-object"),
@@ -96,24 +94,20 @@ def elsewhere() -> Iterator[Refused]:
             "unknown-event",
         ),
     ]
-    for path in ELSEWHERE:
+    for path in EXTERNAL:
         for index, (body, pointer, value, at, problem) in enumerate(rules):
             assert isinstance(body, dict)
             options = {"json": changed(body, pointer, value)}
             yield Refused(f"{path[-6:]}-{index}", "POST", path, "invalid-request", options, at, problem)
-        two_phase = {"json": legal | {"two_phase": True}}
-        yield Refused(f"{path[-6:]}-two-phase", "POST", path, "not-supported", two_phase)
         for name in ("rho", "mu"):
             unpure = {"json": legal | {"declared": {"adjacency": "add_remove", name: "0.1"}}}
             yield Refused(f"{path[-6:]}-{name}", "POST", path, "accountant-mismatch", unpure)
     too_much = {"json": legal | {"declared": declared | {"epsilon": "100.000000001"}}}
-    yield Refused("elsewhere-too-much", "POST", ELSEWHERE[1], "budget-exceeded", too_much)
+    yield Refused("external-too-much", "POST", EXTERNAL[1], "budget-exceeded", too_much)
     no_key = {"json": legal, "headers": {"Idempotency-Key": ""}}
-    yield Refused("elsewhere-key", "POST", ELSEWHERE[1], "invalid-request", no_key, "/Idempotency-Key", "malformed")
+    yield Refused("external-key", "POST", EXTERNAL[1], "invalid-request", no_key, "/Idempotency-Key", "malformed")
     for name in ("rs_aaaaaaaaaaaaaaaa", "nobody", "x%00", "x" * 100):
-        for end in ("/charge", "/void"):
-            yield Refused(f"{name[:9]}{end}", "POST", f"{ELSEWHERE[1]}/{name}{end}", "not-found")
-        yield Refused(f"show-{name[:9]}", "GET", f"{ELSEWHERE[1]}/{name}", "not-found")
+        yield Refused(f"show-{name[:9]}", "GET", f"{EXTERNAL[1]}/{name}", "not-found")
 
 
 def _sequential(*leaves: object, times: int = 1) -> dict[str, object]:

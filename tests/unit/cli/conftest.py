@@ -18,7 +18,14 @@ PRICE = {"accountant": "pure", "unit": "epsilon", "amount": "0.1", "epsilon": "0
 ACCOUNT = {
     "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
 }  # fmt: skip
-BALANCE = {"dataset": "ds_1", "dataset_name": "census", **ACCOUNT}
+BALANCE = {
+    "account": "ds_1", "account_name": "census", "kind": "dataset", "dataset": "ds_1", "dataset_name": "census",
+    **ACCOUNT,
+}  # fmt: skip
+OF_POPULATION = {
+    "account": "pop_1", "account_name": "patients", "kind": "population", "dataset": None, "dataset_name": None,
+    **ACCOUNT,
+}  # fmt: skip
 DATASET = {
     "id": "ds_1",
     "name": "census",
@@ -121,7 +128,7 @@ SIGNER = {
     "public_key": "-----BEGIN\n",
     "verifier_key": "grovekeeper+1+k",
 }
-ELSEWHERE = {
+EXTERNAL = {
     "reservation_id": "rs_2", "dataset": "ds_1", "dataset_name": "census", "state": "charged", "scope": {},
     "price": {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}, "description": "a mean",
     "per": "row", "event": None, "declared": {}, "attested_by": "key_3", "receipt": "Declared: at most ε = 0.5",
@@ -217,11 +224,6 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/populations"): (201, POPULATION),
     ("GET", "/populations"): (200, {"populations": [POPULATION], "next": None}),
     ("GET", "/populations/patients"): (200, POPULATION),
-    ("POST", "/populations/patients/cap"): (200, {**POPULATION, "cap": "2", "remaining": "0.5"}),
-    ("GET", "/populations/patients/entries"): (200, {"entries": [ENTRY, LOAD], "next": None}),
-    ("GET", "/populations/patients/export"): (200, b"{}\n"),
-    ("GET", "/populations/patients/checkpoint"): (200, NOTE.encode()),
-    ("GET", "/populations/patients/proofs"): (200, PROOF),
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
     ("POST", "/datasets/census/profiles/quote"): (
@@ -259,14 +261,23 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
             "partitions": [], "guarantee": MODEL["guarantee"],
         },
     ),
-    ("POST", "/ledger/census/quotes"): (200, ELSEWHERE | {"fits": False, "remaining": "0.1"}),
-    ("POST", "/ledger/census/reservations"): (201, ELSEWHERE),
-    ("GET", "/ledger/census/reservations"): (200, {"reservations": [ELSEWHERE], "next": None}),
+    ("POST", "/ledger/census/quotes"): (200, EXTERNAL | {"fits": False, "remaining": "0.1"}),
+    ("POST", "/ledger/census/reservations"): (201, EXTERNAL),
+    ("GET", "/ledger/census/reservations"): (200, {"reservations": [EXTERNAL], "next": None}),
     ("POST", "/ledger/census/cap"): (200, {**BALANCE, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/census/entries"): (200, {"entries": [ENTRY], "next": None}),
     ("GET", "/ledger/census/export"): (200, b"{}\n"),
     ("GET", "/ledger/census/checkpoint"): (200, NOTE.encode()),
     ("GET", "/ledger/census/proofs"): (200, PROOF),
+    ("GET", "/ledger/pop_1"): (
+        200,
+        {
+            **OF_POPULATION, "scope": {}, "tightest_cell": {}, "exact": True, "largest_that_fits": "1.5",
+            "partitions": [], "guarantee": {"text": "For any two worlds"}, "delta_set_aside": None,
+        },
+    ),
+    ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5"}),
+    ("GET", "/ledger/pop_1/entries"): (200, {"entries": [ENTRY, LOAD], "next": None}),
     ("GET", "/signer"): (200, SIGNER),
     ("POST", "/keys"): (201, CREATED_KEY),
     ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),

@@ -76,7 +76,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),
     (
         ["ledger", "cap", "census", "2", "--reason", "less trust"],
-        ["the cap of census is 2 ε from here on; 0.5 ε are left", "next: grovekeeper ledger show census"],
+        ["the cap of census is now 2 ε; 0.5 ε are left", "next: grovekeeper ledger show census"],
     ),
     (
         ["ledger", "charge", "census", "--description", "a mean", "--epsilon", "0.5"],
@@ -87,6 +87,12 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["would cost 0.5 ε; 0.1 left: it does not fit"],
     ),
     (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
+    (
+        ["ledger", "show", "pop_1"],
+        ["patients", "largest ε that fits: 1.5", "For any two worlds", "pop_1 patients.jsonl"],
+    ),
+    (["ledger", "cap", "pop_1", "2", "--reason", "less trust"], ["the cap of patients is now 2 ε; 0.5 ε are left"]),
+    (["ledger", "entries", "pop_1"], ["open", "load", "ds_1", "jb_1", "cdcdcdcdcdcd"]),
     (["ledger", "entries", "census"], ["open", "abababababab"]),
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
     (
@@ -105,24 +111,11 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["opened patients (pp_1) with a lifetime budget of 3 ε", "next: grovekeeper populations join DATASET patients"],
     ),
     (["populations", "list"], ["patients", "1.5"]),
-    (["populations", "show", "patients"], ["at most one row in each", "census", "erased", "For any two worlds"]),
+    (
+        ["populations", "show", "patients"],
+        ["at most one row in each", "census", "erased", "For any two worlds", "next: grovekeeper ledger export pp_1"],
+    ),
     (["populations", "join", "census", "patients"], ["census belongs to patients"]),
-    (
-        ["populations", "cap", "patients", "2", "--reason", "less trust"],
-        ["the cap of patients is 2 ε from here on; 0.5 ε are left", "next: grovekeeper populations show patients"],
-    ),
-    (["populations", "entries", "patients"], ["open", "load", "ds_1", "jb_1", "cdcdcdcdcdcd"]),
-    (["populations", "checkpoint", "patients"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
-    (
-        ["populations", "checkpoint", "patients", "new.checkpoint"],
-        ["wrote new.checkpoint", "next: grovekeeper verify patients.jsonl --checkpoint new.checkpoint --public-key "],
-    ),
-    (["populations", "proof", "patients", "--from-size", "1"], ['"kind": "consistency"']),
-    (["populations", "proof", "patients", "new.json", "--sequence", "1", "--size", "1"], ["wrote new.json"]),
-    (
-        ["populations", "export", "patients", "new.jsonl"],
-        ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"],
-    ),
     (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
     (["keys", "list"], ["ann", "auditor"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),

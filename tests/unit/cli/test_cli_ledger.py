@@ -1,4 +1,4 @@
-"""What balances, caps and charges for mechanisms elsewhere look like, and how they are asked for."""
+"""Balances, caps and charges for external mechanisms: what is printed, and what is sent."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> 
     assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in told
 
 
-def test_a_charge_for_elsewhere_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
+def test_an_external_charge_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
     stated = ["--epsilon", "0.50", "--delta", "1e-7", "--per", "unit", "--scope", '{"shard": [1]}']
     run("ledger", "charge", "census", "--description", "a mean", *stated, "--idempotency-key", "k")
     declared = {"adjacency": "add_remove", "epsilon": "0.50", "delta": "1e-7"}
@@ -65,12 +65,11 @@ def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, s
     assert "largest ε that fits: 0.5" in shown
 
 
-@pytest.mark.parametrize(("group", "account"), [("ledger", "census"), ("populations", "patients")])
-def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any, group: str, account: str) -> None:
-    told = run(group, "cap", account, "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
+def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any) -> None:
+    told = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
     sent = service.requests[-1]
-    assert told.stdout.splitlines()[0] == f"the cap of {account} is 2 ε from here on; 0.5 ε are left"
-    assert told.stdout.splitlines()[-1] == f"next: grovekeeper {group} show {account}"
+    assert told.stdout.splitlines()[0] == "the cap of census is now 2 ε; 0.5 ε are left"
+    assert told.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
     assert (service.body(), sent.headers["Idempotency-Key"]) == ({"cap": "1e-3", "reason": "less trust"}, "k1")
-    assert json.loads(run(group, "cap", account, "2", "--reason", "x", "--json").stdout)["cap"] == "2"
-    assert run(group, "cap", account, "2").exit_code == 2, "a cap is not changed without a reason"
+    assert json.loads(run("ledger", "cap", "census", "2", "--reason", "x", "--json").stdout)["cap"] == "2"
+    assert run("ledger", "cap", "census", "2").exit_code == 2, "a cap is not changed without a reason"

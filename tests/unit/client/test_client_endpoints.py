@@ -35,12 +35,6 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     ),
     (lambda c: c.population("p"), "GET", "/populations/p", None),
     (lambda c: c.join_population("a", "p"), "PUT", "/datasets/a/population", {"population": "p"}),
-    (
-        lambda c: c.change_population_cap("p", "2", reason="r"),
-        "POST", "/populations/p/cap", {"cap": "2", "reason": "r"},
-    ),
-    (lambda c: c.population_inclusion("p", 3), "GET", "/populations/p/proofs?sequence=3", None),
-    (lambda c: c.population_consistency("p", 3, size=9), "GET", "/populations/p/proofs?from_size=3&size=9", None),
     (lambda c: c.plan({"dataset": "a"}), "POST", "/plans", {"dataset": "a"}),
     (lambda c: c.train({"dataset": "a"}), "POST", "/train", {"dataset": "a"}),
     (lambda c: c.job("jb_1"), "GET", "/jobs/jb_1", None),
@@ -55,8 +49,8 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.inclusion("a", 3, size=9), "GET", "/ledger/a/proofs?sequence=3&size=9", None),
     (lambda c: c.consistency("a", 3, size=9), "GET", "/ledger/a/proofs?from_size=3&size=9", None),
     (lambda c: c.signer(), "GET", "/signer", None),
-    (lambda c: c.quote_elsewhere("a", {"per": "row"}), "POST", "/ledger/a/quotes", {"per": "row"}),
-    (lambda c: c.charge_elsewhere("a", {"per": "row"}), "POST", "/ledger/a/reservations", {"per": "row"}),
+    (lambda c: c.quote_external("a", {"per": "row"}), "POST", "/ledger/a/quotes", {"per": "row"}),
+    (lambda c: c.charge_external("a", {"per": "row"}), "POST", "/ledger/a/reservations", {"per": "row"}),
     (lambda c: c.reservation("a", "rs_1"), "GET", "/ledger/a/reservations/rs_1", None),
     (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"]}),
     (lambda c: c.revoke_key("key_b"), "DELETE", "/keys/key_b", None),
@@ -78,8 +72,7 @@ def test_each_method_calls_its_endpoint(
     assert seen[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (json.loads(seen[0].content) if seen[0].content else None) == body
     assert ("Idempotency-Key" in seen[0].headers) is (
-        target
-        in ("/datasets", "/train", "/populations", "/populations/p/cap", "/ledger/a/cap", "/ledger/a/reservations")
+        target in ("/datasets", "/train", "/populations", "/ledger/a/cap", "/ledger/a/reservations")
     )
 
 

@@ -258,7 +258,7 @@ def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
 
 
 @pytest.mark.parametrize("end", ["void", "expire"])
-def test_what_ran_elsewhere_is_never_given_back(export: Export, end: str) -> None:
+def test_an_external_charge_is_never_given_back(export: Export, end: str) -> None:
     assert "cannot be given back" in _failure(export().job("rs_1", "1", end, event=EVENT, details=WORD))
 
 

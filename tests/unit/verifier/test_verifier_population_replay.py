@@ -96,7 +96,7 @@ def test_members_with_a_unit_column(people: People) -> None:
     assert checked(population, "ds_a", "ds_b").unit == ("add_remove", "person")
 
 
-def test_charges_for_mechanisms_elsewhere_are_loads(people: People) -> None:
+def test_charges_for_external_mechanisms_are_loads(people: People) -> None:
     word = {"attested_by": "key_ann", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
     population = people().join("ds_a").job("ds_a", "rs_1", "1", event=None, details=word)
     assert checked(population, "ds_a").compared["ds_a"].ledger.attested == {"key_ann": 1}

@@ -1,4 +1,4 @@
-"""Charges for mechanisms that run elsewhere, over the services on both databases."""
+"""Charges for external mechanisms, over the services on both databases."""
 
 import json
 from collections.abc import Iterator
@@ -15,16 +15,15 @@ from app.core.errors import (
     DatasetDeleted,
     IdempotencyKeyReused,
     NotFound,
-    ReservationSettled,
     RoleMissing,
 )
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.grants import put_grant
 from app.services.keys import create_key
-from app.services.ledger import show_external_charges
-from app.services.ledger.charge_external import charge_elsewhere, quote_elsewhere
+from app.services.ledger import external
+from app.services.ledger.external import charge_external, quote_external
 from app.services.pages import PageRequest
-from app.wire.external_charges import ElsewhereIn
+from app.wire.external_charges import ExternalIn
 from app.wire.keys import KeyIn
 from tests.support.crash_scene import OWNER, Scene, opened
 
@@ -43,18 +42,18 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield found
 
 
-def _wanted(**changes: Any) -> ElsewhereIn:
-    return ElsewhereIn.model_validate({"description": "the mean age", "per": "row", "event": LAPLACE} | changes)
+def _wanted(**changes: Any) -> ExternalIn:
+    return ExternalIn.model_validate({"description": "the mean age", "per": "row", "event": LAPLACE} | changes)
 
 
-def _declared(epsilon: str, **changes: Any) -> ElsewhereIn:
+def _declared(epsilon: str, **changes: Any) -> ExternalIn:
     return _wanted(event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes)
 
 
-def _charge(scene: Scene, wanted: ElsewhereIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
+def _charge(scene: Scene, wanted: ExternalIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
     body = wanted.model_dump_json().encode()[-32:].ljust(32, b".")
     request = IdempotentRequest(by.key_id, "POST", key, body)
-    return charge_elsewhere(scene.installation, by, name or scene.dataset_id, wanted, request=request)
+    return charge_external(scene.installation, by, name or scene.dataset_id, wanted, request=request)
 
 
 def _granted(scene: Scene, role: str) -> Principal:
@@ -79,23 +78,11 @@ def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
     assert scene.verified().tightest.load == 5 * 10**8
 
 
-def test_nobody_gives_it_back(scene: Scene) -> None:
-    """Read-then-void: whoever saw the output says that the mechanism never ran."""
-    reservation = json.loads(_charge(scene, _wanted()).body)["reservation_id"]
-    before = scene.export()
-    for caller in (OWNER, ADMIN, _granted(scene, "attester")):
-        with pytest.raises(ReservationSettled, match="the reservation is charged already"):
-            show_external_charges.refuse_void(scene.installation, caller, scene.dataset_id, reservation)
-        confirmed = show_external_charges.confirm_charge(scene.installation, caller, "census", reservation)
-        assert (confirmed.reservation_id, confirmed.state) == (reservation, "charged")
-    assert scene.export() == before
-
-
 @pytest.mark.parametrize("role", ["analyst", "predictor", "auditor"])
 def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
     caller = _granted(scene, role)
     before = scene.export()
-    for ask in (_charge, lambda scene, wanted, by: quote_elsewhere(scene.installation, by, "census", wanted)):
+    for ask in (_charge, lambda scene, wanted, by: quote_external(scene.installation, by, "census", wanted)):
         with pytest.raises(RoleMissing):
             ask(scene, _wanted(), by=caller)
         with pytest.raises(NotFound):
@@ -105,7 +92,7 @@ def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
 
 def test_an_attester_is_an_analyst_too(scene: Scene) -> None:
     attester = _granted(scene, "attester")
-    quoted = quote_elsewhere(scene.installation, attester, "census", _wanted())
+    quoted = quote_external(scene.installation, attester, "census", _wanted())
     assert (quoted.price.amount, quoted.fits, quoted.remaining, quoted.largest_that_fits) == ("0.5", True, "3", "3")
     assert "release of 1 whole numbers" in quoted.receipt
     assert len(scene.entries()) == 1, "a quote costs nothing"
@@ -117,7 +104,7 @@ def test_it_fills_the_account_to_the_last_nano_and_not_beyond(scene: Scene) -> N
     with pytest.raises(BudgetExceeded) as refused:
         _charge(scene, _declared("0.1"), key="more")
     assert (refused.value.tightest_cell, refused.value.remaining) == ({"shard": 1}, "0.099999999")
-    assert not quote_elsewhere(scene.installation, OWNER, "census", _declared("0.1")).fits
+    assert not quote_external(scene.installation, OWNER, "census", _declared("0.1")).fits
     _charge(scene, _declared("0.099999999"), key="more")
     assert [entry.kind for entry in scene.entries()[1:]] == ["reserve", "charge", "reserve", "reserve", "charge"]
 
@@ -136,7 +123,7 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     made = {json.loads(_charge(scene, _wanted(), key=f"k{number}").body)["reservation_id"] for number in range(3)}
     shown, cursor = set(), None
     while True:
-        page = show_external_charges.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
+        page = external.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
         shown |= {each.reservation_id for each in page.reservations}
         cursor = page.next
         if cursor is None:
@@ -146,16 +133,16 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     held = scene.job(str(job)).parts[0].reservation_id
     for reservation in (held, job, "rs_none"):
         with pytest.raises(NotFound):
-            show_external_charges.show_reservation(scene.installation, OWNER, "census", str(reservation))
+            external.show_reservation(scene.installation, OWNER, "census", str(reservation))
 
 
 def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    for ask in (_charge, lambda scene, wanted: quote_elsewhere(scene.installation, OWNER, scene.dataset_id, wanted)):
+    for ask in (_charge, lambda scene, wanted: quote_external(scene.installation, OWNER, scene.dataset_id, wanted)):
         with pytest.raises(DatasetDeleted):
             ask(scene, _wanted())
 
 
 def test_prices_are_rounded_up_to_a_whole_step(scene: Scene) -> None:
-    quoted = quote_elsewhere(scene.installation, OWNER, "census", _declared("0.1000000000000001"))
+    quoted = quote_external(scene.installation, OWNER, "census", _declared("0.1000000000000001"))
     assert Fraction(quoted.price.amount) == Fraction(100_000_001, 10**9)

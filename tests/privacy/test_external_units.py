@@ -1,4 +1,4 @@
-"""A unit with rows in several cells, and mechanisms elsewhere that are stated per unit: its loss, and what is charged.
+"""A unit with rows in several cells, and external mechanisms that are stated per unit: its loss, and what is charged.
 
 The loss of a unit is computed from where its rows lie, by a few lines that know nothing of the ledger. The rule that
 tells cells of a column apart for such charges is put back, and the account then claims less than a unit loses.
@@ -17,8 +17,8 @@ from app.core.errors import BudgetExceeded
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from app.services.ledger import external_price
-from app.services.ledger.charge_external import charge_elsewhere
-from app.wire.external_charges import ElsewhereIn
+from app.services.ledger.external import charge_external
+from app.wire.external_charges import ExternalIn
 from tests.support import people
 from tests.support.crash_scene import OWNER, open_installation
 
@@ -64,8 +64,8 @@ def _charged(installation: Installation, charges: list[Charge], *, max_rows: int
         declared = {"adjacency": "add_remove", "epsilon": str(epsilon)}
         body = {"description": "a mean", "per": per, "declared": declared, "scope": scope}
         request = IdempotentRequest(OWNER.key_id, "", f"k{number}", b"." * 32)
-        wanted = ElsewhereIn.model_validate(body)
-        charge_elsewhere(installation, OWNER, dataset, wanted, request=request)
+        wanted = ExternalIn.model_validate(body)
+        charge_external(installation, OWNER, dataset, wanted, request=request)
     with installation.database.read() as session:
         return Fraction(ledger.balance(session, dataset).charged, 10**9)
 

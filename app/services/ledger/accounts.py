@@ -1,0 +1,86 @@
+"""Find the account that a request names, and check the caller's role on it.
+
+A dataset's account is named by the dataset's id or name, a population's by its id alone: a population may have the name
+of a dataset.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_LEDGER, Principal, Role
+from app.core.errors import NotFound
+from app.datasets.catalog import Dataset
+from app.ledger import populations
+from app.ledger.tables import PopulationRow
+from app.services.authorization import permitted
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account, and the dataset or the population that it belongs to."""
+
+    holder: Dataset | PopulationRow
+
+    @property
+    def id(self) -> str:
+        """The id of the account is the id of its holder."""
+        return self.holder.id
+
+    @property
+    def name(self) -> str:
+        return self.holder.name
+
+    @property
+    def kind(self) -> str:
+        return "dataset" if isinstance(self.holder, Dataset) else "population"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The members that name the account in an answer."""
+        return {"account": self.id, "account_name": self.name, "kind": self.kind}
+
+    @property
+    def dataset(self) -> Dataset | None:
+        """The dataset, unless the account belongs to a population."""
+        return self.holder if isinstance(self.holder, Dataset) else None
+
+
+def find_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Account:
+    """The account of a dataset (id or name) or of a population (id), if the caller has one of some roles on it.
+
+    Raises:
+        NotFound: no such account, or one that this key may not see.
+        RoleMissing: the key may see the account, but has none of these roles.
+    """
+    population = populations.with_id(session, reference)
+    if population is None:
+        return Account(permitted(session, principal, reference, roles))
+    _check(principal, population, roles)
+    return Account(population)
+
+
+def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
+    """A population by id or name, if the key opened it, or is an admin's or an auditor's.
+
+    Raises:
+        NotFound: no such population, or one that another key opened: the two look the same.
+    """
+    population = populations.find(session, reference)
+    if population is None:
+        raise NotFound("population")
+    _check(principal, population, SEE_LEDGER)
+    return population
+
+
+def sees_all_populations(principal: Principal) -> bool:
+    """Whether the key sees populations that other keys opened."""
+    return not principal.acts_as(None).isdisjoint(SEE_LEDGER)
+
+
+def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) -> None:
+    """The key that opened a population is its owner. No other key has a grant on a population."""
+    role = Role.OWNER if population.declared_by == principal.key_id else None
+    grants.check(principal, role, roles, kind="population")

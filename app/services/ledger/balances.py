@@ -1,0 +1,167 @@
+"""Balances of accounts (``GET /ledger``, ``GET /ledger/{account}``)."""
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from app.access import grants
+from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
+from app.core.errors import InvalidRequest, RoleMissing
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.ledger import external, population_totals
+from app.ledger import service as ledger
+from app.ledger.admission import CellBalance, Population
+from app.ledger.tables import PopulationRow
+from app.privacy.composition import Cell
+from app.services.guarantees import account_guarantee, population_guarantee
+from app.services.installation import Installation
+from app.services.ledger.accounts import Account, find_account
+from app.services.pages import PageRequest, page_of
+from app.services.spending import scopes
+from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CellOut, DeltaOut, PartitionBalance
+
+
+def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
+    """The balance of every dataset whose ledger the key may read.
+
+    Raises:
+        RoleMissing: the key may read no ledger at all.
+    """
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_LEDGER)
+        if visible == [] and Role.OWNER not in principal.roles:
+            raise RoleMissing(sorted(role.value for role in SEE_LEDGER))
+        shown, following = page_of(
+            page,
+            lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
+            lambda dataset: dataset.id,
+        )
+        balances = ledger.balances(session, [dataset.id for dataset in shown])
+        listed = [_out(Account(dataset), balances[dataset.id]) for dataset in shown]
+        return BalanceList(datasets=listed, next=following)
+
+
+def show_balance(
+    installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
+) -> AccountBalance:
+    """A dataset at the tightest joint cell of a scope, with every cell in the scope; or a population.
+
+    Raises:
+        NotFound: no such account, or one that this key may not see.
+        RoleMissing: the key may only predict.
+        InvalidRequest: the scope names a partition or a cell that does not exist.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, SEE_BALANCE)
+        if isinstance(account.holder, Dataset):
+            return _of_dataset(session, account.holder, scope)
+        if scope:
+            raise InvalidRequest.at("/scope", "unknown-partition")
+        return _of_population(session, account.holder)
+
+
+def balance_out(session: Session, account: Account) -> BalanceOut:
+    """The balance of an account, at the tightest joint cell of the whole dataset."""
+    if account.dataset is not None:
+        return _out(account, ledger.balance(session, account.id))
+    return _out(account, balance_of_population(session, population_totals.of_population(session, account.id)))
+
+
+def balance_of_population(session: Session, population: Population) -> ledger.Balance:
+    """The sums over a population's members, as the balance of its account."""
+    limit = ledger.highest_cap(session, population.id)
+    return ledger.Balance(
+        account_id=population.id,
+        name=population.name,
+        accountant=limit.accountant,
+        cap=population.cap,
+        charged=population.charged,
+        reserved=population.reserved,
+        tightest_cell={},
+        is_exact=population.is_exact,
+        delta=limit.delta,
+        room=max(population.cap - population.together, 0),
+    )
+
+
+def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object]) -> AccountBalance:
+    box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
+    balance = ledger.balance(session, dataset.id, box)
+    cells = ledger.cells(session, dataset.id, box)
+    delta = external.delta_balance(session, dataset.id, box)
+    partitions = [
+        PartitionBalance(
+            name=partition.name,
+            kind=partition.kind,
+            cells=[_cell(cell.cell[partition.name], cell, balance) for cell in cells[partition.name]],
+        )
+        for partition in dataset.partitions.declared
+    ]
+    return AccountBalance.model_validate(
+        {
+            **_members(Account(dataset), balance),
+            "scope": {name: list(listed) for name, listed in box.items()},
+            "partitions": partitions,
+            "guarantee": account_guarantee(session, dataset.id),
+            "delta_set_aside": None if delta is None else _delta(delta),
+        }
+    )
+
+
+def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
+    population = population_totals.of_population(session, row.id)
+    return AccountBalance.model_validate(
+        {
+            **_members(Account(row), balance_of_population(session, population)),
+            "scope": {},
+            "partitions": [],
+            "guarantee": population_guarantee(session, row, population),
+            "delta_set_aside": None,
+        }
+    )
+
+
+def _out(account: Account, balance: ledger.Balance) -> BalanceOut:
+    return BalanceOut.model_validate(_amounts(account, balance))
+
+
+def _members(account: Account, balance: ledger.Balance) -> dict[str, object]:
+    return {
+        **_amounts(account, balance),
+        "tightest_cell": balance.tightest_cell,
+        "exact": balance.is_exact,
+        "largest_that_fits": balance.largest_that_fits,
+    }
+
+
+def _amounts(account: Account, balance: ledger.Balance) -> dict[str, object]:
+    dataset = account.dataset
+    return {
+        **account.facts,
+        "dataset": None if dataset is None else dataset.id,
+        "dataset_name": None if dataset is None else dataset.name,
+        "accountant": balance.accountant,
+        "unit": balance.unit,
+        "cap": balance.text(balance.cap),
+        "charged": balance.text(balance.charged),
+        "reserved": balance.text(balance.reserved),
+        "remaining": balance.text(balance.remaining),
+    }
+
+
+def _cell(name: Cell, cell: CellBalance, balance: ledger.Balance) -> CellOut:
+    return CellOut(
+        cell=name,
+        charged=balance.text(cell.charged),
+        reserved=balance.text(cell.reserved),
+        remaining=balance.text(max(balance.cap - cell.charged - cell.reserved, 0)),
+    )
+
+
+def _delta(delta: external.DeltaBalance) -> DeltaOut:
+    return DeltaOut(
+        set_aside=external.delta_text(delta.set_aside),
+        charged=external.delta_text(delta.charged),
+        remaining=external.delta_text(delta.remaining),
+    )

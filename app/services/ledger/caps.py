@@ -1,0 +1,101 @@
+"""Convert budgets to caps, and change the cap of an account (``POST /ledger/{account}/cap``)."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Answer, IdempotentRequest, once
+from app.access.roles import MANAGE_DATASET, Principal
+from app.core import limits
+from app.core.errors import InvalidRequest
+from app.datasets import catalog
+from app.ledger import caps
+from app.ledger import service as ledger
+from app.ledger.limit import Limit
+from app.privacy import accountants
+from app.registry import models
+from app.services.answers import answer
+from app.services.guarantees import account_guarantee
+from app.services.installation import Installation
+from app.services.ledger.accounts import Account, find_account
+from app.services.ledger.balances import balance_out
+from app.wire.datasets import BudgetIn
+from app.wire.ledger import CapIn
+
+
+def largest_epsilon(accountant: str) -> int:
+    """The largest ε of a cap: amounts are stored in 64 bits."""
+    takes_delta = accountants.by_name(accountant).TAKES_DELTA
+    return limits.MAX_CAP_EPSILON_WITH_DELTA if takes_delta else limits.MAX_CAP_EPSILON
+
+
+def cap_of(budget: BudgetIn) -> int:
+    """The cap of a budget in whole steps of the accountant's unit.
+
+    Raises:
+        InvalidRequest: the cap is too large for 64 bits, or less than one step.
+    """
+    return _cap(budget.accountant, budget.epsilon, budget.conversion_delta, at="/budget/epsilon")
+
+
+def change_cap(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    body: CapIn,
+    *,
+    request: IdempotentRequest | None,
+) -> Answer:
+    """Lowers or raises the cap of an account, and answers with the balance under the new cap.
+
+    A cap is lowered by the dataset's owner, or by the key that opened the population; a lower cap restricts later
+    admissions only. Raising a cap weakens the guarantee that was promised, so only an admin may. A change never alters
+    what is reserved or charged.
+
+    Raises:
+        NotFound: no such account, or one that this key may not see.
+        RoleMissing: only the owner lowers, only an admin raises.
+        InvalidRequest: the cap is out of range, or is in force already.
+        DatasetDeleted: the dataset's rows are erased, so nothing is admitted any more.
+    """
+    with installation.database.read() as session:
+        account = find_account(session, principal, reference, MANAGE_DATASET)
+        # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
+        cap = _changed_cap(ledger.highest_cap(session, account.id), body.cap)
+    # The route of the idempotency key names the id, because a name may come to mean another dataset.
+    identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
+    with installation.database.write() as session:
+
+        def work() -> Answer:
+            _change(session, principal, account, cap=cap, reason=body.reason)
+            return answer(200, balance_out(session, account))
+
+        return once(session, identity, at=installation.database.now(session), work=work)
+
+
+def _change(session: Session, principal: Principal, account: Account, *, cap: int, reason: str) -> None:
+    if account.dataset is not None:
+        catalog.locked(session, account.id).living()
+    in_force = caps.in_force(session, account.id)
+    if cap > in_force:
+        principal.require()  # an admin
+    if cap == in_force:
+        raise InvalidRequest.at("/cap", "unchanged")
+    caps.change(session, account.id, cap, reason=reason, actor=principal.key_id)
+    if account.dataset is not None:
+        models.put_guarantee(session, account.id, account_guarantee(session, account.id))
+
+
+def _changed_cap(limit: Limit, epsilon: Fraction) -> int:
+    """The new cap of an account whose accountant and δ are those of ``limit``."""
+    return _cap(limit.accountant, epsilon, limit.split.converted_at, at="/cap")
+
+
+def _cap(accountant: str, epsilon: Fraction, delta: Fraction | None, *, at: str) -> int:
+    if epsilon > largest_epsilon(accountant):
+        raise InvalidRequest.at(at, "too-large")
+    cap = accountants.by_name(accountant).cap(epsilon, delta)
+    if cap == 0:
+        raise InvalidRequest.at(at, "too-small")
+    return cap

@@ -1,0 +1,152 @@
+"""Quote, charge and list external mechanisms (``/ledger/{dataset}/quotes`` and ``/reservations``)."""
+
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
+from app.datasets import catalog
+from app.datasets.catalog import Dataset
+from app.ledger import external
+from app.ledger import service as ledger
+from app.ledger.tables import ReservationRow
+from app.privacy import declared, events
+from app.privacy.declared import DeclaredLoss
+from app.services.answers import answer
+from app.services.authorization import permitted
+from app.services.installation import Installation
+from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
+from app.services.pages import PageRequest, page_of
+from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
+
+
+def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:
+    """The price of an external mechanism, and whether it fits. A quote costs nothing and changes nothing.
+
+    Raises:
+        NotFound: no such dataset, or one that this key may not see.
+        RoleMissing: the key may not attest on the dataset.
+        InvalidRequest: the event, the declared loss or the scope breaks a rule.
+        DatasetDeleted: the dataset's rows are erased.
+        AccountantMismatch: no bound is proved in the account's unit.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, ATTEST).living()
+        charge = price_external(session, dataset, body)
+    return ExternalQuote(
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        scope={name: list(cells) for name, cells in charge.scope.items()},
+        price=charge.price,
+        receipt=charge.receipt,
+        fits=charge.fits,
+        remaining=charge.balance.text(charge.balance.remaining),
+        delta_remaining=external.delta_text(charge.delta_room) if charge.delta else None,
+        largest_that_fits=charge.largest_that_fits,
+    )
+
+
+def charge_external(
+    installation: Installation, principal: Principal, reference: str, body: ExternalIn, *, request: IdempotentRequest
+) -> Answer:
+    """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer.
+
+    Raises:
+        NotFound: no such dataset, or one that this key may not see.
+        RoleMissing: the key may not attest on the dataset.
+        InvalidRequest: the event, the declared loss or the scope breaks a rule.
+        DatasetDeleted: the dataset's rows are erased.
+        AccountantMismatch: no bound is proved in the account's unit.
+        BudgetExceeded: the account refuses the charge.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, ATTEST)
+        # The route of the idempotency key names the id, because a name may come to mean another dataset.
+        request = replace(request, route=f"POST /ledger/{dataset.id}/reservations")
+        earlier = stored(session, request)
+        if earlier is not None:
+            return earlier
+        # The price depends on public facts that never change, so it is computed before anything is locked.
+        charge = price_external(session, dataset, body)
+    with installation.database.write() as session:
+
+        def work() -> Answer:
+            living = catalog.locked(session, dataset.id).living()
+            new = _reservation(charge, body, attested_by=principal.key_id)
+            reservation_id = external.charge(session, new, delta=charge.delta, actor=principal.key_id)
+            reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
+            return answer(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
+
+        return once(session, request, at=installation.database.now(session), work=work)
+
+
+def list_reservations(
+    installation: Installation, principal: Principal, reference: str, page: PageRequest
+) -> ReservationList:
+    """The charges for external mechanisms on a dataset.
+
+    Raises:
+        NotFound: no such dataset, or one that this key may not see.
+        RoleMissing: the key neither attests on the dataset nor reads its ledger.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
+        shown, following = page_of(
+            page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
+        )
+        return ReservationList(reservations=[_reservation_out(session, dataset, row) for row in shown], next=following)
+
+
+def show_reservation(
+    installation: Installation, principal: Principal, reference: str, reservation_id: str
+) -> ReservationOut:
+    """One charge for an external mechanism.
+
+    Raises:
+        NotFound: no such dataset or reservation, or one that this key may not see.
+        RoleMissing: the key neither attests on the dataset nor reads its ledger.
+    """
+    with installation.database.read() as session:
+        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
+        return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
+
+
+def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> ledger.NewReservation:
+    """The reservation of a charge. Its details, public facts, stand in both of its entries."""
+    details: dict[str, Any] = {"attested_by": attested_by, "description": body.description, "per": charge.per}
+    is_declared = isinstance(charge.stated, DeclaredLoss)
+    if is_declared:
+        details["declared"] = charge.stated.to_json()
+    if charge.delta:
+        details["delta"] = external.delta_text(charge.delta)
+    return ledger.NewReservation(
+        account_id=charge.dataset.id,
+        amount=charge.amount,
+        scope=charge.scope,
+        event=None if is_declared else charge.stated.to_json(),
+        job_id=None,
+        details=details,
+        largest_within=charge.largest_within,
+    )
+
+
+def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) -> ReservationOut:
+    details = row.details or {}
+    stated = declared.from_json(details["declared"]) if row.event is None else events.from_json(row.event)
+    accountant, per = ledger.highest_cap(session, dataset.id).accountant, details["per"]
+    return ReservationOut(
+        reservation_id=row.id,
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
+        scope=row.scope,
+        price=price_out(accountant, row.amount, external.delta_steps(details.get("delta"))),
+        description=details["description"],
+        per=per,
+        event=row.event,
+        declared=details.get("declared"),
+        attested_by=details["attested_by"],
+        receipt=receipt_of(dataset, accountant, stated, per=per),
+    )

@@ -1,0 +1,219 @@
+"""The calls about an account, of a dataset and of a population alike, over the services on both databases."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.access.idempotency import Answer, IdempotentRequest
+from app.access.roles import Principal, Role
+from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
+from app.ledger import service as ledger
+from app.ledger.entries import Entry
+from app.ledger.heads import HeadFolder
+from app.privacy import accountants
+from app.services.installation import Installation
+from app.services.ledger import balances, evidence, history
+from app.services.ledger.caps import change_cap
+from app.services.ledger.evidence import ProofRequest
+from app.services.ledger.heads import Heads, checkpoint_of
+from app.services.pages import PageRequest
+from app.services.populations import open_population
+from app.verifier import population_replay
+from app.verifier.dataset_replay import verify
+from app.wire.ledger import AccountBalance, CapIn
+from app.wire.populations import PopulationIn
+from tests.support import people
+from tests.support.crash_scene import OWNER, open_installation
+
+ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
+AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
+STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
+PURE = {"accountant": "pure", "epsilon": "3"}
+ZCDP = {"accountant": "zcdp", "epsilon": "2", "delta": "1e-6"}
+
+
+@dataclass(frozen=True)
+class Held:
+    """An account that ``OWNER`` opened."""
+
+    installation: Installation
+    kind: str
+    id: str
+
+    def cap(
+        self, epsilon: str, *, by: Principal = OWNER, reason: str = "a reason", key: str | None = None, at: str = ""
+    ) -> Answer:
+        wanted = CapIn.model_validate({"cap": epsilon, "reason": reason})
+        body = f"{epsilon} {reason}".encode().ljust(32, b".")
+        request = None if key is None else IdempotentRequest(by.key_id, f"POST /ledger/{at}/cap", key, body)
+        return change_cap(self.installation, by, at or self.id, wanted, request=request)
+
+    def balance(self, by: Principal = OWNER) -> AccountBalance:
+        return balances.show_balance(self.installation, by, self.id, scope={})
+
+    def entries(self) -> list[Entry]:
+        with self.installation.database.read() as session:
+            return ledger.entries(session, self.id, after=0, limit=99)
+
+    def export(self, by: Principal = OWNER) -> list[bytes]:
+        return list(history.export_json_lines(self.installation, by, self.id))
+
+    def verified_cap(self) -> int:
+        lines = self.export()
+        return verify(lines).cap if self.kind == "dataset" else population_replay.verify(lines, []).cap
+
+
+@pytest.fixture
+def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+    found = open_installation(database_url, tmp_path / "home")
+    yield found
+    found.close()
+
+
+def _held(installation: Installation, kind: str, budget: dict[str, str]) -> Held:
+    if kind == "dataset":
+        return Held(installation, kind, people.declared(installation, name="patients", budget=budget)["id"])
+    wanted = PopulationIn.model_validate({"name": "patients", "budget": budget})
+    return Held(installation, kind, json.loads(open_population(installation, OWNER, wanted, request=None).body)["id"])
+
+
+@pytest.fixture(params=["dataset", "population"])
+def held(request: pytest.FixtureRequest, installation: Installation) -> Held:
+    """A pure account of ε = 3."""
+    return _held(installation, request.param, PURE)
+
+
+READS: dict[str, Callable[[Held, Principal], Any]] = {
+    "balance": lambda it, by: it.balance(by),
+    "entries": lambda it, by: history.list_entries(it.installation, by, it.id, PageRequest()),
+    "export": lambda it, by: it.export(by),
+    "table": lambda it, by: list(history.export_csv(it.installation, by, it.id)),
+    "checkpoint": lambda it, by: evidence.show_checkpoint(
+        it.installation, by, it.id, signer=Heads(it.installation).signer
+    ),
+    "proof": lambda it, by: evidence.show_proof(
+        it.installation, by, it.id, ProofRequest(sequence=1, from_size=None, size=None)
+    ),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_whoever_sees_an_account_reads_all_of_it_and_others_learn_nothing(held: Held, read: str) -> None:
+    for principal in (OWNER, ADMIN, AUDITOR):
+        assert READS[read](held, principal)
+    with pytest.raises(NotFound):
+        READS[read](held, STRANGER)
+
+
+def test_answers_name_the_account_and_its_kind(held: Held) -> None:
+    named = {"account": held.id, "account_name": "patients", "kind": held.kind}
+    dataset = (held.id, "patients") if held.kind == "dataset" else (None, None)
+    lowered = json.loads(held.cap("2").body)
+    assert lowered == named | {
+        "dataset": dataset[0], "dataset_name": dataset[1], "accountant": "pure", "unit": "epsilon",
+        "cap": "2", "charged": "0", "reserved": "0", "remaining": "2",
+    }  # fmt: skip
+    balance = json.loads(held.balance().model_dump_json())
+    assert {name: balance[name] for name in lowered} == lowered
+    assert (balance["largest_that_fits"], balance["exact"], balance["scope"]) == ("2", True, {})
+    listed = json.loads(history.list_entries(held.installation, OWNER, held.id, PageRequest()).model_dump_json())
+    assert {name: listed[name] for name in named} == named
+    assert [entry["kind"] for entry in listed["entries"]] == ["open", "cap"]
+
+
+def test_the_owner_lowers_a_cap_and_an_admin_raises_it(held: Held) -> None:
+    held.cap("2", reason="we promised less")
+    for epsilon in ("2.000000001", "3"):
+        with pytest.raises(RoleMissing) as refused:
+            held.cap(epsilon)
+        assert refused.value.needed == ["admin"]
+    with pytest.raises(NotFound):
+        held.cap("1", by=STRANGER)
+    with pytest.raises(RoleMissing):
+        held.cap("1", by=AUDITOR)
+    held.cap("5", by=ADMIN, reason="a second study")
+    held.cap("4.5", by=ADMIN, reason="an admin may lower, too")
+    assert [(entry.kind.value, entry.amount, entry.actor, entry.details) for entry in held.entries()[1:]] == [
+        ("cap", 2 * 10**9, OWNER.key_id, {"reason": "we promised less"}),
+        ("cap", 5 * 10**9, ADMIN.key_id, {"reason": "a second study"}),
+        ("cap", 45 * 10**8, ADMIN.key_id, {"reason": "an admin may lower, too"}),
+    ]
+    assert held.verified_cap() == 4_500_000_000
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
+)
+def test_a_cap_that_is_none_is_refused(held: Held, epsilon: str, problem: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        held.cap(epsilon, by=ADMIN)
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/cap", problem)]
+    assert len(held.entries()) == 1
+
+
+@pytest.mark.parametrize("kind", ["dataset", "population"])
+def test_a_cap_with_a_delta_is_converted_as_it_was_at_first(installation: Installation, kind: str) -> None:
+    held = _held(installation, kind, ZCDP)
+    held.cap("1", by=ADMIN)
+    unit = accountants.by_name("zcdp")
+    assert held.entries()[-1].amount == unit.cap(Fraction(1), Fraction(1, 10**6))
+    guarantee = held.balance().guarantee
+    assert Fraction((guarantee["add_remove"] if kind == "dataset" else guarantee)["epsilon"]) <= 1
+
+
+def test_a_repeated_request_changes_a_cap_once(held: Held) -> None:
+    first = held.cap("2", key="k")
+    held.cap("1")
+    assert held.cap("2", key="k") == first, "the answer of then, not a second change"
+    if held.kind == "dataset":
+        assert held.cap("2", key="k", at="patients") == first, "the id and the name are the same account"
+    with pytest.raises(IdempotencyKeyReused):
+        held.cap("2", key="k", reason="another body")
+    assert [entry.amount for entry in held.entries()] == [3 * 10**9, 2 * 10**9, 10**9]
+
+
+def test_a_name_is_that_of_a_dataset(installation: Installation) -> None:
+    population = _held(installation, "population", PURE)
+    with pytest.raises(NotFound):
+        history.list_entries(installation, ADMIN, "patients", PageRequest())
+    dataset = _held(installation, "dataset", PURE)
+    assert history.list_entries(installation, ADMIN, "patients", PageRequest()).account == dataset.id
+    assert history.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
+    named_so = people.declared(installation, name=population.id)
+    assert history.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
+    assert history.list_entries(installation, ADMIN, named_so["id"], PageRequest()).account_name == population.id
+
+
+def test_a_population_has_no_cells(installation: Installation) -> None:
+    population = _held(installation, "population", PURE)
+    with pytest.raises(InvalidRequest) as refused:
+        balances.show_balance(installation, OWNER, population.id, scope={"shard": [0]})
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/scope", "unknown-partition")]
+
+
+def test_checkpoints_and_proofs_are_of_the_account(held: Held) -> None:
+    held.cap("2")
+    asked = ProofRequest(sequence=2, from_size=None, size=None)
+    proof = evidence.show_proof(held.installation, OWNER, held.id, asked)
+    assert (proof.kind, proof.origin, proof.size) == ("inclusion", f"grovekeeper/ledger/{held.id}", 2)
+    signer = Heads(held.installation).signer
+    note = evidence.show_checkpoint(held.installation, AUDITOR, held.id, signer=signer)
+    assert note.startswith(f"grovekeeper/ledger/{held.id}\n2\n")
+
+
+def test_an_account_that_became_shorter_is_noticed(held: Held) -> None:
+    heads = Heads(held.installation)
+    heads.publish()
+    folder = HeadFolder(held.installation.home / "checkpoints")
+    assert {head.account_id: head.size for head in folder.read_all()} == {held.id: 1}
+    with held.installation.database.read() as session:
+        head = dataclasses.replace(checkpoint_of(session, held.id, 1), size=2)
+    folder.write(head, heads.signer.sign(head))
+    with pytest.raises(LedgerRewound, match=held.id):
+        Heads(held.installation).confirm()
