@@ -1,4 +1,4 @@
-"""What routes ask for: the installation, the caller, a page, an idempotency key."""
+"""Dependencies of routes: the installation, the caller, a page, an idempotency key."""
 
 import re
 from typing import Annotated, cast
@@ -16,7 +16,7 @@ from app.services.ledger.heads import Heads
 from app.services.pages import PageRequest
 
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
-_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key>`")  # documentation; see middleware
+_bearer = HTTPBearer(auto_error=False, description="`Authorization: Bearer <key>`")  # documented; see middleware
 
 
 def installation(request: Request) -> Installation:
@@ -43,7 +43,7 @@ async def optional_idempotency(
     caller: Annotated[Principal, Depends(principal)],
     key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotentRequest | None:
-    """The request's identity if it carries a key; the body is told apart by its canonical form."""
+    """The request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
     checked = checked_key(request, key)
     if checked is None:
         return None
@@ -53,7 +53,7 @@ async def optional_idempotency(
 async def idempotency(
     request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)],
 ) -> IdempotentRequest:
-    """The same where the request spends.
+    """The idempotency key of a request that spends budget, which must have one.
 
     Raises:
         IdempotencyKeyMissing: no key was sent.
@@ -67,8 +67,8 @@ def checked_key(request: Request, key: str | None) -> str | None:
     """The ``Idempotency-Key`` of a request, if it has one.
 
     Raises:
-        InvalidRequest: empty, too long, or not visible ASCII; or several, of which a retry on another way might show
-            another one first, and spend again.
+        InvalidRequest: the key is empty, too long or not visible ASCII, or the request has several keys: a proxy could
+            reorder them in a retry, which would spend again.
     """
     if key is not None and (len(request.headers.getlist("Idempotency-Key")) > 1 or not _KEY.fullmatch(key)):
         raise InvalidRequest.at("/Idempotency-Key", "malformed")
@@ -76,12 +76,12 @@ def checked_key(request: Request, key: str | None) -> str | None:
 
 
 def route_of(request: Request) -> str:
-    """Method and path: what an idempotency key belongs to, beside its principal."""
+    """Method and path; an idempotency key belongs to a principal and a route."""
     return f"{request.method} {request.url.path}"
 
 
 def sent(answer: Answer) -> Response:
-    """The stored bytes of an answer, as they are."""
+    """An answer with its stored bytes."""
     headers = {} if answer.location is None else {"Location": answer.location}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
 

@@ -23,18 +23,18 @@ PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 _UPLOAD = re.compile(r"/datasets/[^/]+/rows")
 _PREDICT = re.compile(r"/models/[^/]+/predict")
 _RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?")
-"""Post-processing of what was paid for: it is served whatever became of the ledger."""
+"""Released models: post-processing, served even if the ledger contradicts its heads."""
 _log = logging.getLogger(__name__)
 
 
 class EveryRequest:
     """ASGI middleware around the whole application.
 
-    * ``X-Request-Id`` on every answer; whatever nobody foresaw becomes a 500 that holds this id and nothing else.
+    * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else.
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, then 429.
-    * 503 until the database is at this program's revision and holds every head that was written outside it.
-    * 401 without a valid key, before anything of the body is read.
-    * 413 for a body over its limit, counted as it arrives: ``Content-Length`` is only a first hint.
+    * 503 until the database is at this program's revision and agrees with every head outside it.
+    * 401 without a valid key, before the body is read.
+    * 413 for a body over its limit, counted as it arrives, whatever ``Content-Length`` states.
     """
 
     def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads) -> None:
@@ -57,7 +57,7 @@ class EveryRequest:
         except GrovekeeperError as error:
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
-            # Nobody is left to answer; whatever was spooled went with the exception.
+            # No client is left to answer; the route removed its spooled body.
             _log.info("a client went away", extra={"request_id": request_id})
         except Exception:
             _log.exception("a request failed", extra={"request_id": request_id})
@@ -74,9 +74,9 @@ class EveryRequest:
             raise TooManyRequests
         headers: dict[bytes, bytes] = dict(scope["headers"])
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
-        text = keys[0] if len(keys) == 1 else None  # of two keys nobody can say whose request it is
+        text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
         scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text, scope["path"])
-        if not scope["path"].isprintable():  # no id and no name; PostgreSQL cannot even be asked about a NUL
+        if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
         declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared[:20]) > _limit(scope["path"]):
@@ -88,7 +88,7 @@ class EveryRequest:
 
 
 class _Answered:
-    """Sends with the request id, and knows whether an answer has begun."""
+    """Adds headers to an answer, and records whether the answer has begun."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

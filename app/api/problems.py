@@ -145,8 +145,8 @@ async def on_named_error(request: Request, error: Exception) -> Response:
 async def on_validation_error(_: Request, error: Exception) -> Response:
     """Handle validation errors of pydantic: known locations and slugs, never an input."""
     assert isinstance(error, RequestValidationError)
-    found = [errors.FieldProblem(*_located(item)) for item in error.errors()]
-    return response_to(errors.InvalidRequest(list(dict.fromkeys(found))))
+    invalid = [errors.FieldProblem(*_located(item)) for item in error.errors()]
+    return response_to(errors.InvalidRequest(list(dict.fromkeys(invalid))))
 
 
 async def on_http_exception(_: Request, error: Exception) -> Response:
@@ -199,9 +199,9 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
     return {}
 
 
-def _field_problem(found: errors.FieldProblem) -> dict[str, Any]:
-    told: dict[str, Any] = {"at": found.at, "problem": found.problem}
-    return told if found.limit is None else told | {"limit": found.limit}
+def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
+    problem: dict[str, Any] = {"at": item.at, "problem": item.problem}
+    return problem if item.limit is None else problem | {"limit": item.limit}
 
 
 def _located(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -1,18 +1,18 @@
-"""Whether requests may be answered at all."""
+"""Check that the service is ready to answer requests."""
 
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.services.ledger.heads import Heads
 
-_REWOUND = "the ledger is not the one whose heads were written outside the database"
+_REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written"
 
 
 def confirm_ready(heads: Heads) -> None:
-    """Holds requests back while the database is old, or is not the one that was written to.
+    """Checks the revision of the database, and the ledger against the heads outside it.
 
     Raises:
-        Unavailable: the database does not answer, was not upgraded, or contradicts a head outside it, or heads cannot
-            be kept there. The log says which.
+        Unavailable: the database does not answer, was not upgraded, or contradicts a head; or heads cannot be read or
+            written. The log says which.
     """
     confirm_upgraded(heads)
     try:
@@ -24,12 +24,12 @@ def confirm_ready(heads: Heads) -> None:
 
 
 def confirm_upgraded(heads: Heads) -> None:
-    """Enough for what reads released models alone: that needs no ledger, so none is compared for it.
+    """Checks the revision of the database alone, for requests that read released models only.
 
-    A database that is known to be an old one answers nothing: keys that were revoked since live in it again.
+    A database that is known to be an older copy answers nothing, because it accepts keys that were revoked later.
 
     Raises:
-        Unavailable: the database does not answer, was not upgraded, or was found to be rewound.
+        Unavailable: the database does not answer, was not upgraded, or contradicts a head.
     """
     if not heads.is_current:
         raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")

@@ -1,4 +1,4 @@
-"""What several commands read from the command line."""
+"""Arguments and options that several commands share."""
 
 import json
 import shlex
@@ -31,17 +31,17 @@ ScopeOption: TypeAlias = Annotated[
 
 
 def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A box as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one JSON object.
+    """A scope as it was typed: ``region=EU``, ``shard=0,1``, repeated as needed; or one JSON object.
 
-    Categories with a comma are for the JSON form.
+    Categories that contain a comma need the JSON form.
 
     Args:
         typed: by the user.
-        declaration: fetches the dataset. It is asked for only where a cell of digits stands, which is a number in a
-            hash partition and a text in a column.
+        declaration: fetches the dataset; called only for a cell of digits, which is a number in a hash partition and
+            text in a column partition.
 
     Raises:
-        WrongUse: it is neither form, or the two are mixed.
+        WrongUse: the text has neither form, or mixes them.
     """
     scope: dict[str, list[str]] = {}
     for word in typed or ():
@@ -63,7 +63,7 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
 
 
 def as_typed(dataset: str, **options: str | Sequence[str] | None) -> str:
-    """A dataset and options as a user types them: one without a value is left out, one with several is repeated."""
+    """A dataset and options as a user types them, without options that have no value."""
     words = [dataset]
     for name, given in options.items():
         for value in (given,) if isinstance(given, str) else given or ():
@@ -76,16 +76,16 @@ def _is_number(cell: str) -> bool:
 
 
 def confirm(output: Output, question: str, *, yes: bool) -> None:
-    """Asks a person before what cannot be undone, unless ``yes`` was typed.
+    """Asks for confirmation of a command that cannot be undone, unless ``yes``.
 
     Raises:
-        WrongUse: a program runs the command, and did not say ``--yes``.
-        typer.Abort: the person thought better of it.
+        WrongUse: ``--json`` without ``--yes``.
+        typer.Abort: the answer is no.
     """
     if yes:
         return
     if output.as_json:
-        raise WrongUse("with --json nobody is asked: add --yes")
+        raise WrongUse("--json asks no questions: add --yes")
     typer.confirm(question, abort=True, err=True)
 
 
@@ -93,7 +93,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     """A JSON object that was typed as one argument.
 
     Raises:
-        WrongUse: it is something else.
+        WrongUse: the text is not a JSON object.
     """
     try:
         value = json.loads(text)
@@ -108,7 +108,7 @@ def read_bytes(file: Path) -> bytes:
     """The content of a file that the user named.
 
     Raises:
-        WrongUse: it cannot be read.
+        WrongUse: the file cannot be read.
     """
     try:
         return file.read_bytes()
@@ -117,10 +117,10 @@ def read_bytes(file: Path) -> bytes:
 
 
 def check_new(file: Path) -> None:
-    """A download never overwrites.
+    """Checks that a download overwrites no file.
 
     Raises:
-        WrongUse: the file is there already, or its folder is not.
+        WrongUse: the file exists, or its folder does not.
     """
     if file.exists():
         raise WrongUse(f"{file} exists already")

@@ -22,7 +22,7 @@ from app.client.errors import ApiProblem, Unreachable
 from app.core.errors import GrovekeeperError
 from app.core.settings import Settings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from app.client.client import Client
 
 ADMIN_KEY_FILE = "admin.key"
@@ -33,7 +33,7 @@ class WrongUse(Exception):
 
 
 class NoKey(Exception):
-    """There is no key to send."""
+    """No key is configured."""
 
     def __str__(self) -> str:
         return "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
@@ -41,11 +41,11 @@ class NoKey(Exception):
 
 @contextmanager
 def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
-    """The idempotency key of one intention, shown where no answer came, so that repeating it cannot pay twice.
+    """The idempotency key of one request, shown if no answer arrives, so that a repetition cannot spend twice.
 
     Args:
         output: where the command prints.
-        continued: the key of an earlier attempt, if this one continues it.
+        continued: the key of an earlier attempt, if the command continues one.
     """
     key = continued or secrets.token_hex(16)
     try:
@@ -54,8 +54,8 @@ def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
         may_have_arrived = (
             isinstance(error, Unreachable) or error.status >= 500 or error.type == "idempotency-in-flight"
         )
-        if may_have_arrived and not output.as_json:  # a program brings its own key
-            output.complain(f"it may have arrived all the same; to continue, add --idempotency-key {key}")
+        if may_have_arrived and not output.as_json:  # a program chooses its own key
+            output.complain(f"the request may have arrived; to continue it, add --idempotency-key {key}")
         raise
 
 
@@ -88,8 +88,8 @@ class Remote(Plain):
         """A client with the address and the key of the options, the environment or the home, in this order.
 
         Raises:
-            NoKey: there is none anywhere.
-            WrongUse: the key, its file or the address is not of its form.
+            NoKey: no key is configured.
+            WrongUse: the key, its file or the address is malformed.
         """
         from app.client.client import Client
 
@@ -104,7 +104,7 @@ class Remote(Plain):
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Makes a function ready for typer: expands option groups, maps every named failure to its exit code."""
+    """Makes a function a typer command: expands option groups, maps named errors to exit codes."""
     signature = inspect.signature(function, eval_str=True)
     groups: dict[str, type[Any]] = {
         parameter.name: parameter.annotation
@@ -132,7 +132,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def reported(output: Output) -> Iterator[None]:
-    """Turns named failures into a sentence and an exit code; what has no name stays a traceback."""
+    """Turns named errors into a sentence and an exit code; other errors keep their traceback."""
     try:
         yield
     except ApiProblem as problem:
@@ -153,7 +153,7 @@ def reported(output: Output) -> Iterator[None]:
         output.problem({"type": "wrong-use", "detail": str(error)}, str(error))
         raise typer.Exit(ExitCode.WRONG_USE) from error
     except BrokenPipeError:
-        raise  # whoever read the output has left; typer ends quietly
+        raise  # the reader of the output has ended; typer ends quietly
     except OSError as error:
         sentence = ": ".join(str(part) for part in (error.filename, error.strerror) if part)
         output.problem({"type": "system", "detail": sentence}, sentence)

@@ -14,7 +14,7 @@ from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import Output, amount
 from app.client.errors import ApiProblem
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from app.client.client import Client
 
 
@@ -83,13 +83,13 @@ def charge(
 def reservations(call: Remote, dataset: DatasetArgument) -> None:
     """List the charges for external mechanisms, and who attests them."""
     with call.client() as client:
-        found = list(client.reservations(dataset))
+        listed = list(client.reservations(dataset))
     if call.as_json:
-        call.output.json({"reservations": found})
+        call.output.json({"reservations": listed})
         return
     rows = [
         [item["reservation_id"], amount(item["price"]), item["per"], item["attested_by"], item["description"]]
-        for item in found
+        for item in listed
     ]
     call.output.table(["reservation", "amount", "per", "attested by", "for"], rows, empty="none")
 

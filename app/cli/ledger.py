@@ -84,11 +84,11 @@ def cap(call: Remote, account: AccountArgument, new: NewCap) -> None:
 def entries(call: Remote, account: AccountArgument) -> None:
     """Show every entry of an account, the oldest first."""
     with call.client() as client:
-        found = list(client.entries(account))
+        listed = list(client.entries(account))
     if call.as_json:
-        call.output.json({"entries": found})
+        call.output.json({"entries": listed})
         return
-    show_entries(call.output, found)
+    show_entries(call.output, listed)
 
 
 @app.command("export")

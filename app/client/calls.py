@@ -1,4 +1,4 @@
-"""What the methods of the client share: JSON there and back, pages, downloads."""
+"""Shared parts of the client's methods: JSON requests, pages, downloads."""
 
 import hashlib
 import json
@@ -19,11 +19,11 @@ from app.core import limits
 Json: TypeAlias = dict[str, Any]
 
 CHUNK_BYTES = 256 * 1024
-"""Read from a file or an answer at a time."""
+"""Bytes per read of a file or an answer."""
 
 
 class Calls:
-    """A service, a key, and the connections between."""
+    """A connection to one service with one key."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Calls:
 
 
 def segment(reference: str) -> str:
-    """One piece of a path, whatever characters it has."""
+    """A reference, quoted as one segment of a path."""
     return quote(reference, safe="")
 
 
 def read_object(response: httpx.Response) -> Json:
-    """The answer's object; an answer without a body (204) is an empty one."""
+    """The JSON object of an answer; empty for an answer without a body (204)."""
     if not response.content:
         return {}
     try:

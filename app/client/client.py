@@ -1,8 +1,8 @@
-"""One method per endpoint. Answers are the JSON that the API documents; amounts in them are exact decimal text.
+"""The client: one method per endpoint. Answers are the API's JSON; amounts are exact decimal text.
 
 Every method raises :class:`~app.client.errors.ApiProblem` when the service refuses or fails, and
 :class:`~app.client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an
-``Idempotency-Key``; it is made anew per call unless the caller gives one to continue an earlier intention.
+``Idempotency-Key``, which is new for every call unless the caller gives the key of an earlier attempt.
 """
 
 import json
@@ -25,9 +25,9 @@ class Client(Calls):
     Args:
         url: address of the service.
         key: ``<id>.<secret>``.
-        attempts: how often a request that may be repeated is sent at most.
-        transport: a stand-in for the network, for tests.
-        sleep: waits between attempts and polls.
+        attempts: largest number of attempts for a request that may be repeated.
+        transport: replaces the network in tests.
+        sleep: replaces the waiting between attempts and polls in tests.
 
     Raises:
         ValueError: the address or the key does not have the form of one.
@@ -36,7 +36,7 @@ class Client(Calls):
     # Datasets
 
     def declare_dataset(self, declaration: Json | bytes, *, idempotency_key: str | None = None) -> Json:
-        """``POST /datasets``. Bytes are sent as they are, so that numbers in a file keep their own digits."""
+        """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep their digits."""
         return self._json("POST", "/datasets", body=declaration, key=idempotency_key or new_idempotency_key())
 
     def upload_rows(
@@ -47,13 +47,13 @@ class Client(Calls):
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
     ) -> Json:
-        """``POST /datasets/{id}/rows``: streams a CSV file; one that is gzip already is passed through.
+        """``POST /datasets/{id}/rows``: streams a CSV file, plain or gzip.
 
         Args:
             dataset: id or name.
             file: UTF-8 CSV with a header row.
-            idempotency_key: that of an earlier attempt, so that rows are never stored twice.
-            on_progress: told the bytes sent so far; starts again from 0 with each attempt.
+            idempotency_key: the key of an earlier attempt; rows are stored once per key.
+            on_progress: called with the bytes sent so far; restarts from 0 with each attempt.
         """
         with file.open("rb") as stream:
             is_gzip = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -86,11 +86,11 @@ class Client(Calls):
         return self._json("DELETE", f"/datasets/{segment(dataset)}")
 
     def erase_unit(self, dataset: str, unit: str) -> Json:
-        """``POST /datasets/{id}/erasures``: the rows of one value of the unit column go. Repeating it is harmless."""
+        """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit column."""
         return self._json("POST", f"/datasets/{segment(dataset)}/erasures", body={"unit": unit}, repeatable=True)
 
     def overlaps(self, dataset: str) -> Json:
-        """``GET /datasets/{id}/overlaps``: rows that it shares with other datasets of the same owner."""
+        """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same owner."""
         return self._json("GET", f"/datasets/{segment(dataset)}/overlaps")
 
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
@@ -117,7 +117,7 @@ class Client(Calls):
         return self._json("GET", f"/populations/{segment(population)}")
 
     def join_population(self, dataset: str, population: str) -> Json:
-        """``PUT /datasets/{id}/population``: the dataset is about the people of that population, for good."""
+        """``PUT /datasets/{id}/population``: makes the dataset a member of a population, for good."""
         return self._json("PUT", f"/datasets/{segment(dataset)}/population", body={"population": population})
 
     # Training
@@ -127,7 +127,7 @@ class Client(Calls):
         return list(self._json("GET", "/algorithms")["algorithms"])
 
     def plan(self, request: Json) -> Json:
-        """``POST /plans``: a price; it costs nothing, so it may be asked twice."""
+        """``POST /plans``: a quote; it costs nothing."""
         return self._json("POST", "/plans", body=request, repeatable=True)
 
     def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
@@ -143,7 +143,7 @@ class Client(Calls):
         return self._json("GET", f"/jobs/{segment(job_id)}")
 
     def cancel_job(self, job_id: str) -> Json:
-        """``DELETE /jobs/{id}``: a queued job gives its reservation back, a running one stays charged."""
+        """``DELETE /jobs/{id}``: voids the reservation of a queued job; a running job stays charged."""
         return self._json("DELETE", f"/jobs/{segment(job_id)}")
 
     def wait_for_job(self, job_id: str, *, on_change: Callable[[Json], None] = lambda _job: None) -> Json:
@@ -166,7 +166,7 @@ class Client(Calls):
     # Profiles
 
     def quote_profile(self, dataset: str, request: Json) -> Json:
-        """``POST /datasets/{id}/profiles/quote``: a price; it costs nothing, so it may be asked twice."""
+        """``POST /datasets/{id}/profiles/quote``: a quote; it costs nothing."""
         path = f"/datasets/{segment(dataset)}/profiles/quote"
         return self._json("POST", path, body=request, repeatable=True)
 
@@ -315,7 +315,7 @@ class Client(Calls):
     # Keys
 
     def create_key(self, name: str, roles: list[str]) -> Json:
-        """``POST /keys``. Not repeated after a lost connection: each arrival makes another key."""
+        """``POST /keys``. Not repeated after a lost connection, because every arrival makes a key."""
         return self._json("POST", "/keys", body={"name": name, "roles": roles})
 
     def keys(self) -> Iterator[Json]:

@@ -1,4 +1,4 @@
-"""The two ways in which a call can end without an answer."""
+"""Errors of the client: a problem that the service answered, and a missing answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class ApiProblem(Exception):
     Attributes:
         status: HTTP status.
         type: stable slug, such as ``budget-exceeded``; ``unexpected-answer`` when something else answered.
-        detail: a sentence for people.
-        body: every member that the service sent.
-        request_id: what the operator can look the request up by, if the answer carried one.
+        detail: a sentence.
+        body: every member of the problem.
+        request_id: id of the request in the service's log, if the answer has one.
     """
 
     status: int
@@ -29,7 +29,7 @@ class ApiProblem(Exception):
 
 @dataclass
 class Unreachable(Exception):
-    """No answer came, after all attempts."""
+    """No answer arrived in any attempt."""
 
     url: str
     why: str

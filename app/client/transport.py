@@ -1,9 +1,8 @@
-"""Sends one request until it is answered: retries that can never pay twice.
+"""Send requests with retries that never spend budget twice.
 
-A request is sent again after a lost connection only if a second arrival does nothing a first one did not: reads,
-``PUT``, ``DELETE``, and everything that carries an ``Idempotency-Key``, which stays the same over all attempts. The
-same holds after a 503. Any request is sent again if it never left, or if the service said 429, by which it refused to
-begin.
+After a lost connection or a 503, a request is sent again only if its repetition has no second effect: ``GET``, ``PUT``,
+``DELETE``, and every request with an ``Idempotency-Key``, which stays the same over all attempts. Any request is sent
+again if no connection was made, or after a 429, by which the service refused to begin.
 """
 
 import secrets
@@ -31,11 +30,11 @@ class Request:
     Attributes:
         method: HTTP method.
         path: below the service's address, already quoted.
-        params: query; entries that are ``None`` are left out.
-        headers: beyond authorisation.
-        content: makes the body anew for each attempt.
-        repeatable: a second arrival does nothing that the first did not.
-        read_timeout_s: how long the service may think.
+        params: query; ``None`` values are left out.
+        headers: besides ``Authorization``.
+        content: returns the body, anew for each attempt.
+        repeatable: repeating the request has no second effect.
+        read_timeout_s: longest wait for the answer.
     """
 
     method: str
@@ -73,7 +72,7 @@ class Transport:
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(60.0, connect=10.0),
             transport=transport,
-            trust_env=not is_loopback(host),  # a proxy of the environment cannot reach this machine's loopback
+            trust_env=not is_loopback(host),  # a proxy cannot reach this machine's loopback
         )
 
     def close(self) -> None:
@@ -93,7 +92,7 @@ class Transport:
 
     @contextmanager
     def stream(self, request: Request) -> Iterator[httpx.Response]:
-        """The answer with its body still to be read, for downloads.
+        """The answer, whose body the caller reads, for downloads.
 
         Raises:
             ApiProblem: the service refused or failed.
@@ -137,12 +136,12 @@ class Transport:
 
 
 def new_idempotency_key() -> str:
-    """128 random bits: one key per intention, kept over its retries."""
+    """A key of 128 random bits, for one request and its retries."""
     return secrets.token_hex(16)
 
 
 def _problem(response: httpx.Response) -> ApiProblem:
-    """Reads problem details; whatever else answered (a proxy, another program) is ``unexpected-answer``."""
+    """The problem details of an answer; any other answer (of a proxy, say) is ``unexpected-answer``."""
     response.read()
     response.close()
     body: Any = None
@@ -159,16 +158,17 @@ def _problem(response: httpx.Response) -> ApiProblem:
 
 
 def not_grovekeeper(response: httpx.Response) -> ApiProblem:
-    """An answer that this API does not give, whatever its status."""
-    detail = "something that is not Grovekeeper answered; is the address right?"
+    """The error for an answer that is not of this API."""
+    detail = "the answer is not Grovekeeper's; check the address"
     body = {"type": "unexpected-answer", "title": detail, "status": response.status_code, "detail": detail}
     return ApiProblem(response.status_code, "unexpected-answer", detail, body)
 
 
 def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
-    """Busy; or the first arrival of this very request, whose connection was lost, has not ended yet.
+    """Whether another attempt may succeed.
 
-    A 503 may stand for a commit whose answer was lost, so only a request that may arrive twice is sent again.
+    ``idempotency-in-flight``: an earlier attempt of this request is still running. A 503 may follow a commit whose
+    answer was lost, so only a request that may arrive twice is sent again.
     """
     if problem.status == _UNAVAILABLE:
         return request.may_arrive_twice
@@ -181,7 +181,7 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 
 
 def _backoff_s(attempt: int) -> float:
-    """0.2 s, doubled each time, up to a half more by chance so that clients do not return in step."""
+    """0.2 s, doubled with each attempt, plus up to a half at random, so that clients do not retry in step."""
     step: float = _FIRST_WAIT_S * 2 ** (attempt - 1)
     return min(step * (1 + secrets.randbelow(512) / 1024), MAX_WAIT_S)
 

@@ -1,5 +1,4 @@
-"""What an account is, fixed when it was opened: said in its first entry, and again at the head of an export; and its
-amounts as text."""
+"""Facts that are fixed when an account is opened, as its first entry and the header of an export state them."""
 
 from typing import Any
 
@@ -10,9 +9,10 @@ from app.privacy import accountants
 
 
 def of_account(row: AccountRow) -> dict[str, Any]:
-    """The facts of a dataset's account, or of a population's, whose members say the rest.
+    """The facts of a dataset's or a population's account.
 
-    Accounts that set no δ aside have no such member.
+    A population has no adjacency, privacy unit and partitions; its members have. ``delta_set_aside`` is present only
+    where a part of δ is set aside.
     """
     if row.privacy_unit is None:
         return {"population": row.id, "accountant": row.accountant, "delta": row.delta}

@@ -1,7 +1,7 @@
-"""Changing the cap of an account, a dataset's or a population's: what is admitted from here on, never what was spent.
+"""Change the cap of an account, and find the limit that its guarantee states.
 
-A change is an entry of its own, with its reason. A reservation that was admitted under a higher cap keeps its place and
-may still be charged; nothing else is admitted in its cells until the cap covers them again.
+A change affects later admissions alone. A reservation that was admitted under a higher cap stays and may be charged;
+nothing else is admitted in its cells until the cap covers them again. Every change is an entry with a reason.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from app.privacy.accountants import pure
 
 
 def in_force(session: Session, account_id: str) -> int:
-    """The cap that admissions are tested against, under the account's lock: it stands until the transaction ends.
+    """The cap in force, with the account locked until the end of the transaction.
 
     Raises:
         NotFound: no such account.
@@ -26,7 +26,7 @@ def in_force(session: Session, account_id: str) -> int:
 
 
 def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
-    """Puts another cap in force.
+    """Puts a new cap in force.
 
     The limit that guarantees are made of follows: as long as nothing is held or charged (of a population: in no
     member), it is the new cap alone; from then on it never falls, because outputs that were released under a cap are
@@ -34,10 +34,10 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
 
     Args:
         session: of the caller's transaction.
-        account_id: whose cap.
-        cap: whole steps of the account's unit.
+        account_id: of the account.
+        cap: the new cap, in whole steps of the account's unit.
         reason: a public sentence, part of the entry.
-        actor: the key that decided.
+        actor: the key that changes the cap.
 
     Raises:
         NotFound: no such account.

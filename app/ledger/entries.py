@@ -1,4 +1,4 @@
-"""The entries of an account: frozen lines, each bound to the one before by its hash.
+"""Entries of an account: immutable lines, each with the hash of the line before.
 
 An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the object's RFC 8785 form without
 ``hash``; the first ``previous_hash`` is 64 zeros; ``sequence`` counts from 1 without gaps. The same object is what
@@ -18,7 +18,7 @@ FIRST_PREVIOUS_HASH = "0" * 64
 
 
 class EntryKind(StrEnum):
-    """What a line records. No kind lowers what was spent. The last two stand in chains of populations only."""
+    """The kind of an entry. No kind lowers what was spent. Only populations have entries of the last two kinds."""
 
     OPEN = "open"
     RESERVE = "reserve"
@@ -37,8 +37,8 @@ class Entry:
     Attributes:
         sequence: from 1, without gaps.
         kind: see :class:`EntryKind`.
-        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` what
-            lies on the member's tightest joint cell.
+        amount: whole steps of the account's unit; of ``open`` and ``cap`` the cap itself, of ``join`` and ``load`` the
+            load of the member's tightest joint cell.
         scope: the cells it covers, by partition; empty = the whole dataset.
         event: the privacy event's JSON form; only entries of reservations have one.
         job_id: the job it belongs to.
@@ -46,10 +46,10 @@ class Entry:
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the account, of ``cap`` the reason,
-            of a charge for a mechanism that ran elsewhere who attests it, of ``join`` and ``load`` which entry of which
-            member. Without details the public object has no such member.
+            of a charge for an external mechanism the attester, of ``join`` and ``load`` the member and its entry.
+            Without details the public object has no such member.
         places: a step is 10^−places of the unit; known from the account, not part of the object.
-        hash: of this entry.
+        hash: hash of this entry.
     """
 
     sequence: int
@@ -66,7 +66,7 @@ class Entry:
     details: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The public object, with ``amount`` as shortest exact decimal text."""
+        """The public JSON form, with ``amount`` as shortest exact decimal text."""
         fields = {
             "sequence": self.sequence,
             "kind": self.kind.value,

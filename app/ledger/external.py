@@ -1,10 +1,10 @@
-"""Charges for mechanisms that run elsewhere: spent at once, for good, on somebody's word.
+"""Charges for external mechanisms: spent at once and for good, on the word of an attester.
 
-The service does not gate what such a mechanism reads, so nothing can show that it did not run: there is no time between
-reservation and charge, no void and no expiry. Both entries carry who attests the charge.
+The service does not serve the rows that such a mechanism reads, so nothing can show that the mechanism did not run. A
+reservation is charged in the transaction that makes it, and never voided or expired. Both entries name the attester.
 
-A mechanism that is (ε, δ) pays with an amount of the account's unit and with δ: out of the part that a ``zcdp`` account
-sets aside, and of no other. In every joint cell the charged δ stays within that part (docs/proofs/external.md).
+An (ε, δ)-mechanism pays an amount in the account's unit, and δ out of the part that a ``zcdp`` account sets aside. In
+every joint cell the charged δ stays within that part (docs/proofs/external.md).
 """
 
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ DELTA_PLACES = 18
 
 @dataclass(frozen=True)
 class DeltaBalance:
-    """The part of δ that is set aside, at the joint cell of a box that has spent most of it; in steps of 10⁻¹⁸."""
+    """The part of δ that is set aside, at the joint cell of a scope that has spent most of it; in steps of 10⁻¹⁸."""
 
     set_aside: int
     charged: int
 
     @property
     def remaining(self) -> int:
-        """What may still be charged there."""
+        """The δ that may still be charged there."""
         return self.set_aside - self.charged
 
 
@@ -44,9 +44,9 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
 
     Args:
         session: of the caller's transaction.
-        new: without a job; its details say who attests it.
-        delta: steps of 10⁻¹⁸ out of what is set aside.
-        actor: the key that attests it.
+        new: a reservation without a job, whose details name the attester.
+        delta: steps of 10⁻¹⁸ out of the part that is set aside.
+        actor: the attester's key.
 
     Returns:
         The reservation's id.
@@ -69,7 +69,7 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
 
 
 def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
-    """What is set aside of δ and how much of it is spent in a box; ``None`` where nothing is set aside."""
+    """The part of δ that is set aside, and what a scope has spent of it; ``None`` where nothing is set aside."""
     row = repository.account(session, account_id)
     if row.delta_set_aside is None:
         return None
@@ -77,10 +77,10 @@ def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalan
 
 
 def find(session: Session, account_id: str, reservation_id: str) -> ReservationRow:
-    """One of an account's charges for mechanisms that run elsewhere.
+    """A charge of an account for an external mechanism.
 
     Raises:
-        NotFound: no such reservation there, or one that a job holds.
+        NotFound: the account has no such reservation, or a job holds it.
     """
     if not ids.is_reference(reservation_id):
         raise NotFound("reservation")
@@ -91,7 +91,7 @@ def find(session: Session, account_id: str, reservation_id: str) -> ReservationR
 
 
 def page(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
-    """A page of them, in order of id."""
+    """A page of an account's charges for external mechanisms, in order of id."""
     return repository.external_reservations(session, account_id, after=after, limit=limit)
 
 
@@ -101,7 +101,7 @@ def delta_text(steps: int) -> str:
 
 
 def delta_steps(text: str | None) -> int:
-    """Inverse of :func:`delta_text`; nothing is no step."""
+    """Inverse of :func:`delta_text`; ``None`` is 0."""
     return steps_down(Fraction(text or 0), DELTA_PLACES)
 
 
@@ -110,13 +110,13 @@ def _set_aside(row: AccountRow) -> int:
 
 
 def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
-    """Where the sum is a bound, it is not more than what is set aside: every charge was within that."""
-    found = state.tightest_delta(session, row, scope)
-    return CellDelta(found.cell, min(found.charged, _set_aside(row)), found.is_exact)
+    """The spent δ; an inexact sum is bounded by the part that is set aside, as every charge was within it."""
+    tightest = state.tightest_delta(session, row, scope)
+    return CellDelta(tightest.cell, min(tightest.charged, _set_aside(row)), tightest.is_exact)
 
 
 def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
-    """Tells of δ alone: however small ε is, nothing fits at this δ."""
+    """A refusal for want of δ. No ε fits at this δ, however small."""
     set_aside = _set_aside(row)
     return BudgetExceeded(
         dataset=row.id,

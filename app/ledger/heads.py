@@ -1,8 +1,8 @@
-"""The newest signed head of every account, as files outside the database.
+"""Files outside the database that hold the newest signed head of every account.
 
-A database that was restored from an older backup is shorter than what was written here, or is another history: that is
-how a restore is noticed. A head is written after the commit of the entries that it covers, so a sound database is never
-behind it, whatever is killed when.
+A database that was restored from an older backup has fewer entries than a head states, or other entries, so the restore
+is noticed. A head is written after the commit of the entries that it covers. So an intact database is never behind a
+head, whichever process is killed.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ SUFFIX = ".checkpoint"
 
 
 class HeadFolder:
-    """One folder of heads, which belongs to one installation and may be shared by its machines."""
+    """The folder of an installation's heads; several machines may share it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,8 +29,8 @@ class HeadFolder:
         """Every head that was written.
 
         Raises:
-            InstallationError: a file in the folder is no head: it was damaged, or the folder is not ours; or no head
-                can be written there, so that a restore would go unnoticed.
+            InstallationError: a file in the folder is not a head (the file is damaged, or the folder belongs to another
+                program), or no head can be written there, so that a restore would go unnoticed.
         """
         try:
             with self._locked():
@@ -40,7 +40,7 @@ class HeadFolder:
         return [self._read(file) for file in files]
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
-        """Writes a head durably, unless one that covers as much stands there already. It never goes backwards.
+        """Writes a head durably, unless the folder has a head of the account with as many entries.
 
         Raises:
             OSError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""What a guarantee is made of: a cap, and the δ that it was converted at."""
+"""A cap with its δ: the numbers of a guarantee."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,8 +9,13 @@ from app.privacy.guarantees import SplitDelta
 
 @dataclass(frozen=True)
 class Limit:
-    """A cap that a guarantee can be made of: ``amount`` whole steps of the accountant's unit, at ``delta``, of which a
-    part may be set aside for mechanisms that are (ε, δ)."""
+    """A cap that a guarantee states.
+
+    Attributes:
+        amount: whole steps of the accountant's unit.
+        delta: the whole δ, on accounts that have one.
+        delta_set_aside: the part of ``delta`` for external (ε, δ)-mechanisms.
+    """
 
     accountant: str
     amount: int
@@ -25,5 +30,5 @@ class Limit:
 
     @property
     def split(self) -> SplitDelta:
-        """δ and what is set aside of it."""
+        """δ and the part that is set aside."""
         return SplitDelta(self.delta, self.delta_set_aside)

@@ -1,8 +1,8 @@
-"""The log of an account: its entries as the leaves of a Merkle tree, with the hashes of large subtrees kept.
+"""The log of an account: its entries as the leaves of a Merkle tree, with stored hashes of large subtrees.
 
-Whenever an entry completes a subtree of 2⁸, 2¹⁶, … leaves, the subtree's hash is stored in the same transaction. So a
-root or a proof, over however many entries, is made of at most 255 rows of each height, and needs no state that two
-writers could disagree about. Stored hashes are append-only like the entries: they are a function of them.
+Whenever an entry completes a subtree of 2⁸, 2¹⁶, … leaves, the subtree's hash is stored in the same transaction. A
+root or a proof over any number of entries then reads at most 255 rows of each height. Stored hashes are a function of
+the entries, and append-only like them.
 """
 
 from sqlalchemy import select
@@ -12,30 +12,30 @@ from app.ledger import merkle
 from app.ledger.tables import BlockRow, EntryRow
 
 STEP = 8
-"""Heights at which subtrees are stored: the multiples of this."""
+"""Subtrees are stored at heights that are multiples of this."""
 
 
 class Log:
-    """Reads the tree of one account within one transaction."""
+    """The Merkle tree of one account, read within one transaction."""
 
     def __init__(self, session: Session, account_id: str) -> None:
         self._session = session
         self._account_id = account_id
 
     def root(self, size: int) -> bytes:
-        """Over the first ``size`` entries."""
+        """The root over the first ``size`` entries."""
         return merkle.root(size, self.subtree)
 
     def inclusion(self, sequence: int, size: int) -> list[bytes]:
-        """From the entry with a sequence to the root over the first ``size``."""
+        """The inclusion proof of the entry with a sequence in the first ``size`` entries."""
         return merkle.inclusion(sequence - 1, size, self.subtree)
 
     def consistency(self, first: int, second: int) -> list[bytes]:
-        """That the first ``first`` of the first ``second`` entries are what they were."""
+        """The proof that the log of ``first`` entries is a prefix of the log of ``second`` entries."""
         return merkle.consistency(first, second, self.subtree)
 
     def subtree(self, height: int, position: int) -> bytes:
-        """A complete subtree, folded from stored ones of the next lower stored height."""
+        """The hash of a complete subtree, folded from the next lower stored height."""
         stored = height - height % STEP
         return self._fold(stored, height, position)
 
@@ -43,9 +43,9 @@ class Log:
         """The subtree of ``height`` at ``position``, from the hashes of height ``stored`` below it."""
         width = 1 << (height - stored)
         low, high = position * width, (position + 1) * width
-        found = self._blocks(stored, low, high) if stored else self._leaves(low, high)
-        assert len(found) == width, "a complete subtree has all its parts"
-        return merkle.fold(found)
+        hashes = self._blocks(stored, low, high) if stored else self._leaves(low, high)
+        assert len(hashes) == width, "a complete subtree has all its parts"
+        return merkle.fold(hashes)
 
     def _blocks(self, height: int, low: int, high: int) -> list[bytes]:
         query = (
@@ -65,7 +65,7 @@ class Log:
         return [merkle.leaf(text) for text in self._session.execute(query).scalars()]
 
     def complete(self, sequence: int) -> None:
-        """Stores the subtrees that the entry with this sequence completes; it is the newest, and flushed."""
+        """Stores the subtrees that the newest entry, which is flushed, completes."""
         height = STEP
         while sequence % (1 << height) == 0:
             position = (sequence >> height) - 1

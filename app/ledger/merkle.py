@@ -1,7 +1,7 @@
-"""The Merkle tree of RFC 6962 over a list that only grows: its root, and proofs about it.
+"""Merkle trees of RFC 6962: roots, inclusion proofs and consistency proofs.
 
-Nothing is stored here. Everything is put together from complete subtrees: ``subtree(height, position)`` is the hash
-over the ``2**height`` leaves that begin at leaf ``position * 2**height``. Leaves are counted from 0.
+Every function combines hashes of complete subtrees, which the caller supplies: ``subtree(height, position)`` is the
+hash over the ``2**height`` leaves from leaf ``position * 2**height`` on. Leaves are counted from 0.
 """
 
 import hashlib
@@ -14,20 +14,20 @@ EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
 def leaf(entry_hash: str) -> bytes:
-    """The leaf of an entry: its own hash, in bytes, under the prefix that tells leaves from nodes."""
+    """The leaf hash of an entry's hash, with the prefix that separates leaves from nodes."""
     return hashlib.sha256(b"\x00" + bytes.fromhex(entry_hash)).digest()
 
 
 def node(left: bytes, right: bytes) -> bytes:
-    """The parent of two neighbours."""
+    """The hash of the parent of two neighbours."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 def fold(hashes: Sequence[bytes]) -> bytes:
-    """The root over a power of two of neighbours of one height."""
+    """The root over neighbours of one height; their number is a power of two."""
     level = list(hashes)
     assert level, "a complete subtree has leaves"
-    assert len(level).bit_count() == 1, "a complete subtree has a power of two of them"
+    assert len(level).bit_count() == 1, "the number of leaves of a complete subtree is a power of two"
     while len(level) > 1:
         level = [node(level[index], level[index + 1]) for index in range(0, len(level), 2)]
     return level[0]
@@ -40,13 +40,13 @@ def root(size: int, subtree: Subtree) -> bytes:
 
 def inclusion(index: int, size: int, subtree: Subtree) -> list[bytes]:
     """The audit path of RFC 6962, 2.1.1: from leaf ``index`` to the root over ``size`` leaves."""
-    assert 0 <= index < size, "the leaf is one of the tree's"
+    assert 0 <= index < size, "the leaf is in the tree"
     return _path(index, 0, size, subtree)
 
 
 def consistency(first: int, second: int, subtree: Subtree) -> list[bytes]:
-    """The proof of RFC 6962, 2.1.2, that the tree of ``first`` leaves is a beginning of that of ``second``."""
-    assert 0 < first <= second, "the earlier tree is the smaller one"
+    """The proof of RFC 6962, 2.1.2, that the tree of ``second`` leaves begins with the tree of ``first`` leaves."""
+    assert 0 < first <= second, "the earlier tree is not larger"
     return _subproof(first, 0, second, subtree, is_whole=True)
 
 
@@ -74,7 +74,7 @@ def _path(index: int, low: int, high: int, subtree: Subtree) -> list[bytes]:
 
 
 def _subproof(first: int, low: int, high: int, subtree: Subtree, *, is_whole: bool) -> list[bytes]:
-    """``is_whole``: the earlier tree is all to the left of ``high``, so its root is what the reader has already."""
+    """``is_whole``: the range up to ``high`` is the earlier tree, whose root the reader has."""
     if first == high:
         return [] if is_whole else [_range(low, high, subtree)]
     middle = _split(low, high)

@@ -27,12 +27,12 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is signed.
+    """The head of an account's log at one time.
 
     Attributes:
-        account_id: whose log.
+        account_id: of the log.
         size: number of entries.
-        root: over all of them.
+        root: Merkle root over these entries.
         at: RFC 3339 time of signing.
     """
 
@@ -47,12 +47,12 @@ class Checkpoint:
 
 
 def origin(account_id: str) -> str:
-    """The line that names an account's log."""
+    """The name of an account's log in notes and proofs."""
     return f"grovekeeper/ledger/{account_id}"
 
 
 class Signer:
-    """An Ed25519 key and what is public of it."""
+    """An Ed25519 key pair that signs checkpoints."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -70,12 +70,12 @@ class Signer:
         """Reads a key, PKCS #8 in PEM.
 
         Args:
-            file: where it is.
-            make: whether a key is made there if there is none, readable by its owner only. Of several processes that
-                do so at once, one makes the key and the others read it.
+            file: the key file.
+            make: whether to make a key, readable by its owner only, if the file does not exist. Of several processes
+                that do so at once, one makes the key and the others read it.
 
         Raises:
-            InstallationError: there is no key, or what is there is none.
+            InstallationError: the file does not exist or holds no Ed25519 key.
         """
         if make and not file.exists():
             _make(file)
@@ -97,7 +97,7 @@ class Signer:
 
 
 def read(account_id: str, note: str) -> Checkpoint | None:
-    """What a note says, without a look at its signature; ``None`` if it is no checkpoint of this account's log."""
+    """The checkpoint in a note, whose signature is not checked; ``None`` if the note is not of this account's log."""
     match = _TEXT.fullmatch(note)
     if match is None or match["origin"] != origin(account_id):
         return None

@@ -1,9 +1,9 @@
-"""Populations: one cap over the accounts of all datasets about the same people, opened, found and joined.
+"""Open, find and join populations: accounts over several datasets about the same people.
 
-A population is an account: it has a cap that may change and a chain of entries of its own, and reserves nothing itself.
-A reservation on a member is admitted only if it fits the member's own account *and* the sum over all members of their
-loads stays within the population's cap (:mod:`app.ledger.population_totals`; docs/proofs/accounting.md A8,
-docs/adr/0012-populations-add-largest-cells.md). Erased datasets stay members: their spend was spent.
+A population has a cap and a chain of entries, and makes no reservations. A reservation on a member is admitted only if
+it fits the member's account *and* the sum of all members' loads stays within the population's cap
+(:mod:`app.ledger.population_totals`; docs/proofs/accounting.md A8, docs/adr/0012-populations-add-largest-cells.md).
+Erased datasets stay members with their spend.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from app.privacy.accountants import pure
 
 @dataclass(frozen=True)
 class NewPopulation:
-    """What a population is opened with; ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text."""
+    """A population to open; ``cap`` in steps of the accountant's unit, ``delta`` as exact decimal text."""
 
     id: str
     name: str
@@ -34,10 +34,10 @@ class NewPopulation:
 
 
 def open_population(session: Session, new: NewPopulation, *, at: datetime) -> PopulationRow:
-    """Opens a population that no account belongs to yet, with its account and that one's first entry.
+    """Opens a population without members, with its account and the account's first entry.
 
     Raises:
-        NameTaken: there is one of that name.
+        NameTaken: another population has the name.
     """
     taken = session.execute(
         insert(session, PopulationRow)
@@ -70,14 +70,14 @@ def open_population(session: Session, new: NewPopulation, *, at: datetime) -> Po
 
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
-    """Opens a population with the budget of the account that will be its first member.
+    """Opens a population with the budget of the account that becomes its first member.
 
     Raises:
-        NameTaken: there is one of that name.
+        NameTaken: another population has the name.
     """
     account = repository.account(session, account_id)
-    own = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, account.cap, account.delta, by)
-    return open_population(session, own, at=at)
+    new = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, account.cap, account.delta, by)
+    return open_population(session, new, at=at)
 
 
 def find(session: Session, reference: str) -> PopulationRow | None:
@@ -98,7 +98,7 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
     """Populations in order of id; ``declared_by`` restricts them to one key's (``None`` = all).
 
     Raises:
-        NotFound: ``after`` is none of them.
+        NotFound: ``after`` is not in the list.
     """
     query = select(PopulationRow).order_by(PopulationRow.id).limit(limit)
     if declared_by is not None:
@@ -111,7 +111,7 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
 
 
 def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:
-    """Makes an account a member, for good. Joining again is legal and does nothing.
+    """Makes an account a member, for good. Joining again changes nothing.
 
     An account that has spent before makes more printable than the cap. Where losses just add up that is the sum as it
     is; where a δ is stated, a sum that depends on outputs is no bound, so it is what was printable before and the
@@ -127,9 +127,9 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         return
     population = repository.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
-    found = state.tightest(session, account, {})
+    tightest = state.tightest(session, account, {})
     highest_cap = population.highest_cap
-    if found.load and population.accountant != pure.NAME:
+    if tightest.load and population.accountant != pure.NAME:
         highest_cap += account.highest_cap
     differs = _differences(population, row, account) if current is None else ("population",)
     differs += ("highest_cap",) if highest_cap > limits.MAX_STEPS else ()
@@ -141,21 +141,21 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         account_id=account_id,
         population_id=population_id,
         joined_at=at,
-        load=found.load,
-        reserved=found.reserved,
-        tightest_cell=dict(found.cell),
-        is_exact=found.is_exact,
+        load=tightest.load,
+        reserved=tightest.reserved,
+        tightest_cell=dict(tightest.cell),
+        is_exact=tightest.is_exact,
     )
     session.add(member)
-    joined = chain.NewEntry(EntryKind.JOIN, found.load, actor=actor, details={"member": _as_it_joins(account)})
+    joined = chain.NewEntry(EntryKind.JOIN, tightest.load, actor=actor, details={"member": _as_it_joins(account)})
     chain.append(session, population, joined)
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:
-    """The population, if it is one of the key's own or the key sees all.
+    """The population, if the key opened it or sees all populations.
 
     Raises:
-        NotFound: none of that name, or somebody else's: the two look the same.
+        NotFound: no such population, or one that another key opened: the two look the same.
     """
     if row is None or not (sees_all or row.declared_by == key_id):
         raise NotFound("population")
@@ -163,13 +163,13 @@ def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -
 
 
 def _differences(population: AccountRow, row: PopulationRow, account: AccountRow) -> tuple[str, ...]:
-    """What keeps an account from being added up with the members. The first member decides what the unit is."""
-    found = [name for name in ("accountant", "delta") if getattr(population, name) != getattr(account, name)]
-    found += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has none to share
+    """The facts in which an account differs from the members. The first member fixes adjacency and privacy unit."""
+    names = [name for name in ("accountant", "delta") if getattr(population, name) != getattr(account, name)]
+    names += ["delta_set_aside"] if account.delta_set_aside is not None else []  # a population has no such part
     if row.adjacency is not None:
-        found += ["adjacency"] if row.adjacency != account.adjacency else []
-        found += ["privacy_unit"] if row.unit_column != _unit_column(account) else []
-    return tuple(found)
+        names += ["adjacency"] if row.adjacency != account.adjacency else []
+        names += ["privacy_unit"] if row.unit_column != _unit_column(account) else []
+    return tuple(names)
 
 
 def _as_it_joins(account: AccountRow) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Who is calling? Opens, reads and closes a session of its own before any service opens one."""
+"""Authenticate the caller of a request, in a session that is closed before a service opens another."""
 
 from app.access import keys
 from app.access.roles import Principal
@@ -9,10 +9,10 @@ _SCHEME = "bearer "
 
 
 def authenticate(installation: Installation, authorization: str | None) -> Principal:
-    """The principal behind an ``Authorization`` header.
+    """The principal of an ``Authorization`` header.
 
     Raises:
-        Unauthenticated: missing, malformed, unknown, wrong or revoked: all alike.
+        Unauthenticated: the key is missing, malformed, unknown, wrong or revoked; the error is the same for all.
     """
     if authorization is None or not authorization.lower().startswith(_SCHEME):
         raise Unauthenticated

@@ -1,4 +1,4 @@
-"""The dataset that a request names, for whoever may do there what the request is about: the one way to get at it."""
+"""Find the dataset that a request names, and check the caller's role on it."""
 
 from collections.abc import Set
 
@@ -10,11 +10,11 @@ from app.datasets import catalog
 
 
 def permitted(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
-    """Finds a dataset by id or name, if the principal acts there as one of some roles.
+    """A dataset by id or name, if the caller has one of some roles on it.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key has a grant, but none of these roles.
+        NotFound: no such dataset, or one that this key may not see.
+        RoleMissing: the key may see the dataset, but has none of these roles.
     """
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")

@@ -1,4 +1,4 @@
-"""``/datasets/{id}/grants``: who may do what on one dataset."""
+"""Grant and revoke roles on a dataset (``/datasets/{id}/grants``)."""
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
@@ -8,7 +8,7 @@ from app.wire.datasets import GrantOut
 
 
 def put_grant(installation: Installation, principal: Principal, reference: str, key_id: str, *, role: str) -> GrantOut:
-    """Grants a role to a key, in place of the one it had there.
+    """Grants a role to a key, in place of its earlier role on the dataset.
 
     Raises:
         NotFound: no such dataset or key.
@@ -22,11 +22,11 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
 
 
 def remove_grant(installation: Installation, principal: Principal, reference: str, key_id: str) -> None:
-    """Takes a grant back; repeating it is legal.
+    """Revokes a grant. Revoking a grant that does not exist succeeds.
 
     Raises:
         NotFound: no such dataset or key.
-        RoleMissing: only the owner takes back.
+        RoleMissing: only the owner revokes.
     """
     with installation.database.write() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)

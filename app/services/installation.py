@@ -1,4 +1,4 @@
-"""What a process works on: one database, one home folder, the artifacts in it."""
+"""The installation that a process works on: database, home folder, artifact store."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from app.registry.store import ArtifactStore
 
 @dataclass(frozen=True)
 class Installation:
-    """Opened once per process and shared by its threads."""
+    """One installation, opened once per process and shared by its threads."""
 
     settings: Settings
     database: Database
@@ -20,7 +20,7 @@ class Installation:
 
     @classmethod
     def open(cls, settings: Settings, *, pool_size: int) -> "Installation":
-        """Opens the database and the home folder; makes the folder, but no table."""
+        """Opens the database and the home folder. Makes the folder, but no tables."""
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = ArtifactStore(settings.home / "artifacts")
         database = Database.open(settings.database_url, pool_size=pool_size)
@@ -32,11 +32,11 @@ class Installation:
 
     @property
     def spool_folder(self) -> Path:
-        """Where bodies of uploads wait until they were read."""
+        """The folder of upload bodies that are not ingested yet."""
         return self.home / "spool"
 
     def job_folder(self, job_id: str) -> Path:
-        """Where the child of a job leaves its artifact; exists only while the job runs."""
+        """The folder in which a job's child leaves its artifact; it exists only while the job runs."""
         return self.home / "jobs" / job_id
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""``/keys``, and the first admin key of an installation."""
+"""Make, list and revoke keys (``/keys``); make the first admin key of an installation."""
 
 from collections.abc import Sequence
 
@@ -16,23 +16,23 @@ from app.services.pages import PageRequest, page_of
 from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut
 
 
-def create_key(installation: Installation, principal: Principal, wanted: KeyIn) -> KeyCreated:
-    """Makes a key; the answer is the only place that ever shows its secret.
+def create_key(installation: Installation, principal: Principal, body: KeyIn) -> KeyCreated:
+    """Makes a key. Only this answer shows the secret.
 
     Raises:
         RoleMissing: only an admin makes keys.
     """
     principal.require(Role.ADMIN)
-    roles = [Role(role) for role in wanted.roles]
+    roles = [Role(role) for role in body.roles]
     with installation.database.write() as session:
         at = installation.database.now(session)
-        made = keys.create(session, name=wanted.name, roles=roles, at=at)
+        made = keys.create(session, name=body.name, roles=roles, at=at)
         row = keys.find(session, made.id)
         return KeyCreated(id=made.id, name=row.name, key=made.text, roles=row.roles)
 
 
 def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:
-    """All keys, revoked ones included, without secrets.
+    """All keys without their secrets, including revoked keys.
 
     Raises:
         RoleMissing: only an admin lists keys.
@@ -46,7 +46,7 @@ def list_keys(installation: Installation, principal: Principal, page: PageReques
 
 
 def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:
-    """Revokes a key at once; repeating it is legal.
+    """Revokes a key at once. Revoking a revoked key succeeds.
 
     Raises:
         RoleMissing: only an admin revokes.
@@ -60,13 +60,13 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
 
 
 def ensure_first_admin(database: Database, configured: str | None) -> NewKey | None:
-    """Sees to it that an admin key exists before anything listens.
+    """Makes sure that an admin key exists before the service listens.
 
     Args:
-        configured: the operator's own key text; registered if it is new.
+        configured: the operator's key text, if one is configured; it is registered if it is new.
 
     Returns:
-        A generated key, the first time that one was needed; else ``None``.
+        A generated key, if no admin key existed; else ``None``.
 
     Raises:
         InstallationError: the configured key is malformed, or its id belongs to another secret.
@@ -82,7 +82,7 @@ def ensure_first_admin(database: Database, configured: str | None) -> NewKey | N
 
 
 def create_admin(database: Database, name: str) -> NewKey:
-    """Makes an admin key on the installation itself: the way back in when all are lost."""
+    """Makes an admin key on the installation itself, for operators who lost all admin keys."""
     with database.write() as session:
         return keys.create(session, name=name, roles=[Role.ADMIN], at=database.now(session))
 

@@ -1,4 +1,4 @@
-"""``/models``: cards, artifacts, removal."""
+"""List, show, download and delete models (``/models``)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,21 +19,22 @@ from app.wire.models import ModelList, ModelOut, ModelSummary
 
 
 def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
-    """The card of one model, read from the artifact itself.
+    """The card of a model, read from its artifact.
 
-    Its guarantee is that of today: a cap that was changed since changes what holds for all outputs of the account
-    together, and it names the population that the dataset joined since.
+    The guarantee is the present one: it follows later changes of the cap, and names a population that the dataset
+    joined later.
 
     Raises:
-        NotFound: no such model, or none that this key may know of.
+        NotFound: no such model, or one that this key may not see.
         RoleMissing: the key has another role on its dataset.
     """
     with installation.database.read() as session:
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
         facts = installation.cache.get(row.digest).metadata
-        guarantee, also = _guarantee(session, row.dataset_id, facts["guarantee"]), _unlabelled(session, facts)
-    return _card(installation, row, guarantee=guarantee, unlabelled=also)
+        guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
+        second = _unlabelled(session, facts)
+    return _card(installation, row, guarantee=guarantee, unlabelled=second)
 
 
 def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
@@ -49,11 +50,11 @@ def list_models(installation: Installation, principal: Principal, page: PageRequ
 
 
 def take_artifact(installation: Installation, principal: Principal, model_id: str) -> bytes:
-    """The artifact's bytes, to take away.
+    """The bytes of a model's artifact.
 
     Raises:
-        NotFound: no such model, or none that this key may know of.
-        RoleMissing: the key may predict but not take the model.
+        NotFound: no such model, or one that this key may not see.
+        RoleMissing: the key may predict, but not download.
     """
     with installation.database.read() as session:
         row = models.find(session, model_id)
@@ -62,21 +63,21 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
 
 
 def take_onnx(installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None) -> bytes:
-    """The same model for ONNX Runtime; it carries the artifact's digest, guarantee and receipt.
+    """The model for ONNX Runtime, with the artifact's digest, guarantee and receipt.
 
     Args:
-        installation: this one.
-        principal: who asks.
-        model_id: of a model.
-        read_out: one that the algorithm offers; ``None``: its default.
+        installation: of the model.
+        principal: the caller.
+        model_id: id of the model.
+        read_out: a read-out of the algorithm; ``None``: its default.
 
     Raises:
-        InvalidRequest: the model offers no such read-out.
-        NotFound: no such model, or none that this key may know of.
-        RoleMissing: the key may predict but not take the model.
-        NotSupported: the algorithm has no form in ONNX yet.
+        InvalidRequest: the algorithm has no such read-out.
+        NotFound: no such model, or one that this key may not see.
+        RoleMissing: the key may predict, but not download.
+        NotSupported: the algorithm cannot be exported to ONNX yet.
     """
-    from app.forests.onnx import model  # a quarter of a second that only an export waits for
+    from app.forests.onnx import model  # 0.25 s to import, needed by an export only
 
     with installation.database.read() as session:
         row = models.find(session, model_id)
@@ -85,11 +86,11 @@ def take_onnx(installation: Installation, principal: Principal, model_id: str, *
 
 
 def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:
-    """Removes a model and its artifact. What was spent for it stays spent.
+    """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged.
 
     Raises:
-        NotFound: no such model, or none that this key may know of.
-        RoleMissing: the key may predict but not remove.
+        NotFound: no such model, or one that this key may not see.
+        RoleMissing: the key may predict, but not delete.
     """
     with installation.database.write() as session:
         row = models.find(session, model_id)
@@ -101,19 +102,19 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         installation.cache.forget(digest)
 
 
-def _guarantee(session: Session, dataset_id: str, own: Any) -> dict[str, Any]:
-    """The guarantee of a model and of its account today; ``own`` is the one of the day the model was made."""
+def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:
+    """The present guarantee of a model and its account, from the guarantee at the time of training."""
     account = models.guarantee(session, dataset_id)
-    told = own if account is None else guarantees.of_output(own["adds"], account)
-    return of_population(told, models.population(session, dataset_id))
+    guarantee = trained if account is None else guarantees.of_output(trained["adds"], account)
+    return of_population(guarantee, models.population(session, dataset_id))
 
 
 def _unlabelled(session: Session, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the card says of a second dataset, with today's guarantee."""
-    also = facts.get("unlabelled")
-    if also is None:
+    """The card's facts about a second dataset, with the present guarantee."""
+    second = facts.get("unlabelled")
+    if second is None:
         return None
-    return {**also, "guarantee": _guarantee(session, also["dataset"], also["guarantee"])}
+    return {**second, "guarantee": _guarantee(session, second["dataset"], second["guarantee"])}
 
 
 def _card(

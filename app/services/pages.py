@@ -1,4 +1,4 @@
-"""Cursor pages: a list asks for one item more than it shows, and the last shown item is the next cursor."""
+"""Pages of lists: fetch one item more than a page shows, and make the last shown item the next cursor."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class PageRequest:
-    """``limit`` items after ``cursor``, an opaque text from an earlier page."""
+    """A request for at most ``limit`` items after ``cursor``, an opaque text from an earlier page."""
 
     limit: int = limits.DEFAULT_PAGE_SIZE
     cursor: str | None = None
@@ -24,10 +24,10 @@ class PageRequest:
             raise InvalidRequest.at("/cursor", "unknown")
 
     def sequence(self) -> int:
-        """The cursor as the sequence number it stands for; 0 before the first page.
+        """The cursor as a sequence number; 0 for the first page.
 
         Raises:
-            InvalidRequest: it is no cursor of ours.
+            InvalidRequest: the cursor is not a sequence number.
         """
         if self.cursor is None:
             return 0
@@ -39,17 +39,18 @@ class PageRequest:
 def page_of(
     request: PageRequest, fetch: Callable[[int], Sequence[Item]], cursor_of: Callable[[Item], str]
 ) -> tuple[Sequence[Item], str | None]:
-    """Items of one page, and the cursor of the next one if there is more.
+    """The items of a page, and the cursor of the next page if one exists.
 
     Args:
-        fetch: given how many items to fetch, fetches at most that many.
+        fetch: returns at most the given number of items.
+        cursor_of: the cursor of an item.
 
     Raises:
-        InvalidRequest: the cursor names nothing.
+        InvalidRequest: the cursor names no item.
     """
     try:
-        found = fetch(request.limit + 1)
+        items = fetch(request.limit + 1)
     except NotFound:
         raise InvalidRequest.at("/cursor", "unknown") from None
-    shown = found[: request.limit]
-    return shown, (cursor_of(shown[-1]) if len(found) > request.limit else None)
+    shown = items[: request.limit]
+    return shown, (cursor_of(shown[-1]) if len(items) > request.limit else None)

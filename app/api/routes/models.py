@@ -83,8 +83,5 @@ async def predict(request: Request, here: Here, caller: Caller, model_id: str) -
     check_media_type(request)
     body = await request.body()
 
-    def answer() -> bytes:
-        asked = predictions.decode(body)
-        return predictions.predict(here, predictions.may_predict(here, caller, model_id), asked)
-
-    return Response(await to_thread.run_sync(answer), media_type="application/json")
+    answer = await to_thread.run_sync(predictions.predict, here, caller, model_id, body)
+    return Response(answer, media_type="application/json")

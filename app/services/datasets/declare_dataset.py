@@ -1,4 +1,4 @@
-"""``POST /datasets``: a declaration becomes a dataset with an account, in one transaction."""
+"""Declare a dataset (``POST /datasets``): catalog row, account and the owner's grant, in one transaction."""
 
 import secrets
 from datetime import datetime
@@ -31,15 +31,15 @@ DATASET_KEY_BYTES = 32
 def register_dataset(
     installation: Installation, principal: Principal, declaration: DatasetIn, *, request: IdempotentRequest | None
 ) -> Answer:
-    """Declares a dataset: catalog row, account with its first entry, and the owner's grant.
+    """Declares a dataset. The calling key becomes its owner.
 
     Raises:
         InvalidRequest: a rule of the declaration is broken.
-        NotSupported: a legal declaration whose rule is not built yet.
+        NotSupported: the declaration uses a rule that is not built yet.
         RoleMissing: the key may not declare datasets.
         NameTaken: a living dataset has the name.
-        NotFound: the population is somebody else's.
-        PopulationMismatch: the dataset cannot be added up with the members of the population.
+        NotFound: another key opened the population.
+        PopulationMismatch: the dataset's loss cannot be added to that of the population's members.
     """
     schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
     budget = _checked(declaration)
@@ -70,15 +70,15 @@ def _checked(declaration: DatasetIn) -> BudgetIn:
     problems = _unit_problems(declaration)
     try:
         cap_of(declaration.budget)
-    except InvalidRequest as found:
-        problems.extend(found.errors)
+    except InvalidRequest as invalid:
+        problems.extend(invalid.errors)
     if problems:
         raise InvalidRequest(problems)
     return declaration.budget
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
-    """A unit column is a column of its own: what names a person is neither learned from nor predicted."""
+    """The unit column is neither a feature nor the label: it is not learned from and not predicted."""
     unit, schema = declaration.privacy_unit, declaration.schema_
     if unit.column is None:
         return [FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")] if unit.max_rows != 1 else []

@@ -1,4 +1,4 @@
-"""The partitions of a declaration: each rule checked, each broken one named by its place."""
+"""Check and read the partitions of a declaration."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,9 +25,9 @@ def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_col
     """Reads the partitions of a declaration.
 
     Args:
-        declared: as they were sent, in order.
+        declared: the partitions of the request, in order.
         schema: of the same declaration; a column partition may name one of its categorical features.
-        unit_column: of the same declaration; it names persons and cuts nothing.
+        unit_column: of the same declaration; no partition may be by this column.
 
     Raises:
         InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.
@@ -116,7 +116,7 @@ def _read(partition: PartitionIn, schema: Schema) -> Partition:
 
 
 def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
-    """Without its sizes. A column of its own always has a MISSING cell, so that no empty value is refused."""
+    """A column partition without its sizes. An additional column always has a MISSING cell, for empty values."""
     name, feature = partition.column or "", _feature(partition, schema)
     if feature is None:
         return ColumnPartition(partition.name, name, False, tuple(partition.categories or ()), has_missing=True)

@@ -1,4 +1,4 @@
-"""``DELETE /datasets/{id}``: rows are erased; spend, ledger and predictions stay."""
+"""Delete a dataset (``DELETE /datasets/{id}``): its rows are erased; spend, ledger and models stay."""
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
@@ -9,20 +9,20 @@ from app.services.jobs import show_jobs
 
 
 def delete_dataset(installation: Installation, principal: Principal, reference: str) -> None:
-    """Leaves a tombstone and erases the rows; repeating it is legal.
+    """Marks a dataset as deleted and erases its rows. Deleting a deleted dataset succeeds.
 
-    Jobs that wait are cancelled and their reservations voided; jobs that run are cancelled and stay charged. The
-    tombstone commits first: if the process dies before the files are gone, the sweeper erases them.
+    Queued jobs are cancelled and their reservations voided; running jobs are cancelled and stay charged. The mark is
+    committed first: if the process dies before the files are erased, the sweeper erases them.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or one that this key may not see.
         RoleMissing: only the owner erases.
     """
     with installation.database.write() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
-        row = catalog.locked(session, dataset.id).row  # before its jobs: no new one can slip in
+        row = catalog.locked(session, dataset.id).row  # locked before its jobs, so that no job is added meanwhile
         at = installation.database.now(session)
-        # All jobs before the account: a worker that holds one of them may be waiting for it.
+        # All jobs are locked before the account: a worker that holds a job may be waiting for the account.
         unfinished = [queue.locked(session, job_id) for job_id in queue.unfinished_of(session, dataset.id)]
         show_jobs.cancel_locked(session, unfinished, actor=principal.key_id, at=at)
         if row.deleted_at is None:

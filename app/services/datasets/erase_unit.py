@@ -1,4 +1,4 @@
-"""``POST /datasets/{id}/erasures``: the rows of one person go; what was spent on them stays spent."""
+"""Erase the rows of one unit (``POST /datasets/{id}/erasures``); what was spent stays spent."""
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
@@ -9,17 +9,17 @@ from app.wire.datasets import ErasureOut
 
 
 def erase_unit(installation: Installation, principal: Principal, reference: str, *, unit: str) -> ErasureOut:
-    """Erases every stored row of one value of the unit column, and keeps no trace of the value itself.
+    """Erases every stored row with one value of the unit column, and stores the value nowhere.
 
-    Nothing in the ledger changes, and the unit's places stay taken: rows that it sends later are admitted only as far
-    as it has places left. Models that learned from the rows stay; that they tell little of them is what was paid for.
+    The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
+    admitted only as far as places are left. Models that were trained on the rows stay.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or one that this key may not see.
         RoleMissing: only the owner erases.
-        DatasetDeleted: only the tombstone is left.
-        InvalidRequest: the dataset has no unit column, so that nobody can tell whose a row is.
-        Unavailable: an upload is running, or too many wait already; nothing was erased.
+        DatasetDeleted: the dataset's rows are erased.
+        InvalidRequest: the dataset has no unit column.
+        Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
@@ -29,11 +29,11 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     (row_id,) = admission.unit_row_ids([unit], dataset_key=dataset.row.hash_key)
     try:
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
-            # Under the dataset's lock: the last upload may have left the book and not yet have committed.
+            # Under the dataset's lock: the last upload may have closed the book without having committed yet.
             with installation.database.write() as session:
                 catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)
-    except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
+    except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
     return ErasureOut(dataset=dataset.id, dataset_name=dataset.name, erased=n_erased)

@@ -20,14 +20,14 @@ from app.wire.datasets import EpochOverlap, OverlapOut, SharedRows
 def show_overlaps(installation: Installation, principal: Principal, reference: str) -> OverlapOut:
     """Compares the uploads of a dataset with each other and with those of other datasets of the same owner.
 
-    Compared is only what the same key was granted the role of owner on: not what an admin may see, not what others
-    own. So whoever uploads a guess learns nothing of rows that they do not hold already. Nothing follows from what is
-    found: what it means is for the owner to declare.
+    Only datasets on which the same key was granted the role ``owner`` are compared, whatever else the key may see. So
+    an uploaded guess reveals nothing about rows of other owners. The result changes nothing: the owner decides what
+    it means.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
-        RoleMissing: the key is not granted to be its owner.
-        Unavailable: one of the datasets is erased just now.
+        NotFound: no such dataset, or one that this key may not see.
+        RoleMissing: the key was not granted the role ``owner``.
+        Unavailable: one of the datasets is being erased.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
@@ -38,14 +38,14 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         facts = {each: catalog.find(session, each) for each in owned}
         files = {each: _files(installation, session, each) for each in owned if not facts[each].is_deleted}
     try:
-        found = fingerprints.compare(files.get(dataset.id, {}), files)
-    except FileNotFoundError:  # one of them was erased in the middle
+        overlaps = fingerprints.compare(files.get(dataset.id, {}), files)
+    except FileNotFoundError:  # a dataset was erased meanwhile
         raise Unavailable("a dataset is being erased") from None
     return OverlapOut(
         dataset=dataset.id,
         dataset_name=dataset.name,
         population=dataset.row.population,
-        epochs=[_epoch(epoch, found.get(epoch.id), facts) for epoch in epochs],
+        epochs=[_epoch(epoch, overlaps.get(epoch.id), facts) for epoch in epochs],
     )
 
 

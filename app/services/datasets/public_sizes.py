@@ -1,4 +1,4 @@
-"""Numbers of rows that an owner says there are. Never counts: the service computes none that leaves it."""
+"""Public sizes: round numbers of rows that an owner declares, never counts."""
 
 from sqlalchemy.orm import Session
 
@@ -7,15 +7,15 @@ from app.privacy.composition import Scope
 
 
 def two_significant_digits(size: int) -> int:
-    """A declared size as it is stored: an order of magnitude, never a count. Half rounds up."""
+    """A declared size rounded to two significant digits, half up."""
     scale: int = 10 ** max(len(str(size)) - 2, 0)
     return (2 * size + scale) // (2 * scale) * scale
 
 
 def expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:
-    """How many rows a box is expected to hold, by what was declared; ``None`` where no size was.
+    """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
 
-    Shares of several partitions multiply. Uploads count alike, and how many there are is public.
+    Shares of several partitions multiply. All uploads have equal shares; their number is public.
     """
     size = dataset.row.public_size
     if size is None:

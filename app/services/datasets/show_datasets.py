@@ -1,4 +1,4 @@
-"""``GET /datasets``: public facts and the budget left."""
+"""List and show datasets (``GET /datasets``): public facts and balances."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
     """One dataset, by id or name.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or one that this key may not see.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, SEE_DATASET)
@@ -28,7 +28,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
 
 
 def list_datasets(installation: Installation, principal: Principal, page: PageRequest) -> DatasetList:
-    """The datasets on which the key has any grant, tombstones included."""
+    """The datasets on which the key has any grant, including erased datasets."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown, following = page_of(
@@ -73,7 +73,7 @@ def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[Epo
 
 
 def account_out(balance: ledger.Balance) -> AccountOut:
-    """A balance in exact decimals."""
+    """A balance as exact decimal text."""
     return AccountOut(
         accountant=balance.accountant,
         unit=balance.unit,

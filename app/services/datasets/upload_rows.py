@@ -1,4 +1,4 @@
-"""``POST /datasets/{id}/rows``: a batch of private rows becomes an epoch."""
+"""Upload rows (``POST /datasets/{id}/rows``): sanitise and store a file of rows as an epoch."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """A body that was received completely: a file in the spool folder."""
+    """A completely received body: a file in the spool folder."""
 
     path: Path
     is_gzip: bool
 
 
 def may_upload(installation: Installation, principal: Principal, reference: str) -> str:
-    """Checks, before a byte of the body is taken, that the principal owns a living dataset.
+    """Checks that the caller owns the dataset, before the body is received; returns the dataset's id.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or one that this key may not see.
         RoleMissing: only the owner uploads.
     """
     with installation.database.read() as session:
@@ -48,19 +48,19 @@ def upload_rows(
     *,
     request: IdempotentRequest | None,
 ) -> Answer:
-    """Sanitises and stores a batch, then makes it an epoch.
+    """Sanitises and stores an upload, and adds it to the dataset as an epoch.
 
-    The file of rows is complete and durable before the epoch commits; if the commit fails the file goes. Nothing in
-    the answer's status depends on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
-    wait for one another: their order decides which rows are admitted.
+    The file of rows is complete and durable before the epoch is committed, and removed if the commit fails. The
+    answer's status does not depend on rows of other uploads. Where the privacy unit is a column, uploads to one dataset
+    run one after another, because their order decides which rows are admitted.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or one that this key may not see.
         RoleMissing: only the owner uploads.
-        DatasetDeleted: only the tombstone is left.
-        RowsInvalid: the declaration cannot read the batch; nothing was stored.
-        TooLarge: over a public limit; nothing was stored.
-        Unavailable: another upload to the dataset takes too long, or too many wait already; nothing was stored.
+        DatasetDeleted: the dataset's rows are erased.
+        RowsInvalid: the file does not match the declaration; nothing was stored.
+        TooLarge: the file exceeds a public limit; nothing was stored.
+        Unavailable: another upload to the dataset takes too long, or too many are waiting; nothing was stored.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
@@ -73,12 +73,12 @@ def upload_rows(
             return _Upload(installation, dataset, book=None).run(body, request)
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
             return _Upload(installation, dataset, book).run(body, request)
-    except FileNotFoundError:  # the folder went in the middle: somebody erased the dataset
+    except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
 
 
 class _Upload:
-    """One batch on its way to an epoch."""
+    """One upload, from its file to the committed epoch."""
 
     def __init__(self, installation: Installation, dataset: catalog.Dataset, book: AdmissionBook | None) -> None:
         self._installation = installation
@@ -89,14 +89,14 @@ class _Upload:
         self._kept = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
-        """Stores the rows, then commits the epoch; without the epoch nothing is left."""
+        """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows."""
         if self._book is not None:
             self._begin(self._book)
         report = self._ingest(body)
         try:
             with self._installation.database.write() as session:
                 at = self._installation.database.now(session)
-                given = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
+                reply = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
                 if self._book is not None and self._kept:
                     self._book.commit()
         except BaseException:
@@ -104,10 +104,10 @@ class _Upload:
             raise
         if not self._kept:
             row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
-        return given
+        return reply
 
     def _begin(self, book: AdmissionBook) -> None:
-        """Under the dataset's lock: the upload before this one may have left the book and not yet have committed."""
+        """Opens the upload in the book, under the dataset's lock: the upload before may not have committed yet."""
         with self._installation.database.write() as session:
             catalog.locked(session, self._dataset.id).living()
             self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
@@ -130,21 +130,21 @@ class _Upload:
         dataset_id = self._dataset.id
         catalog.locked(session, dataset_id).living()
         epochs = [epoch.id for epoch in catalog.epochs(session, dataset_id)]
-        if self._book is not None and epochs != self._before:  # the folder is on a file system without locks
+        if self._book is not None and epochs != self._before:  # the file system has no locks
             raise Unavailable("another upload to this dataset ended meanwhile")
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
-            raise TooLarge("the number of uploads to a dataset that is cut by them", limits.MAX_UPLOAD_CELLS)
+            raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
         n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
-        if n_rows > limits.MAX_ROWS_PER_DATASET:  # of all uploads together: a job reads them all
+        if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all of them
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._kept = True
         return answer(201, _report_out(self._epoch_id, report))
 
     def _discard_unless_committed(self) -> None:
-        """Erases the file of an epoch whose commit failed. A broken connection may hide a commit that held: it asks."""
+        """Erases the file of an epoch whose commit failed. After a lost connection the database is asked first."""
         database, dataset_id = self._installation.database, self._dataset.id
-        with suppress(Unavailable), database.read() as session:  # if it cannot ask, the sweeper will
+        with suppress(Unavailable), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):
                 row_files.erase_epoch(self._installation.home, dataset_id, self._epoch_id)
 

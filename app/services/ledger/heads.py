@@ -1,4 +1,4 @@
-"""Heads outside the database: compared before anything is served, written soon after every commit."""
+"""Publish heads outside the database: compare them before anything is served, write them after every commit."""
 
 import logging
 import threading
@@ -15,18 +15,18 @@ from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
 
 PUBLISH_INTERVAL_S = 1.0
-"""Seconds between two looks for entries whose head is not yet outside."""
+"""Seconds between two searches for accounts that grew."""
 
 _log = logging.getLogger(__name__)
 
 
 class Heads:
-    """What one process knows of the heads of all accounts, and the key that signs them. Safe to share among threads.
+    """The heads of all accounts as one process knows them, and the key that signs them. Threads may share it.
 
-    The database has to be at this program's revision before any method is called.
+    Call a method only when the database is at this program's revision.
 
     Args:
-        installation: whose. Its home is where a first key is made, unless the settings name another.
+        installation: its home holds the signing key and the heads, unless the settings name other places.
 
     Raises:
         InstallationError: the signing key cannot be read.
@@ -45,21 +45,21 @@ class Heads:
 
     @property
     def is_current(self) -> bool:
-        """Whether the database answers as one at this program's revision, so that it can be compared."""
+        """Whether the database answers and is at this program's revision."""
         self._is_current = self._is_current or migrate.is_current(self._database)
         return self._is_current
 
     @property
     def is_rewound(self) -> bool:
-        """Whether a comparison of this process has failed; asks nothing of the database."""
+        """Whether a comparison of this process has failed. Reads no database."""
         return self._rewound is not None
 
     def confirm(self) -> None:
         """Compares the database with every written head, once in this process; later calls cost nothing.
 
         Raises:
-            LedgerRewound: an account is missing, shorter than its head, or has another history; now or when
-                :meth:`publish` looked last.
+            LedgerRewound: an account is missing, shorter than its head, or has another history; now or at an earlier
+                call of :meth:`publish`.
             InstallationError: a head cannot be read, or none can be written.
         """
         if self._rewound is not None:
@@ -71,12 +71,12 @@ class Heads:
                 self._written = self._compare()
 
     def publish(self) -> None:
-        """Writes the head of every account that grew since this process looked last.
+        """Writes the head of every account that grew since the last call.
 
         Raises:
-            LedgerRewound: an account is shorter than it was before, or what it was before is no beginning of it.
-            InstallationError: what stands in the place of a head is none; the heads of other accounts were written.
-            OSError: the folder cannot be written; what is missing is written next time.
+            LedgerRewound: an account is shorter than before, or its earlier entries are others.
+            InstallationError: the file of a head is not a head; the heads of other accounts were written.
+            OSError: the folder cannot be written; the next call writes the missing heads.
         """
         self.confirm()
         damaged: InstallationError | None = None
@@ -98,7 +98,7 @@ class Heads:
             raise damaged
 
     def _write(self, account_id: str, size: int, *, before: Checkpoint | None) -> Checkpoint:
-        """A restored database may have grown beyond the last head already, so that one is looked at again."""
+        """Compares with the last head again: a restored database may already have grown beyond it."""
         with self._database.read() as session:
             if before is not None and Log(session, account_id).root(before.size) != before.root:
                 raise self._refusal(account_id)
@@ -117,14 +117,14 @@ class Heads:
         return {head.account_id: head for head in heads}
 
     def _refusal(self, account_id: str) -> LedgerRewound:
-        """From now on, for as long as this process lives."""
-        _log.error("the ledger is not the one whose head was written", extra={"account_id": account_id})
+        """Makes the refusal permanent for this process."""
+        _log.error("the ledger contradicts its written head", extra={"account_id": account_id})
         self._rewound = LedgerRewound(account_id)
         return self._rewound
 
 
 class HeadWriter:
-    """A thread that publishes heads until it is stopped, beside a process that serves."""
+    """A thread of a serving process that publishes heads until it is stopped."""
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
@@ -132,11 +132,11 @@ class HeadWriter:
         self._thread = threading.Thread(target=self._run, name="heads", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after a last turn, so that a stop in good order leaves no entry without its head."""
+        """Publishes once more and ends, so that an orderly stop leaves no entry without its head."""
         self._stopping.set()
         self._thread.join(timeout=PUBLISH_INTERVAL_S)
 
@@ -149,10 +149,10 @@ class HeadWriter:
         try:
             if self._heads.is_current:
                 self._heads.publish()
-        except Exception:  # noqa: BLE001 - the database is away, the disk is full: the next turn may do better
+        except Exception:  # noqa: BLE001 - no database or no disk space now; the next turn tries again
             _log.exception("heads were not written; will try again")
 
 
 def checkpoint_of(session: Session, account_id: str, size: int) -> Checkpoint:
-    """The checkpoint of an account's first ``size`` entries, as of now."""
+    """A checkpoint, with the present time, of an account's first ``size`` entries."""
     return Checkpoint(account_id, size, Log(session, account_id).root(size), clock.to_text(clock.now()))
