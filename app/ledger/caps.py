@@ -12,7 +12,7 @@ from app.ledger import chain, population_totals, repository
 from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
-from app.ledger.service import balances, highest_cap, highest_caps
+from app.ledger.service import Balance, balances, highest_caps
 from app.privacy.accountants import pure
 
 
@@ -51,33 +51,42 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 
 
-def printable(session: Session, account_id: str) -> Limit:
-    """The limit that the guarantee of the whole account is made of.
+def printable_at(highest: Limit, whole: Balance) -> Limit:
+    """The limit that the guarantee of a whole account states.
 
-    On ``pure`` accounts what was charged bounds the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so it is
-    the cap now, or what is held and charged where that is more. On the others it is :func:`highest_cap`.
+    On ``pure`` accounts the charges bound the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so the limit is
+    the cap in force, or the reserved and charged amount where that is larger. On other accounts it is the highest cap.
+
+    Args:
+        highest: the :func:`highest_cap` of the account.
+        whole: the balance of the whole account.
     """
+    if highest.accountant != pure.NAME:
+        return highest
+    return Limit(pure.NAME, max(whole.cap, whole.charged + whole.reserved), None)
+
+
+def printable(session: Session, account_id: str) -> Limit:
+    """The :func:`printable_at` limit of an account."""
     return printable_of_each(session, [account_id])[account_id]
 
 
 def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
-    """The same of several accounts, by id: asked for once."""
+    """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their balances."""
     limits = highest_caps(session, account_ids)
-    now = balances(session, [account_id for account_id, limit in limits.items() if limit.accountant == pure.NAME])
-    sums = {
-        account_id: Limit(pure.NAME, max(balance.cap, balance.charged + balance.reserved), None)
-        for account_id, balance in now.items()
-    }
-    return {**limits, **sums}
+    wholes = balances(session, [account_id for account_id, limit in limits.items() if limit.accountant == pure.NAME])
+    return {**limits, **{account_id: printable_at(limits[account_id], whole) for account_id, whole in wholes.items()}}
 
 
-def printable_of(session: Session, population: Population) -> Limit:
-    """The limit that the guarantee of a population is made of: that of all outputs about its members together.
+def printable_of(population: Population, highest: Limit) -> Limit:
+    """The limit that the guarantee of a population states, over all releases about its members.
 
-    The same as of one account, with what the members carry in the place of what it holds and charged
-    (docs/proofs/accounting.md A8).
+    As of one account, with the members' loads in place of reservations and charges (docs/proofs/accounting.md A8).
+
+    Args:
+        population: with the totals of its members.
+        highest: the :func:`highest_cap` of its account.
     """
-    limit = highest_cap(session, population.id)
-    if limit.accountant != pure.NAME:
-        return limit
+    if highest.accountant != pure.NAME:
+        return highest
     return Limit(pure.NAME, max(population.cap, population.together), None)

@@ -113,6 +113,21 @@ class Balance:
         return amount_text(self.accountant, amount)
 
 
+@dataclass(frozen=True)
+class Detail:
+    """An account in detail.
+
+    Attributes:
+        balance: at the tightest joint cell of a scope.
+        cells: for every partition and every cell of it inside the scope, the tightest joint cell that lies in the cell.
+        whole: at the tightest joint cell of the whole account.
+    """
+
+    balance: Balance
+    cells: Mapping[str, list[CellBalance]]
+    whole: Balance
+
+
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
     """Opens an account with its first entry, which holds the account's facts."""
     row = AccountRow(
@@ -266,10 +281,14 @@ def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limi
     return {row.id: Limit.of(row) for row in repository.accounts(session, account_ids)}
 
 
-def cells(session: Session, account_id: str, scope: Scope | None = None) -> dict[str, list[CellBalance]]:
-    """For every partition and every cell of it inside a scope, the tightest joint cell that lies in the cell."""
+def detail(session: Session, account_id: str, scope: Scope | None = None) -> Detail:
+    """An account in detail within a scope, from one read of its state."""
+    scope = scope or {}
     row = repository.account(session, account_id)
-    return state.read(session, [row])[row.id].by_cell(scope or {})
+    budgets = _standing(session, [row])
+    balance = _balance(row, budgets.room(Request(account_id, 0, scope)))
+    whole = _balance(row, budgets.room(Request(account_id, 0, {}))) if scope else balance
+    return Detail(balance, budgets.accounts[account_id].by_cell(scope), whole)
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:

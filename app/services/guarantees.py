@@ -10,6 +10,7 @@ from app.datasets.catalog import Dataset
 from app.ledger import caps
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
+from app.ledger.service import Balance
 from app.ledger.tables import PopulationRow
 from app.privacy import guarantees
 from app.privacy.adjacency import Adjacency
@@ -87,14 +88,14 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
     return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
 
 
-def account_guarantee(session: Session, dataset_id: str) -> dict[str, Any]:
-    """The guarantee of a dataset's whole account."""
-    return guarantee_of(catalog.find(session, dataset_id), caps.printable(session, dataset_id))
+def account_guarantee(dataset: Dataset, highest: Limit, whole: Balance) -> dict[str, Any]:
+    """The guarantee of a dataset's whole account, whose highest cap and balance are given."""
+    return guarantee_of(dataset, caps.printable_at(highest, whole))
 
 
-def population_guarantee(session: Session, row: PopulationRow, population: Population) -> dict[str, Any]:
+def population_guarantee(row: PopulationRow, population: Population, highest: Limit) -> dict[str, Any]:
     """The guarantee of a population's whole account: for one person, over all releases about its members."""
-    limit = caps.printable_of(session, population)
+    limit = caps.printable_of(population, highest)
     return guarantees.guarantee_of_population(
         accountant=limit.accountant,
         amount=limit.amount,

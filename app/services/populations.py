@@ -13,7 +13,9 @@ from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
 from app.datasets.catalog import Named
 from app.ledger import population_totals, populations
+from app.ledger import service as ledger
 from app.ledger.admission import Population
+from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.registry import models
@@ -134,14 +136,16 @@ def population_out(session: Session, row: PopulationRow) -> PopulationOut:
 
 
 def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[PopulationOut]:
-    totals = population_totals.of_populations(session, [row.id for row in rows])
+    population_ids = [row.id for row in rows]
+    totals = population_totals.of_populations(session, population_ids)
+    limits = ledger.highest_caps(session, population_ids)
     members = [account_id for population in totals.values() for account_id in population.members]
     names = catalog.named(session, members)
-    return [_out(session, row, totals[row.id], names) for row in rows]
+    return [_out(row, totals[row.id], limits[row.id], names) for row in rows]
 
 
-def _out(session: Session, row: PopulationRow, population: Population, names: Mapping[str, Named]) -> PopulationOut:
-    balance = balance_of_population(session, population)
+def _out(row: PopulationRow, population: Population, limit: Limit, names: Mapping[str, Named]) -> PopulationOut:
+    balance = balance_of_population(population, limit)
     return PopulationOut(
         id=row.id,
         name=row.name,
@@ -154,7 +158,7 @@ def _out(session: Session, row: PopulationRow, population: Population, names: Ma
         remaining=balance.text(balance.remaining),
         adjacency=row.adjacency,
         unit_column=row.unit_column,
-        guarantee=population_guarantee(session, row, population),
+        guarantee=population_guarantee(row, population, limit),
         members=[
             MemberOut(
                 dataset=account_id,

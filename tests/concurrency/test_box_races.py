@@ -50,7 +50,7 @@ def test_no_joint_cell_ever_passes_the_cap_and_all_fill_up(installation: Install
         entries = ledger.entries(session, ACCOUNT, after=0, limit=1_000_000)
         rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars().all()
         tightest = ledger.balance(session, ACCOUNT)
-        by_cell = ledger.cells(session, ACCOUNT)
+        by_cell = ledger.detail(session, ACCOUNT).cells
     model = replay(entries, CELLS)  # at every admission: the largest of all joint cells inside the box fits the cap
     assert {job_id: (job.amount, frozen(job.box), job.state) for job_id, job in model.jobs.items()} == {
         job_id: (amount, frozen(box), end or "reserve") for job_id, (amount, box, end) in admitted.items()

@@ -77,6 +77,15 @@ def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation:
     assert counts[0] == counts[1] <= 8, counts
 
 
+def test_a_balance_reads_the_state_of_its_account_once(installation: Installation) -> None:
+    shards = [{"name": "shard", "kind": "hash", "cells": 3}]
+    dataset = people.declared(installation, population="patients", partitions=shards)["id"]
+    for scope in ({}, {"shard": [0, 1]}):
+        with _questions(installation) as asked:
+            balances.show_balance(installation, OWNER, dataset, scope=scope)
+        assert sum("FROM account_boxes" in each for each in asked) == 1, asked
+
+
 def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> None:
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")

@@ -68,7 +68,9 @@ def population(session: Session, account_id: str) -> Population:
 
 
 def printable(session: Session) -> int:
-    return caps.printable_of(session, population_totals.of_population(session, "pp_a")).amount
+    return caps.printable_of(
+        population_totals.of_population(session, "pp_a"), ledger.highest_cap(session, "pp_a")
+    ).amount
 
 
 def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None:

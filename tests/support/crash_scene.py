@@ -180,7 +180,7 @@ def open_account(
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
     """(charged, reserved) of every cell of the only partition; one pair if the account has no partition."""
-    for cells in ledger.cells(session, account_id).values():
+    for cells in ledger.detail(session, account_id).cells.values():
         return [(cell.charged, cell.reserved) for cell in cells]
     balance = ledger.balance(session, account_id)
     return [(balance.charged, balance.reserved)]

@@ -340,7 +340,7 @@ class World:
         assert balance.charged + balance.reserved <= model.highest
         assert ledger.highest_cap(session, account_id).amount == model.highest
         assert caps.printable(session, account_id).amount == model.printable
-        for name, shown in ledger.cells(session, account_id, box).items():
+        for name, shown in ledger.detail(session, account_id, box).cells.items():
             assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
@@ -364,7 +364,7 @@ class World:
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
         assert found.charged + found.reserved == together.load
-        assert caps.printable_of(session, found).amount == together.printable
+        assert caps.printable_of(found, ledger.highest_cap(session, found.id)).amount == together.printable
 
     def check_history(self) -> None:
         """Recomputes state and chain from the entries alone, and runs the verifier on all exports."""

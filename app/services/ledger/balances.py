@@ -12,6 +12,7 @@ from app.datasets.catalog import Dataset
 from app.ledger import external, population_totals
 from app.ledger import service as ledger
 from app.ledger.admission import CellBalance, Population
+from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy.composition import Cell
 from app.services.guarantees import account_guarantee, population_guarantee
@@ -38,7 +39,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda dataset: dataset.id,
         )
         balances = ledger.balances(session, [dataset.id for dataset in shown])
-        listed = [_out(Account(dataset), balances[dataset.id]) for dataset in shown]
+        listed = [balance_out(Account(dataset), balances[dataset.id]) for dataset in shown]
         return BalanceList(datasets=listed, next=following)
 
 
@@ -61,16 +62,21 @@ def show_balance(
         return _of_population(session, account.holder)
 
 
-def balance_out(session: Session, account: Account) -> BalanceOut:
-    """The balance of an account, at the tightest joint cell of the whole dataset."""
+def balance_of(session: Session, account: Account) -> ledger.Balance:
+    """The balance of a whole account."""
     if account.dataset is not None:
-        return _out(account, ledger.balance(session, account.id))
-    return _out(account, balance_of_population(session, population_totals.of_population(session, account.id)))
+        return ledger.balance(session, account.id)
+    population = population_totals.of_population(session, account.id)
+    return balance_of_population(population, ledger.highest_cap(session, account.id))
 
 
-def balance_of_population(session: Session, population: Population) -> ledger.Balance:
+def balance_out(account: Account, balance: ledger.Balance) -> BalanceOut:
+    """The balance of an account as answers show it."""
+    return BalanceOut.model_validate(_amounts(account, balance))
+
+
+def balance_of_population(population: Population, limit: Limit) -> ledger.Balance:
     """The sums over a population's members, as the balance of its account."""
-    limit = ledger.highest_cap(session, population.id)
     return ledger.Balance(
         account_id=population.id,
         name=population.name,
@@ -87,43 +93,38 @@ def balance_of_population(session: Session, population: Population) -> ledger.Ba
 
 def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object]) -> AccountBalance:
     box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
-    balance = ledger.balance(session, dataset.id, box)
-    cells = ledger.cells(session, dataset.id, box)
+    detail = ledger.detail(session, dataset.id, box)
     delta = external.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
             name=partition.name,
             kind=partition.kind,
-            cells=[_cell(cell.cell[partition.name], cell, balance) for cell in cells[partition.name]],
+            cells=[_cell(cell.cell[partition.name], cell, detail.balance) for cell in detail.cells[partition.name]],
         )
         for partition in dataset.partitions.declared
     ]
     return AccountBalance.model_validate(
         {
-            **_members(Account(dataset), balance),
+            **_members(Account(dataset), detail.balance),
             "scope": {name: list(listed) for name, listed in box.items()},
             "partitions": partitions,
-            "guarantee": account_guarantee(session, dataset.id),
+            "guarantee": account_guarantee(dataset, ledger.highest_cap(session, dataset.id), detail.whole),
             "delta_set_aside": None if delta is None else _delta(delta),
         }
     )
 
 
 def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
-    population = population_totals.of_population(session, row.id)
+    population, limit = population_totals.of_population(session, row.id), ledger.highest_cap(session, row.id)
     return AccountBalance.model_validate(
         {
-            **_members(Account(row), balance_of_population(session, population)),
+            **_members(Account(row), balance_of_population(population, limit)),
             "scope": {},
             "partitions": [],
-            "guarantee": population_guarantee(session, row, population),
+            "guarantee": population_guarantee(row, population, limit),
             "delta_set_aside": None,
         }
     )
-
-
-def _out(account: Account, balance: ledger.Balance) -> BalanceOut:
-    return BalanceOut.model_validate(_amounts(account, balance))
 
 
 def _members(account: Account, balance: ledger.Balance) -> dict[str, object]:

@@ -18,8 +18,8 @@ from app.registry import models
 from app.services.answers import answer
 from app.services.guarantees import account_guarantee
 from app.services.installation import Installation
-from app.services.ledger.accounts import Account, find_account
-from app.services.ledger.balances import balance_out
+from app.services.ledger.accounts import find_account
+from app.services.ledger.balances import balance_of, balance_out
 from app.wire.datasets import BudgetIn
 from app.wire.ledger import CapIn
 
@@ -68,23 +68,24 @@ def change_cap(
     with installation.database.write() as session:
 
         def work() -> Answer:
-            _change(session, principal, account, cap=cap, reason=body.reason)
-            return answer(200, balance_out(session, account))
+            dataset = None if account.dataset is None else catalog.locked(session, account.id).living()
+            _change(session, principal, account.id, cap=cap, reason=body.reason)
+            balance = balance_of(session, account)
+            if dataset is not None:
+                guarantee = account_guarantee(dataset, ledger.highest_cap(session, dataset.id), balance)
+                models.put_guarantee(session, dataset.id, guarantee)
+            return answer(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)
 
 
-def _change(session: Session, principal: Principal, account: Account, *, cap: int, reason: str) -> None:
-    if account.dataset is not None:
-        catalog.locked(session, account.id).living()
-    in_force = caps.in_force(session, account.id)
+def _change(session: Session, principal: Principal, account_id: str, *, cap: int, reason: str) -> None:
+    in_force = caps.in_force(session, account_id)
     if cap > in_force:
         principal.require()  # an admin
     if cap == in_force:
         raise InvalidRequest.at("/cap", "unchanged")
-    caps.change(session, account.id, cap, reason=reason, actor=principal.key_id)
-    if account.dataset is not None:
-        models.put_guarantee(session, account.id, account_guarantee(session, account.id))
+    caps.change(session, account_id, cap, reason=reason, actor=principal.key_id)
 
 
 def _changed_cap(limit: Limit, epsilon: Fraction) -> int:
