@@ -1,4 +1,4 @@
-"""Jobs that evaluate models: what an evaluation carries, and how it is kept."""
+"""Jobs that evaluate models: the facts of an evaluation, its check and its registration."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from app.services.jobs.task import JobTask
 
 @dataclass(frozen=True)
 class ReleasedEvaluation:
-    """An evaluation that nobody knows of yet. It is rows, so nothing of it is left if its job is lost."""
+    """An evaluation before its registration. It has no file, so a lost job leaves nothing of it."""
 
     job_id: str
     body: dict[str, Any]

@@ -1,4 +1,4 @@
-"""``/jobs``: look at jobs of every kind, and cancel them."""
+"""``/jobs``: show and cancel jobs of every kind."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -62,7 +62,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
 
 
 def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: datetime) -> None:
-    """Ends jobs that the caller holds under their locks. Their workers find the lease gone and kill the child."""
+    """Ends jobs that the caller has locked. Their workers lose the lease and kill the child."""
     unfinished = [row for row in rows if row.state in UNFINISHED]
     ledger.void_jobs(session, [row.id for row in unfinished if row.charged_at is None], actor=actor)
     for row in unfinished:
@@ -94,6 +94,6 @@ def job_out(row: JobRow) -> JobOut:
 
 
 def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:
-    """Several jobs in one query, for followers who were permitted before."""
+    """Several jobs in one query, for callers whose roles were checked before."""
     with installation.database.read() as session:
         return [job_out(row) for row in queue.several(session, job_ids)]

@@ -1,4 +1,4 @@
-"""Jobs that release a profile: what it carries, and how it is kept."""
+"""Jobs that release a profile: the facts of a profile, its check and its registration."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from app.services.jobs.task import JobTask
 
 @dataclass(frozen=True)
 class ReleasedProfile:
-    """A profile that nobody knows of yet. It is a row, so nothing of it is left if its job is lost."""
+    """A profile before its registration. It has no file, so a lost job leaves nothing of it."""
 
     job_id: str
     body: dict[str, Any]

@@ -1,4 +1,4 @@
-"""``/profiles``: what was released of a dataset for later jobs. It outlives the dataset's rows."""
+"""``/profiles``: released profiles of datasets, which later jobs reuse. They outlive the rows."""
 
 from sqlalchemy.orm import Session
 

@@ -1,4 +1,4 @@
-"""Jobs that train: what a model carries, and how its artifact becomes a model."""
+"""Jobs that train: the facts of a model card, the check of the artifact and the registration of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from app.services.training.persons_in_both import persons_in_both
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact in the store that no model refers to yet. Its bytes hold the job's id, so no other job shares it."""
+    """A stored artifact before its model is registered. Its bytes hold the job's id, so no other job shares it."""
 
     digest: str
     size_bytes: int
