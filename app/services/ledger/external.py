@@ -1,11 +1,11 @@
 """Quote, charge and list external mechanisms (``/ledger/{dataset}/quotes`` and ``/reservations``)."""
 
-from dataclasses import replace
+from datetime import datetime
 from typing import Any, Literal, cast
 
 from sqlalchemy.orm import Session
 
-from app.access.idempotency import Answer, IdempotentRequest, once, stored
+from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
@@ -19,6 +19,7 @@ from app.services.authorization import permitted
 from app.services.installation import Installation
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
+from app.services.spending.submit import submit
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 
@@ -61,25 +62,22 @@ def charge_external(
         AccountantMismatch: no bound is proved in the account's unit.
         BudgetExceeded: the account refuses the charge.
     """
-    with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, ATTEST)
-        # The route of the idempotency key names the id, because a name may come to mean another dataset.
-        request = replace(request, route=f"POST /ledger/{dataset.id}/reservations")
-        earlier = stored(session, request)
-        if earlier is not None:
-            return earlier
-        # The price depends on public facts that never change, so it is computed before anything is locked.
-        charge = price_external(session, dataset, body)
-    with installation.database.write() as session:
 
-        def work() -> Answer:
-            living = catalog.locked(session, dataset.id).living()
-            new = _reservation(charge, body, attested_by=principal.key_id)
-            reservation_id = external.charge(session, new, delta=charge.delta, actor=principal.key_id)
-            reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
-            return answer(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
+    def write(session: Session, charge: ExternalCharge, _at: datetime) -> Answer:
+        living = catalog.locked(session, charge.dataset.id).living()
+        new = _reservation(charge, body, attested_by=principal.key_id)
+        reservation_id = external.charge(session, new, delta=charge.delta, actor=principal.key_id)
+        reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
+        return answer(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 
-        return once(session, request, at=installation.database.now(session), work=work)
+    return submit(
+        installation,
+        request,
+        authorize=lambda session: permitted(session, principal, reference, ATTEST),
+        route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
+        quote=lambda session, dataset: price_external(session, dataset, body),
+        write=write,
+    )
 
 
 def list_reservations(
