@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class EnumeratingRandomness:
     def permute_and_flip(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
         assert utilities.dtype == np.int64
         assert len(utilities) > 0
-        return self._walk.branch(permute_and_flip_law(utilities.tolist(), inverse_scale))
+        return self._walk.branch(permute_and_flip_law(tuple(utilities.tolist()), inverse_scale))
 
     def select_exponential(self, utilities: np.ndarray, *, inverse_scale: Fraction) -> int:
         assert utilities.dtype == np.int64
@@ -121,7 +122,8 @@ class _FoldedNormal:
         return np.where(positive, FAR, -FAR).astype(np.int64).reshape(self._shape)
 
 
-def permute_and_flip_law(utilities: list[int], inverse_scale: Fraction) -> list[float]:
+@cache
+def permute_and_flip_law(utilities: tuple[int, ...], inverse_scale: Fraction) -> list[float]:
     """Exact by its definition: all visiting orders, equally likely."""
     best = max(utilities)
     accept = [math.exp(-float(inverse_scale * (best - utility))) for utility in utilities]
@@ -134,6 +136,7 @@ def permute_and_flip_law(utilities: list[int], inverse_scale: Fraction) -> list[
     return law
 
 
+@cache
 def folded_law(count: int, inverse_scale: float, low: int, high: int) -> list[float]:
     """Probabilities of low … high for count + discrete Laplace noise, the tails folded onto the two ends."""
     if low == high:

@@ -8,7 +8,6 @@ from tests.privacy import (
     test_exact_loss,
     test_label_accounts,
     test_nbrt_law,
-    test_paper_forests_exact_loss,
     test_rpf_exact_loss,
     test_sspe1,
 )
@@ -22,6 +21,6 @@ WITH_A_FILE_OF_THEIR_OWN: dict[str, Any] = {
 
 
 def test_every_registered_algorithm_has_its_exact_loss_enumerated() -> None:
-    cases = [*test_exact_loss.SEQUENTIAL, *test_paper_forests_exact_loss.CASES, *test_label_accounts.CASES]
+    cases = [*test_exact_loss.CASES, *test_label_accounts.CASES]
     enumerated = {str(case.values[0]) for case in cases} | set(WITH_A_FILE_OF_THEIR_OWN)
     assert enumerated == set(catalogue.BY_SLUG)

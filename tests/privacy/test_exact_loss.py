@@ -1,13 +1,20 @@
-"""T1: the exact loss of the production code, over every dataset of a tiny universe and all its neighbours."""
+"""T1 and T2: the exact output law of the forests' production code, over every dataset of a tiny universe.
+
+Every mode of `rdt-ta`, `rdt-mv`, `rdt-pa`, `mrf`, `maxtree`, `srt`, `rdt-jagannathan` and `spe`, on all neighbours.
+"""
 
 import math
 from fractions import Fraction
 
 import pytest
 
+from app.forests.contract.plan import Plan
+from app.forests.planning import PlanRequest, plan
 from app.forests.trees import assignment
+from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
+from app.privacy.events import ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import (
     EMPTY,
@@ -22,18 +29,17 @@ from tests.privacy.universe import (
     replace_one_pairs,
 )
 
-TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
-"""Assignment keys that put ids 0 and 1 into one of two shards, and into both."""
+HALF = {"structure_share": "0.5"}
+TWO_STAGE = {**HALF, "selection": "two_stage"}
+SEQUENTIAL = {"assignment": "sequential"}
 
 
 def claim(laws: Laws) -> float:
     return float(pure.loss(laws.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE))
 
 
-HALF = {"structure_share": "0.5"}
-
 # (slug, schema, parameters, ε, rows at most, kinds of record, share of the claim that must be reached)
-SEQUENTIAL = [
+CASES = [
     pytest.param("rdt-ta", TWO_SPLITS, {}, "1", 4, 4, 1.0, id="rdt"),
     pytest.param("rdt-ta", THREE_SPLITS, {"max_depth": 2}, "1", 2, 2, 1.0, id="rdt-depth-2"),
     pytest.param("rdt-mv", TWO_SPLITS, {"n_estimators": 2}, "0.5", 2, 2, 1.0, id="rdt-two-trees"),
@@ -42,11 +48,27 @@ SEQUENTIAL = [
     pytest.param("mrf", THREE_SPLITS, {"structure_share": "0.9"}, "4", 3, 4, 0.6, id="mrf-large-epsilon"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "max_depth": 2}, "1", 2, 4, 0.6, id="mrf-depth-2"),
     pytest.param("mrf", TWO_SPLITS, {**HALF, "n_estimators": 2}, "1", 2, 2, 0.7, id="mrf-two-trees"),
+    pytest.param("mrf", THREE_SPLITS, TWO_STAGE, "1", 3, 4, 0.75, id="mrf-two-stage"),
+    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "max_depth": 2}, "1", 2, 4, 0.55, id="mrf-two-stage-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "utility": "miscount"}, "1", 3, 4, 0.99, id="mrf-miscount"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label"}, "1", 4, 4, 0.65, id="mrf-label"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "leaf": "label", "max_depth": 2}, "2", 2, 4, 0.6, id="mrf-label-depth-2"),
+    pytest.param("mrf", TWO_SPLITS, {**HALF, "exploration": "0.25"}, "1", 3, 4, 0.7, id="mrf-exploration"),
+    pytest.param("mrf", TWO_SPLITS, {**TWO_STAGE, "exploration": "1"}, "1", 2, 4, 0.49, id="mrf-exploration-only"),
+    pytest.param("maxtree", TWO_SPLITS, {}, "1", 4, 4, 0.99, id="maxtree"),
+    pytest.param("maxtree", TWO_SPLITS, {"max_depth": 2, "level_ratio": "1.5"}, "1", 2, 4, 0.65, id="maxtree-depth-2"),
+    pytest.param("maxtree", TWO_SPLITS, {"n_estimators": 2}, "1", 2, 2, 0.99, id="maxtree-two-trees"),
+    pytest.param("srt", TWO_SPLITS, SEQUENTIAL, "1", 4, 4, 1.0, id="srt"),
+    pytest.param("srt", THREE_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 3, 4, 1.0, id="srt-depth-2"),
+    pytest.param("srt", TWO_SPLITS, {**SEQUENTIAL, "n_estimators": 2}, "1", 3, 2, 1.0, id="srt-two-trees"),
+    pytest.param("rdt-jagannathan", TWO_SPLITS, {}, "1", 3, 4, 1.0, id="rdt-jagannathan"),
+    pytest.param("spe", THREE_SPLITS, SEQUENTIAL, "1", 4, 4, 0.99, id="spe"),
+    pytest.param("spe", TWO_SPLITS, {**SEQUENTIAL, "max_depth": 2}, "1", 2, 4, 0.5, id="spe-depth-2"),
 ]
 
 
-@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), SEQUENTIAL)
-def test_sequential_forest_loses_what_was_charged_and_no_more(
+@pytest.mark.parametrize(("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES)
+def test_forest_loses_what_was_charged_and_no_more(
     slug: str, schema: object, parameters: dict, epsilon: str, n_rows: int, n_kinds: int, reached: float
 ) -> None:
     laws = Laws(planned(slug, schema, epsilon, **parameters), schema)
@@ -59,16 +81,29 @@ def test_sequential_forest_loses_what_was_charged_and_no_more(
     assert add_remove < replace_one <= 2 * claim(laws) + TOLERANCE
 
 
+TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
+"""Assignment keys that put ids 0 and 1 into one of two shards, and into both."""
+
+
 # A tree with a single row has no use for any split, so rows apart show the loss of the counts only.
 @pytest.mark.parametrize(
     ("slug", "key", "reached"),
-    [("rdt-ta", TOGETHER, 1.0), ("rdt-ta", APART, 1.0), ("mrf", TOGETHER, 0.7), ("mrf", APART, 0.5)],
-    ids=["rdt-together", "rdt-apart", "mrf-together", "mrf-apart"],
+    [
+        pytest.param("rdt-ta", TOGETHER, 1.0, id="rdt-together"),
+        pytest.param("rdt-ta", APART, 1.0, id="rdt-apart"),
+        pytest.param("mrf", TOGETHER, 0.7, id="mrf-together"),
+        pytest.param("mrf", APART, 0.5, id="mrf-apart"),
+        *(
+            pytest.param(slug, key, 0.5, id=f"{slug}-{name}")
+            for slug in ("srt", "spe", "rdt-jagannathan", "maxtree")
+            for key, name in ((TOGETHER, "together"), (APART, "apart"))
+        ),
+    ],
 )
 def test_sharded_forest_loses_what_its_largest_tree_was_charged(slug: str, reached: float, key: bytes) -> None:
     share = HALF if slug == "mrf" else {}
-    plan = planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share)
-    laws = Laws(plan, TWO_SPLITS, key=key)
+    settled = planned(slug, TWO_SPLITS, n_estimators=2, assignment="sharded", **share)
+    laws = Laws(settled, TWO_SPLITS, key=key)
     few = RECORDS[:2]
     every = list(datasets(2, few))
     add_remove = laws.worst(add_remove_pairs(every))
@@ -88,8 +123,8 @@ def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
 
 
 def test_four_rows_over_two_shards() -> None:
-    plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
-    laws = Laws(plan, TWO_SPLITS, key=APART)
+    settled = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
+    laws = Laws(settled, TWO_SPLITS, key=APART)
     worst = laws.worst(add_remove_pairs(datasets(4, RECORDS[:2])))
 
     assert 1.0 - TOLERANCE <= worst <= 1.0 + TOLERANCE
@@ -104,22 +139,97 @@ def test_wider_window_on_noisy_counts_shows_no_more_loss(slug: str) -> None:
     assert wide.worst(pairs) == pytest.approx(narrow.worst(pairs), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("slug", ["rdt-ta", "mrf"])
-def test_every_output_can_come_from_every_dataset(slug: str) -> None:
+def parts(key: bytes, n_ids: int) -> list[bool]:
+    ids = [bytes(15) + bytes([row_id]) for row_id in range(n_ids)]
+    return [assignment.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
+
+
+def key_with(wanted: list[bool]) -> bytes:
+    """The first of simple keys that gives the listed ids the wanted parts of tree 0."""
+    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(wanted)) == wanted)
+
+
+@pytest.mark.parametrize("leaf", ["counts", "label"])
+@pytest.mark.parametrize(
+    ("wanted", "reached"),
+    [([True, True, True], 0.65), ([False, False, False], 0.99), ([True, False, True], 0.99)],
+    ids=["structure", "estimation", "both"],
+)
+def test_parted_rows_pay_for_one_part_only(leaf: str, wanted: list[bool], reached: float) -> None:
+    """Both parts have the whole of ε, and a row loses no more than that, whichever part it is in."""
+    settled = planned("mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01")
+    laws = Laws(settled, TWO_SPLITS, key=key_with(wanted))
+    price = TreePrice.of(settled.event)
+    every = list(datasets(3))
+    add_remove = laws.worst(add_remove_pairs(every))
+
+    assert price.apart
+    assert claim(laws) == 1.0
+    assert float(sum(own.range_sensitivity * own.inverse_scale for level in price.levels for own in level)) == 1.0
+    assert reached <= add_remove <= 1.0 + TOLERANCE
+    assert laws.worst(replace_one_pairs(every)) <= 2.0 + TOLERANCE
+
+
+MODES = {"selection": "two_stage", "utility": "miscount", "exploration": "0.5"}
+
+
+@pytest.mark.parametrize(
+    ("slug", "parameters", "n_leaf_outputs"),
+    [
+        ("rdt-ta", {}, 2**4),
+        ("mrf", {}, 2**4),
+        ("mrf", MODES, 2**4),
+        ("mrf", {**MODES, "leaf": "label"}, 2**2),
+        ("maxtree", {}, 2**4),
+        ("srt", SEQUENTIAL, 2**2),
+        ("rdt-jagannathan", {}, 2**4),
+        ("spe", SEQUENTIAL, 2**4),
+    ],
+)
+def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n_leaf_outputs: int) -> None:
     """T2: the set of possible releases, and so the model's shape, tells nothing."""
-    laws = Laws(planned(slug, THREE_SPLITS), THREE_SPLITS)
+    laws = Laws(planned(slug, THREE_SPLITS, **parameters), THREE_SPLITS)
     support = laws.of(EMPTY).keys()
 
-    assert len(support) == 3 * 2**4
+    assert len(support) == 3 * n_leaf_outputs
     for dataset in multisets(3):
         assert laws.of(dataset).keys() == support
 
 
 def test_selection_alone_loses_at_most_its_share() -> None:
     """With the counts dropped, what is left is the loss of the selections."""
-    plan = planned("mrf", THREE_SPLITS, structure_share="0.5")
-    laws = Laws(plan, THREE_SPLITS, window=(0, 0))
+    settled = planned("mrf", THREE_SPLITS, structure_share="0.5")
+    laws = Laws(settled, THREE_SPLITS, window=(0, 0))
     worst = laws.worst(add_remove_pairs(multisets(4)))
 
     assert 0.2 < worst <= 0.5 + TOLERANCE
     assert not math.isclose(worst, 0.0)
+
+
+def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() -> None:
+    """With the counts dropped, what is left is the loss of the structure: none, and less than without exploration."""
+    found = [
+        Laws(planned("mrf", THREE_SPLITS, exploration=p), THREE_SPLITS, window=(0, 0)).worst(
+            add_remove_pairs(multisets(3))
+        )
+        for p in ("1", "0.5", "0")
+    ]
+
+    assert found[0] == 0.0
+    assert 0.0 < found[1] < found[2] <= 0.6 + TOLERANCE
+
+
+@pytest.mark.parametrize("slug", ["mrf", "maxtree", "spe", "srt"])
+def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
+    """The exponential mechanism where ρ is counted (its law: test_delta_accounts.py), permute-and-flip where ε is."""
+    for accountant, delta, kind in (("pure", None, PermuteAndFlip), ("zcdp", Fraction(1, 10**6), ExponentialMechanism)):
+        settled = planned_on(slug, accountant, delta)
+        price = TreePrice.of(settled.event)
+        drawn = [own for level in price.levels for own in level] or [price.leaves.parts[0].event]
+
+        assert all(type(own) is kind for own in drawn)
+
+
+def planned_on(slug: str, accountant: str, delta: Fraction | None) -> Plan:
+    shape = {"n_estimators": 1, "max_depth": 1, **SEQUENTIAL}
+    return plan(PlanRequest(slug, shape, Fraction(1), None, accountant, delta), TWO_SPLITS)

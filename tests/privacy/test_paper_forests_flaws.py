@@ -222,4 +222,4 @@ def test_the_law_of_labels_is_that_of_permute_and_flip_on_counts() -> None:
     scale = settled.event.parts[0].event.parts[0].event.parts[0].event.inverse_scale
     law = Laws(settled, TWO_SPLITS).of(dataset)
 
-    assert loss(dict(enumerate(law.values())), dict(enumerate(permute_and_flip_law([3, 1], scale)))) < 1e-12
+    assert loss(dict(enumerate(law.values())), dict(enumerate(permute_and_flip_law((3, 1), scale)))) < 1e-12

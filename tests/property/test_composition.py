@@ -1,4 +1,4 @@
-"""Loads over joint cells against the definition: every combination of cells, one by one, on thousands of ledgers."""
+"""Loads over joint cells against the definition: every combination of cells, one by one, on hundreds of ledgers."""
 
 import math
 from itertools import product
@@ -25,7 +25,7 @@ from app.privacy.composition.elimination import plan
 from tests.support.loads import BoxAmount, loads_of
 
 EPOCHS = ("ep_1", "ep_2", "ep_3")
-THOROUGH = settings(max_examples=1_500, deadline=None)
+THOROUGH = settings(max_examples=600, deadline=None)
 
 
 @st.composite
@@ -130,7 +130,7 @@ def test_every_cell_shows_the_tightest_joint_cell_in_it(ledger: tuple[Partitions
             assert found.load == max(_covering(boxes, cell) for cell in mine) == _covering(boxes, dict(found.cell))
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(ledgers(), st.sampled_from([0, 4, 20, 60]))
 def test_beyond_the_work_limit_a_bound_is_given_that_no_joint_cell_passes(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int
