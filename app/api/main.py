@@ -1,4 +1,4 @@
-"""The application: routes, one error table, one middleware. Works without a lifespan."""
+"""Assemble the FastAPI application: routes, the error table, the middleware; and its OpenAPI document."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ trained against it; predictions from them for free. Errors are `application/prob
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """An application on one installation. It opens the database but creates and upgrades nothing there.
+    """The application of one installation. It opens the database, but creates and upgrades no tables.
 
     Raises:
         InstallationError: the database's address or the signing key cannot be used.
@@ -85,7 +85,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
-    """The code takes every ``Idempotency-Key`` as optional, so that its absence is a problem type of its own."""
+    """Marks ``Idempotency-Key`` as required where its absence is a problem; the code itself treats it as optional."""
     missed = problems.PROBLEMS[IdempotencyKeyMissing]
     if missed.slug in operation["responses"].get(str(missed.status), {}).get("description", ""):
         for parameter in operation["parameters"]:

@@ -226,10 +226,9 @@ def balance_cells(account: dict[str, Any]) -> list[str]:
 
 
 def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
-    """The (ε, δ) of an account that counts something else; ``None`` where the balance is not to be had.
+    """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be read.
 
-    It stands beside what was asked for, and is no reason to fail: a predictor may not read it, and a dataset that was
-    just declared is declared.
+    A missing balance is no reason to fail: a predictor may not read it, and the main answer has arrived.
     """
     if dataset["account"]["accountant"] == "pure":
         return None
@@ -242,7 +241,7 @@ def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
 
 
 def _partition(partition: dict[str, Any]) -> str:
-    """How a partition cuts the rows, in a few words."""
+    """A partition in a few words."""
     match partition["kind"]:
         case "hash":
             return f"{partition['name']} ({partition['cells']} hash cells)"

@@ -1,6 +1,6 @@
-"""``grovekeeper demo``: the whole product on real rows, in a minute.
+"""``grovekeeper demo``: the main features on real rows, in a minute.
 
-Every step is an ordinary request to an ordinary server; the line after ``$`` is the command that does the same.
+Every step is a request to an ordinary server; the line after ``$`` is the equivalent command.
 """
 
 import os
@@ -37,7 +37,7 @@ _WIDTH = 100
 
 
 class _Stopped(BaseException):
-    """A signal asked the demo to end, wherever it was."""
+    """A signal to end the demo has arrived."""
 
 
 @command
@@ -81,7 +81,7 @@ def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, 
 
 
 class _Tour:
-    """The steps, in order. Each prints what it does and what came of it."""
+    """The steps of the demo. Each prints its command and its result."""
 
     def __init__(self, output: Output, client: "Client", dataset: DemoDataset) -> None:
         self._output = output
@@ -92,7 +92,7 @@ class _Tour:
         self.model_id = ""
 
     def run(self, upload: Path, folder: Path) -> dict[str, Any]:
-        """All steps; returns what ``--json`` prints."""
+        """Runs all steps; returns the value that ``--json`` prints."""
         self._declare()
         self._upload(upload)
         quote = self._quote()
@@ -257,7 +257,7 @@ def _serve_on(output: Output, server: DemoServer, tour: _Tour) -> None:
 
 @contextmanager
 def _folder(home: Path | None) -> Iterator[Path]:
-    """The home to use: the given one, or a fresh one that is gone afterwards."""
+    """The home to use: the given folder, or a temporary one."""
     if home is not None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield home
@@ -268,7 +268,7 @@ def _folder(home: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turns the first SIGTERM, Ctrl-C or hang-up into an orderly end; later ones change nothing."""
+    """Ends the demo in order at the first SIGTERM, Ctrl-C or hang-up; ignores later signals."""
     assert threading.current_thread() is threading.main_thread(), "signals arrive on the main thread"
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

@@ -21,9 +21,9 @@ class DemoDataset:
 
     Attributes:
         schema: the public schema, as the owner declares it.
-        n_uploaded: rows that are uploaded.
-        held_out: rows that never are, as ``/predict`` takes them.
-        held_out_labels: their true labels.
+        n_uploaded: number of uploaded rows.
+        held_out: rows that are not uploaded, in the form of ``/predict``.
+        held_out_labels: the true labels of ``held_out``.
     """
 
     schema: dict[str, Any]

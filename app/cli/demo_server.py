@@ -24,10 +24,10 @@ class DemoServer:
     """A running service.
 
     Attributes:
-        url: where it answers.
+        url: its address.
         key: its admin key.
-        key_file: where that key is kept; ``None`` if the operator set it.
-        process: the server itself.
+        key_file: the file of the key; ``None`` if the operator set the key.
+        process: the server's process.
     """
 
     url: str
@@ -38,12 +38,12 @@ class DemoServer:
 
 @contextmanager
 def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[DemoServer]:
-    """``grovekeeper serve`` on a home, as a process of its own; ended on the way out.
+    """Runs ``grovekeeper serve`` on a home as another process, which is ended on exit.
 
-    The demo always uses the embedded database of its home and loopback, whatever else the environment names.
+    The demo always uses loopback and the embedded database of its home, whatever the environment says.
 
     Raises:
-        InstallationError: it did not start, or nobody has its admin key.
+        InstallationError: the server did not start, or its admin key is unknown.
     """
     environ = {name: value for name, value in os.environ.items() if name not in {PREFIX + it for it in _NOT_OURS}}
     chosen = str(_free_or_zero(settings.port) if port is None else port)
@@ -56,7 +56,7 @@ def running(home: Path, settings: Settings, *, port: int | None) -> Iterator[Dem
             stderr=errors,
             env=own_process.environment(environ),
             text=True,
-            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the server in order
+            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the server
         )
     try:
         url = _ready_url(process, log)
@@ -84,7 +84,7 @@ def _key(file: Path | None) -> str:
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:
-    """Ends the server. A signal that arrives from here on finds the demo on its way out, and changes nothing."""
+    """Ends the server. Signals that arrive from here on are ignored."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     process.send_signal(signal.SIGTERM)
@@ -98,7 +98,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 
 
 def _free_or_zero(port: int) -> int:
-    """The usual port if nothing has it, else 0."""
+    """The default port if it is free, else 0."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Part of the public contract: scripts rely on it."""
+    """The exit codes, which scripts rely on."""
 
     DONE = 0
     FAILED = 1
@@ -31,5 +31,5 @@ _BY_TYPE = {
 
 
 def of_problem(problem_type: str) -> ExitCode:
-    """The exit code for a problem of the API; everything that is not named here is a failure."""
+    """The exit code for a problem type of the API; a type that is not listed is a failure."""
     return _BY_TYPE.get(problem_type, ExitCode.FAILED)

@@ -1,4 +1,7 @@
-"""``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands on the installation itself."""
+"""``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands on the installation itself.
+
+Each imports the server's modules in its function: 0.5 to 2 s of CPU that other commands need not spend.
+"""
 
 import json
 import os
@@ -17,7 +20,7 @@ db = typer.Typer(help="The database of the installation.", no_args_is_help=True)
 
 @dataclass(frozen=True)
 class HomeOptions(Plain):
-    """Where the installation is."""
+    """Options that locate the installation."""
 
     home: Annotated[
         Path | None, typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME.", show_default=False)
@@ -28,7 +31,7 @@ class HomeOptions(Plain):
     log_level: Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.", show_default=False)] = None
 
     def settings(self, **flags: object) -> Settings:
-        """The environment's settings, with these options and ``flags`` in front of them."""
+        """The settings of the environment, overridden by these options and ``flags``."""
         home = None if self.home is None else self.home.expanduser().absolute()
         level = None if self.log_level is None else self.log_level.upper()
         return Settings.from_environment(
@@ -38,7 +41,7 @@ class HomeOptions(Plain):
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """How workers share jobs."""
+    """Options of workers."""
 
     lease_ttl_s: Annotated[
         int | None, typer.Option(help="Seconds without a heartbeat until a worker loses its job.", show_default=False)
@@ -54,7 +57,7 @@ class WorkOptions:
 
 @dataclass(frozen=True)
 class ListenOptions(HomeOptions):
-    """Where the API listens."""
+    """Options of the API's address."""
 
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)] = None
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks one.", show_default=False)] = None

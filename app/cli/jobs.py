@@ -74,6 +74,8 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
 
 
 def _price(job: dict[str, Any]) -> str:
-    """What the job costs, on each account that pays for it."""
-    also, own = job["unlabelled"], amount(job["price"])
-    return own if also is None else f"{own} on {job['dataset_name']}, {amount(also['price'])} on {also['dataset_name']}"
+    """The price of a job on each account that pays."""
+    price, second = amount(job["price"]), job["unlabelled"]
+    if second is None:
+        return price
+    return f"{price} on {job['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"

@@ -136,7 +136,7 @@ def predict(
 def predict_all(
     client: "Client", model_id: str, rows: prediction_rows.Rows, *, read_out: str | None = None
 ) -> dict[str, Any]:
-    """Predictions for any number of rows, asked for in requests that keep the public limit."""
+    """Predictions for any number of rows, in requests within the public limit."""
     options = {} if read_out is None else {"read_out": read_out}
     answer: dict[str, Any] = {}
     for start in range(0, max(len(rows), 1), limits.MAX_PREDICTION_ROWS):

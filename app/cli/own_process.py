@@ -1,7 +1,7 @@
 """Command line and environment for starting this program as another process, from any folder.
 
-``python -m`` puts the working directory in front of every other place where modules are looked for. People who run this
-program stand in folders of their own, and ``app`` is a common name there; so the path is given, and that rule is off.
+``python -m`` searches the working directory for modules first. A user's folder may contain another ``app``, so the
+environment names this program's path and switches that rule off.
 """
 
 import os
@@ -13,7 +13,7 @@ import app
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """What starts one of this program's modules with this interpreter."""
+    """The command that runs a module of this program with this interpreter."""
     return [sys.executable, "-m", module, *arguments]
 
 

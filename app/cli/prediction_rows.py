@@ -16,8 +16,8 @@ def read(file: Path, schema: Mapping[str, Any]) -> Rows:
     """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or ``{"rows": […]}``).
 
     Args:
-        file: what the user named.
-        schema: the public schema on the model card; it says which columns are numbers.
+        file: named by the user.
+        schema: the public schema on the model card, with the types of the columns.
 
     Raises:
         WrongUse: the file cannot be read, or a cell of a number column is not a number.

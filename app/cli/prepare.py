@@ -1,4 +1,4 @@
-"""What must hold before anything listens: a home, a database at the newest revision, an admin key."""
+"""Prepare an installation before it listens: home, database at the newest revision, admin key."""
 
 import sys
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from app.services.ledger.heads import Heads
 
 
 def prepare(settings: Settings) -> None:
-    """Makes the home, brings the embedded database to the newest revision, sees to the first admin key.
+    """Makes the home, upgrades the embedded database, and makes the first admin key if none exists.
 
-    A generated key is shown once, if stderr is a terminal, and on loopback also written to the home, where the client
-    commands of the same home find it.
+    A generated key is printed once, if stderr is a terminal. On loopback it is also written to the home, where the
+    client commands of the same home read it.
 
     Raises:
-        InstallationError: a foreign database is not at the newest revision, or a generated key would be reachable from
-            other machines.
+        InstallationError: a database outside the home is not at the newest revision, or a generated key would be
+            reachable from other machines.
     """
     if is_embedded(settings):
         upgrade(settings)
@@ -42,10 +42,10 @@ def prepare(settings: Settings) -> None:
 
 
 def upgrade(settings: Settings) -> None:
-    """Makes the home and brings the database to the newest revision.
+    """Makes the home and upgrades the database to the newest revision.
 
     Raises:
-        InstallationError: the database cannot be reached, is not one of ours, or is from a newer version.
+        InstallationError: the database cannot be reached, belongs to another program, or is from a newer version.
     """
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -56,7 +56,7 @@ def upgrade(settings: Settings) -> None:
 
 
 def register_configured_admin(settings: Settings) -> None:
-    """Registers ``GROVEKEEPER_ADMIN_KEY``, if one is set: what the split processes do instead of generating one."""
+    """Registers ``GROVEKEEPER_ADMIN_KEY`` if it is set; ``api`` and ``worker`` never generate a key."""
     if settings.admin_key is not None:
         with opened(settings) as database:
             ensure_first_admin(database, settings.admin_key)
@@ -64,10 +64,10 @@ def register_configured_admin(settings: Settings) -> None:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[Database]:
-    """The installation's database, for a short while.
+    """The installation's database, closed on exit.
 
     Raises:
-        InstallationError: it is not at the newest revision.
+        InstallationError: the database is not at the newest revision.
     """
     database = Database.open(settings.database_url, pool_size=1)
     try:
@@ -81,7 +81,7 @@ def opened(settings: Settings) -> Iterator[Database]:
 def refuse_rewound(heads: Heads) -> None:
     """Compares the ledgers with the heads outside the database before anything listens.
 
-    A database that cannot be asked yet is asked again before the first request is answered.
+    A database that cannot be reached yet is compared before the first request is answered.
 
     Raises:
         InstallationError: the database was rewound, or a head cannot be read.
@@ -92,7 +92,7 @@ def refuse_rewound(heads: Heads) -> None:
 
 
 def is_embedded(settings: Settings) -> bool:
-    """Whether the database is a file of this machine, which ``serve`` may upgrade without asking."""
+    """Whether the database is a file on this machine, which ``serve`` upgrades by itself."""
     return settings.database_url.startswith("sqlite")
 
 

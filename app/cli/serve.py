@@ -1,7 +1,7 @@
-"""Serving: the API in this process, workers beside it, and one signal that ends all of them.
+"""Serve the API in this process with workers in other processes, until one signal ends all of them.
 
-The main thread supervises: it starts processes, restarts dead ones and waits for signals. The API runs in a thread of
-its own, so that no handler of its server stands between a signal and this code.
+The main thread starts processes, restarts dead ones and waits for signals. The API runs in another thread, so that the
+signal handlers of its server are not installed.
 """
 
 import http.client
@@ -35,7 +35,7 @@ _OF_WORKERS = (
 
 
 class ApiThread:
-    """uvicorn in a thread, on a socket that is bound already; beside it, another writes heads."""
+    """Two threads: uvicorn on a bound socket, and the writer of heads."""
 
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
         import uvicorn
@@ -58,31 +58,31 @@ class ApiThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Begins to listen, soon."""
+        """Starts both threads."""
         self._thread.start()
         self._heads.start()
 
     def begin_stop(self) -> None:
-        """No new requests; those that run have :data:`API_GRACE_S` seconds."""
+        """Accepts no new requests; running requests have :data:`API_GRACE_S` seconds."""
         self._server.should_exit = True
         self._gone_at = time.monotonic() + API_GRACE_S + 2
 
     def join(self) -> None:
-        """Waits for the end that was begun, but not for a request that does not end."""
+        """Waits for the end of both threads, but not for a request that does not end."""
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
         self._heads.stop()
 
 
 def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
-    """The laptop's whole installation: prepares it, serves until a signal, leaves nothing running.
+    """Prepares an installation on one machine and serves it until a signal; leaves no process running.
 
     Args:
-        settings: of this installation.
-        announce: told the address when requests are answered.
+        settings: of the installation.
+        announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is taken, the installation is unsafe or never became ready, its ledger was
-            rewound, or the API ended by itself.
+        InstallationError: the address is in use, the installation is unsafe or did not become ready, its ledger
+            was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
@@ -105,10 +105,10 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
 
 
 def serve_api(settings: Settings) -> None:
-    """The API alone, for installations whose workers run elsewhere. It stays unready until ``db upgrade`` was run.
+    """Serves the API alone; workers run as other processes. It is not ready until ``db upgrade`` was run.
 
     Raises:
-        InstallationError: the address is taken, the ledger was rewound, or the API ended by itself.
+        InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
@@ -124,10 +124,10 @@ def serve_api(settings: Settings) -> None:
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that holds the address but does not listen yet, so that port 0 is a number before anything starts.
+    """A bound socket that does not listen yet, so that the real port is known before anything starts.
 
     Raises:
-        InstallationError: no such address here, or another process has it.
+        InstallationError: the address is not of this machine, or in use.
     """
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
@@ -147,7 +147,7 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal was closed) set."""
+    """An event that is set by SIGTERM, SIGINT (Ctrl-C) or SIGHUP (the terminal was closed)."""
     stop = threading.Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -167,7 +167,7 @@ def address(host: str, listener: socket.socket) -> str:
 
 
 def worker_environment(settings: Settings) -> dict[str, str]:
-    """This process's environment with exactly the settings that a worker needs: flags included, keys left out."""
+    """The environment of a worker: this process's, with the settings that a worker needs and without keys."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     values = {name: getattr(settings, name) for name in _OF_WORKERS}
     return environ | {f"{PREFIX}{name.upper()}": str(value) for name, value in values.items() if value is not None}

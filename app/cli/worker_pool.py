@@ -21,7 +21,7 @@ WORKER_COMMAND = tuple(own_process.command("app.cli.worker_process"))
 
 @dataclass
 class _Slot:
-    """A place for one worker, and when the next one may be started there."""
+    """The place of one worker, with the earliest time of its next start."""
 
     process: "subprocess.Popen[bytes] | None" = None
     started_at: float = 0.0
@@ -32,14 +32,14 @@ class _Slot:
 class WorkerPool:
     """A fixed number of worker processes.
 
-    Each runs in a session of its own, so that Ctrl-C in a terminal reaches only the supervisor, which then ends them in
-    order; and each holds a pipe from here as its stdin, so that it notices when the supervisor is gone.
+    Each worker runs in its own session, so that Ctrl-C in a terminal reaches only the supervisor, which then ends the
+    workers. The stdin of each worker is a pipe from the supervisor, so that a worker notices the supervisor's end.
 
     Args:
-        n_workers: how many.
-        environ: their whole environment.
-        command: what to start.
-        clock: seconds that never go back.
+        n_workers: number of processes.
+        environ: the complete environment of the workers.
+        command: the command of a worker.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class WorkerPool:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the workers that live now."""
+        """The ids of the running workers."""
         return [slot.process.pid for slot in self._slots if slot.process and slot.process.poll() is None]
 
     def tend(self) -> None:
-        """Starts what is missing. A worker that dies early is started again after a pause that doubles each time."""
+        """Starts missing workers. A worker that dies early is restarted after a pause that doubles each time."""
         now = self._clock()
         for slot in self._slots:
             if slot.process is not None and slot.process.poll() is not None:
@@ -73,7 +73,7 @@ class WorkerPool:
                 slot.started_at = now
 
     def stop(self, *, grace_s: float) -> None:
-        """Asks every worker to end, waits, and kills what is left together with its children."""
+        """Asks every worker to end, waits, and kills the rest together with their children."""
         living = [slot.process for slot in self._slots if slot.process is not None]
         for process in living:
             _signal_group(process, signal.SIGTERM, whole_group=False)
@@ -105,8 +105,8 @@ class WorkerPool:
 
 
 def _signal_group(process: "subprocess.Popen[bytes]", number: signal.Signals, *, whole_group: bool) -> None:
-    """Signals a worker, or everything in its session's first group: the group outlives its leader."""
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left there; macOS says so by refusing
+    """Signals a worker's process group, which outlives its leader."""
+    with suppress(ProcessLookupError, PermissionError):  # the group is empty; macOS reports that as a refusal
         if whole_group:
             os.killpg(process.pid, number)
         elif process.poll() is None:

@@ -1,7 +1,7 @@
-"""``python -m app.cli.worker_process``: runs a worker that ends with the process that started it.
+"""``python -m app.cli.worker_process``: run a worker that ends with the process that started it.
 
-``serve`` keeps the other end of this process's stdin. When ``serve`` is gone, even by ``kill -9``, stdin ends and the
-worker stops as if it had been asked to; a job it holds is then found by its lease.
+``serve`` holds the other end of this process's stdin. When ``serve`` ends, even by ``kill -9``, stdin ends and the
+worker stops as at SIGTERM; the lease of its job then runs out.
 """
 
 import os
@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def _follow_supervisor() -> None:
-    """Blocks on the file descriptor itself: a thread inside ``sys.stdin`` would abort the interpreter's exit."""
+    """Reads the file descriptor itself, because a thread inside ``sys.stdin`` would abort the interpreter's exit."""
     is_open = True
     while is_open:
         is_open = os.read(0, 4096) != b""

@@ -216,7 +216,7 @@ class Client(Calls):
         return self._download(Request("GET", path, params=params), file)
 
     def predict(self, model_id: str, body: Mapping[str, Any]) -> Json:
-        """``POST /models/{id}/predict``: free, and never stored, so it may be asked twice."""
+        """``POST /models/{id}/predict``: costs nothing and stores nothing."""
         return self._json("POST", f"/models/{segment(model_id)}/predict", body=dict(body), repeatable=True)
 
     # Evaluations

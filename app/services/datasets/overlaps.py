@@ -1,4 +1,4 @@
-"""``GET /datasets/{id}/overlaps``: what an owner's own datasets have in common, for that owner alone."""
+"""Show an owner which rows their datasets share (``GET /datasets/{id}/overlaps``)."""
 
 from collections.abc import Mapping
 from pathlib import Path
