@@ -58,12 +58,12 @@ def _ages_read(installation: Installation) -> set[int]:
     claim = run_job.claim_next(installation)
     assert claim is not None
     task = run_job.charge_job(installation, claim)
-    again = type(task).from_text(task.to_text())
+    [part] = type(task).from_text(task.to_text()).parts
     rows = private_rows.read(
-        again.row_files,
-        schema=Schema.from_json(again.schema),
-        partitions=Partitions.from_json(again.partitions),
-        scope=again.scope,
+        part.row_files,
+        schema=Schema.from_json(part.schema),
+        partitions=Partitions.from_json(part.partitions),
+        scope=part.scope,
     )
     ages = [int(age) for age in rows.features.columns[0]]
     assert len(set(ages)) == len(ages)
