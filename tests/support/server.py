@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,7 +26,6 @@ from sqlalchemy import Select, func, inspect, select
 from app.api.main import create_app
 from app.cli.prepare import opened
 from app.cli.serve import ApiThread, bound
-from app.cli.worker_pool import WORKER_COMMAND
 from app.core.logging import JsonFormatter
 from app.core.settings import Settings
 from app.db.base import Base
@@ -34,6 +34,7 @@ from app.jobs.states import UNFINISHED
 from app.jobs.tables import JobRow
 from app.services.keys import create_admin
 
+_ROOT = Path(__file__).parents[2]
 _READY_WITHIN_S = 300
 _JOB_WITHIN_S = 600
 _ANSWER_WITHIN_S = 300
@@ -255,13 +256,14 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
 
 @contextmanager
 def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Runs a worker process as ``serve`` starts it; the worker and its child are killed at the end.
+    """Runs a worker process whose jobs are forks; the worker and its child are killed at the end.
 
     A worker also ends when this process is killed, because its standard input closes.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            WORKER_COMMAND,
+            [sys.executable, "-m", "tests.support.forking_worker"],
+            cwd=_ROOT,
             env=dict(_worker_environment(settings)),
             stdin=subprocess.PIPE,
             stdout=output,
