@@ -30,11 +30,10 @@ class Calls:
         url: str,
         key: str,
         *,
-        attempts: int = 5,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = Transport(url, key, attempts=attempts, transport=transport, sleep=sleep)
+        self._transport = Transport(url, key, transport=transport, sleep=sleep)
         self._sleep = sleep
 
     @property

@@ -25,7 +25,6 @@ class Client(Calls):
     Args:
         url: address of the service.
         key: ``<id>.<secret>``.
-        attempts: largest number of attempts for a request that may be repeated.
         transport: replaces the network in tests.
         sleep: replaces the waiting between attempts and polls in tests.
 

@@ -16,6 +16,8 @@ import httpx
 from app.client.errors import ApiProblem, Unreachable
 from app.core.addresses import is_loopback
 
+ATTEMPTS = 5
+"""Largest number of attempts for a request that may be repeated."""
 MAX_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -58,12 +60,10 @@ class Transport:
         url: str,
         key: str,
         *,
-        attempts: int,
         transport: httpx.BaseTransport | None,
         sleep: Callable[[float], None],
     ) -> None:
         self.url = url.rstrip("/")
-        self._attempts = attempts
         self._sleep = sleep
         host = _host(self.url)
         if not (key and key.isascii() and key.isprintable() and " " not in key):
@@ -107,8 +107,8 @@ class Transport:
             response.close()
 
     def _answered(self, request: Request) -> httpx.Response:
-        for attempt in range(1, self._attempts + 1):
-            last = attempt == self._attempts
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
             try:
                 response = self._http.send(self._build(request), stream=True)
                 if response.is_success:

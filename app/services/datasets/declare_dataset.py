@@ -42,7 +42,7 @@ def register_dataset(
         PopulationMismatch: the dataset's loss cannot be added to that of the population's members.
     """
     schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
-    budget = _checked(declaration)
+    budget, cap = _checked(declaration)  # converted before anything is locked
     unit_column = declaration.privacy_unit.column
     partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
     principal.require(Role.OWNER)
@@ -52,7 +52,7 @@ def register_dataset(
         def work() -> Answer:
             row = _row(declaration, schema, partitions, declared_by=principal.key_id, at=at)
             dataset = catalog.declare(session, row)
-            _open_account(session, dataset, budget, actor=principal.key_id)
+            _open_account(session, dataset, budget, cap=cap, actor=principal.key_id)
             if declaration.population is not None:
                 named = declaration.population
                 row.population = populations.join(session, principal, row.id, population=named, at=at)
@@ -62,19 +62,20 @@ def register_dataset(
         return once(session, request, at=at, work=work)
 
 
-def _checked(declaration: DatasetIn) -> BudgetIn:
+def _checked(declaration: DatasetIn) -> tuple[BudgetIn, int]:
     if declaration.visibility == "public":
         raise NotSupported("visibility public")
     if declaration.budget is None:
         raise InvalidRequest.at("/budget", "required")
     problems = _unit_problems(declaration)
+    cap = 0
     try:
-        cap_of(declaration.budget)
+        cap = cap_of(declaration.budget)
     except InvalidRequest as invalid:
         problems.extend(invalid.errors)
     if problems:
         raise InvalidRequest(problems)
-    return declaration.budget
+    return declaration.budget, cap
 
 
 def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
@@ -110,7 +111,7 @@ def _row(
     )
 
 
-def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, actor: str) -> None:
+def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, *, cap: int, actor: str) -> None:
     unit: dict[str, Any] = dataset.row.privacy_unit
     ledger.open_account(
         session,
@@ -119,7 +120,7 @@ def _open_account(session: Session, dataset: catalog.Dataset, budget: BudgetIn, 
             name=dataset.name,
             accountant=budget.accountant,
             adjacency=dataset.adjacency.value,
-            cap=cap_of(budget),
+            cap=cap,
             delta=None if budget.delta is None else amounts.to_text(budget.delta),
             privacy_unit=unit,
             partitions=dataset.partitions,

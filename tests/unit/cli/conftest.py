@@ -314,9 +314,7 @@ class FakeService:
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
     """The service that every command of the test talks to; the working directory is ``tmp_path``."""
     fake = FakeService()
-    client = partial(
-        app.client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None, attempts=2
-    )
+    client = partial(app.client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None)
     monkeypatch.setattr(app.client.client, "Client", client)
     for name in ("GROVEKEEPER_URL", "GROVEKEEPER_API_KEY_FILE", "GROVEKEEPER_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)

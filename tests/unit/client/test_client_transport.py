@@ -32,11 +32,10 @@ class Service:
             raise answer
         return answer
 
-    def client(self, *, attempts: int = 5) -> Client:
+    def client(self) -> Client:
         return Client(
             "http://grove.test/",
             KEY,
-            attempts=attempts,
             transport=httpx.MockTransport(self),
             sleep=self.waits.append,
         )
@@ -126,9 +125,9 @@ def test_a_refusal_is_a_normal_answer_and_is_not_asked_again() -> None:
 
 
 def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
-    service = Service(_problem(503, "unavailable"), _problem(503, "unavailable"))
+    service = Service(*(_problem(503, "unavailable") for _ in range(5)))
     with pytest.raises(ApiProblem) as caught:
-        service.client(attempts=2).train({})
+        service.client().train({})
     assert caught.value.status == 503
 
 
