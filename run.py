@@ -76,9 +76,9 @@ def _n_test_processes() -> int:
 def _install(lock: str) -> None:
     """Install exactly a lock and this project into the environment, unless that was done."""
     with _one_at_a_time():
-        wanted = _fingerprint(lock)
+        fingerprint = _fingerprint(lock)
         stamp = VENV / f"{lock}.stamp"
-        if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and PYTHON.exists():
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == fingerprint and PYTHON.exists():
             return
         print(f"Installing Grovekeeper into {VENV}: once, and it takes a minute or two …", file=sys.stderr, flush=True)
         _make_environment()
@@ -86,7 +86,7 @@ def _install(lock: str) -> None:
         _pip("install", "--require-hashes", "--requirement", str(LOCKS / f"{lock}.lock"))
         # Without build isolation, because the build backend comes from a hashed lock, too.
         _pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-        stamp.write_text(wanted, encoding="utf-8")
+        stamp.write_text(fingerprint, encoding="utf-8")
         if lock == "test":  # the test lock contains the runtime lock
             (VENV / "runtime.stamp").write_text(_fingerprint("runtime"), encoding="utf-8")
 
@@ -115,8 +115,8 @@ def _is_usable() -> bool:
     """Whether ``.venv`` runs this Python and has pip; otherwise, the environment is made anew."""
     if not PYTHON.exists():
         return False
-    asked = subprocess.run([str(PYTHON), "-c", "import pip, sys; print(sys.version)"], capture_output=True, text=True)
-    return asked.returncode == 0 and asked.stdout.strip() == sys.version.strip()
+    version = subprocess.run([str(PYTHON), "-c", "import pip, sys; print(sys.version)"], capture_output=True, text=True)
+    return version.returncode == 0 and version.stdout.strip() == sys.version.strip()
 
 
 def _pip(*arguments: str) -> None:

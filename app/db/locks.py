@@ -41,7 +41,7 @@ class WriteLock:
             return lock
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Holds the lock until the ``with`` block ends.
 
         Raises:

@@ -112,7 +112,7 @@ def _revision_of(database: Database) -> str | None:
 
 
 def _exclusive(url: URL) -> AbstractContextManager[None]:
-    return WriteLock.of(database_file(url)).held() if dialect_of(url) == "sqlite" else nullcontext()
+    return WriteLock.of(database_file(url)).locked() if dialect_of(url) == "sqlite" else nullcontext()
 
 
 def _config() -> Config:

@@ -97,7 +97,7 @@ class Database:
             yield session
 
     def _exclusive(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._write_lock is None else self._write_lock.held()
+        return nullcontext() if self._write_lock is None else self._write_lock.locked()
 
     def _reading(self) -> Engine:
         if self.dialect == "sqlite":

@@ -41,7 +41,8 @@ class GuaranteeRow(Base):
 
 
 class DatasetPopulationRow(Base):
-    """The population of a dataset, which also the cards of models show that are older than the membership.
+    """The population of a dataset. The cards of all its models show it, also of models that are older than the
+    membership.
 
     Kept in this package, so that model cards need no table of another package.
     """

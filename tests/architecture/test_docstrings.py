@@ -11,8 +11,8 @@ _ROOT = Path(__file__).parents[2]
 _DOCUMENTED = ("privacy", "forests", "ledger")
 _MECHANISMS = _ROOT / "app" / "forests" / "algorithms"
 _GROWS = ("grow_tree", "grow_forest", "grow_from_both")
-_DRAWN_IN_THE_MODULE = {"to_json", "from_json"}
-"""The JSON form of a type stands with the type or its module, once for both directions."""
+_UNDOCUMENTED_NAMES = {"to_json", "from_json"}
+"""The docstring of a type or of its module describes its JSON form."""
 
 
 def _sources(*packages: str) -> list[Path]:
@@ -32,7 +32,7 @@ def _undocumented(source: str) -> list[str]:
     missing = [
         definition.name
         for definition in _public_definitions(module)
-        if definition.name not in _DRAWN_IN_THE_MODULE and not ast.get_docstring(definition)
+        if definition.name not in _UNDOCUMENTED_NAMES and not ast.get_docstring(definition)
     ]
     return missing if ast.get_docstring(module) else ["(the module)", *missing]
 
@@ -42,14 +42,14 @@ def test_public_names_are_documented(path: Path) -> None:
     assert _undocumented(path.read_text(encoding="utf-8")) == []
 
 
-def test_the_search_finds_what_is_missing() -> None:
+def test_the_check_finds_missing_docstrings() -> None:
     source = '"""Doc."""\nclass A:\n    """Doc."""\n    def b(self): ...\n    def _c(self): ...\ndef d(): ...\n'
     assert _undocumented(source) == ["b", "d"]
 
 
 def _mechanisms() -> list[tuple[str, str]]:
-    """Every class that grows trees, with its docstring."""
-    found = []
+    """Name and docstring of every class that grows trees."""
+    mechanisms = []
     for path in _MECHANISMS.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             grows = isinstance(node, ast.ClassDef) and any(
@@ -60,8 +60,8 @@ def _mechanisms() -> list[tuple[str, str]]:
                 and grows
                 and "Protocol" not in {ast.unparse(base) for base in node.bases}
             ):
-                found.append((node.name, ast.get_docstring(node) or ""))
-    return found
+                mechanisms.append((node.name, ast.get_docstring(node) or ""))
+    return mechanisms
 
 
 @pytest.mark.parametrize(("name", "docstring"), _mechanisms(), ids=lambda value: value.split("\n")[0])

@@ -1,4 +1,4 @@
-"""The reading direction of the packages, and what must not be loaded before it is needed."""
+"""Tests the import contracts, and which libraries the entry points load at their start."""
 
 import subprocess
 import sys
@@ -11,13 +11,13 @@ _ROOT = Path(__file__).parents[2]
 
 def test_import_contracts_hold() -> None:
     tool = Path(sys.executable).with_name("lint-imports")
-    checked = subprocess.run([tool, "--no-cache"], cwd=_ROOT, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    result = subprocess.run([tool, "--no-cache"], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("module", ["app.cli.main", "app.api.main", "app.ledger.service", "app.verifier.main"])
 def test_starting_does_not_load_the_compiler(module: str) -> None:
-    """Numba costs more than half a second and 150 MB; only growing and predicting need it."""
+    """Numba takes more than half a second and 150 MB; only growing and predicting need it."""
     assert "numba" not in _loaded_by(module)
 
 
@@ -39,9 +39,9 @@ def test_the_verifier_runs_with_every_other_package_deleted(tmp_path: Path) -> N
     (tmp_path / "app" / "__init__.py").write_text("", encoding="utf-8")
     for source in (_ROOT / "app" / "verifier").glob("*.py"):
         (verifier / source.name).write_bytes(source.read_bytes())
-    asked = subprocess.run(
+    verification = subprocess.run(
         [sys.executable, "-m", "app.verifier", str(tmp_path / "no-such-export")],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert asked.returncode == 2, asked.stderr
-    assert "Traceback" not in asked.stderr
+    assert verification.returncode == 2, verification.stderr
+    assert "Traceback" not in verification.stderr

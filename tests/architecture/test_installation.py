@@ -1,4 +1,4 @@
-"""The lock files, the project's declaration and the scripts agree, and carry no address of a registry."""
+"""Tests that lock files, ``pyproject.toml``, changelog and notice agree, and name no registry."""
 
 import re
 import tomllib
@@ -22,21 +22,21 @@ def _project() -> dict[str, Any]:
 
 def _pins(lock: str) -> dict[str, Version]:
     text = (_ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
-    found = (_PINNED.match(line) for line in text.splitlines())
-    return {canonicalize_name(match[1]): Version(match[2]) for match in found if match}
+    matches = (_PINNED.match(line) for line in text.splitlines())
+    return {canonicalize_name(match[1]): Version(match[2]) for match in matches if match}
 
 
 def _requirements(lines: list[str]) -> list[Requirement]:
     return [Requirement(line) for line in lines]
 
 
-def test_the_locks_are_there() -> None:
+def test_the_lock_files_are_build_runtime_and_test() -> None:
     assert [path.stem for path in _LOCKS] == ["build", "runtime", "test"]
 
 
 @pytest.mark.parametrize("path", _LOCKS, ids=lambda path: path.stem)
-def test_a_lock_is_pins_and_hashes_and_nothing_else(path: Path) -> None:
-    """No host, no index, no option of an installer: where packages come from is the operator's matter."""
+def test_a_lock_file_contains_pins_and_hashes_only(path: Path) -> None:
+    """No host, index or installer option, because the operator decides where packages come from."""
     hashed = True
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("    --hash=sha256:"):
@@ -51,7 +51,7 @@ def test_a_lock_is_pins_and_hashes_and_nothing_else(path: Path) -> None:
 
 
 def test_the_runtime_lock_is_part_of_the_test_lock() -> None:
-    """So that tests run on what is shipped, and one environment serves both commands of the README."""
+    """Tests run with the shipped versions, and one environment serves both commands of the README."""
     runtime, test = _pins("runtime"), _pins("test")
     assert runtime.items() <= test.items()
     assert len(runtime) < len(test)
@@ -73,7 +73,7 @@ def test_every_dependency_is_locked_inside_its_bounds(extra: str | None) -> None
 
 
 def test_every_dependency_has_an_upper_bound() -> None:
-    """An install without the lock must not get a major version that nobody tested."""
+    """An installation without the lock must not get an untested major version."""
     project = _project()["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     for requirement in _requirements([*project["dependencies"], *extras]):
@@ -85,7 +85,7 @@ def test_test_tools_are_not_shipped() -> None:
 
 
 def test_the_resolver_s_own_lock_is_not_kept() -> None:
-    """It carries addresses of the registry that it was made from."""
+    """The resolver's lock contains addresses of a registry."""
     assert not (_ROOT / "uv.lock").exists()
 
 

@@ -1,4 +1,4 @@
-"""Log calls pass a constant text and public fields: anything else would be dropped by the formatter, so it is a bug."""
+"""Tests that log calls pass a constant text and public fields; the formatter drops everything else."""
 
 import ast
 from pathlib import Path
@@ -13,18 +13,18 @@ _LOGGERS = {"_log", "logger", "log", "_logger"}
 
 
 def _problems(source: str) -> list[str]:
-    found = []
+    problems = []
     for node in ast.walk(ast.parse(source)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS):
             continue
         if not (isinstance(node.func.value, ast.Name) and node.func.value.id in _LOGGERS):
             continue
         if not (len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
-            found.append(f"line {node.lineno}: not one constant text")
+            problems.append(f"line {node.lineno}: not one constant text")
         for keyword in node.keywords:
             if keyword.arg == "extra" and not _is_public(keyword.value):
-                found.append(f"line {node.lineno}: not public fields")
-    return found
+                problems.append(f"line {node.lineno}: not public fields")
+    return problems
 
 
 def _is_public(extra: ast.expr) -> bool:
@@ -38,10 +38,10 @@ def _sources() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))
-def test_log_calls_carry_public_facts_only(path: Path) -> None:
+def test_log_calls_pass_public_fields_only(path: Path) -> None:
     assert _problems(path.read_text(encoding="utf-8")) == []
 
 
-def test_the_search_finds_what_is_not_public() -> None:
+def test_the_check_finds_fields_that_are_not_public() -> None:
     assert _problems("_log.info('ended', extra={'job_id': job})") == []
     assert len(_problems("_log.info('%s ended', job)\nlogger.error(str(e))\nlog.info('a', extra={'rows': 3})")) == 3

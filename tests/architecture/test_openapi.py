@@ -1,4 +1,4 @@
-"""The published document of the API equals the code, and says what every operation can answer."""
+"""Tests that the OpenAPI document equals the code, and that every operation declares its answers."""
 
 import json
 import re
@@ -41,7 +41,7 @@ PUBLISHED = {
     500: {"internal"},
     503: {"unavailable"},
 }  # fmt: skip
-"""The contract's own list: clients branch on these, so a status or a slug that changes breaks them."""
+"""The published problems: clients branch on status and slug, so a change breaks clients."""
 
 
 def test_the_committed_document_equals_the_code() -> None:
@@ -49,13 +49,13 @@ def test_the_committed_document_equals_the_code() -> None:
     assert committed == openapi_text(), "run: grovekeeper openapi > openapi/openapi.json"
 
 
-def test_operation_ids_are_a_verb_and_a_noun_and_stand_once() -> None:
+def test_operation_ids_are_a_verb_and_a_noun_and_distinct() -> None:
     listed = [it["operationId"] for methods in DOCUMENT["paths"].values() for it in methods.values()]
     assert len(set(listed)) == len(listed)
     assert [name for name in listed if not VERB_NOUN.fullmatch(name)] == []
 
 
-def test_problems_are_the_published_ones() -> None:
+def test_the_problems_of_the_code_are_the_published_problems() -> None:
     rows = [*PROBLEMS.values(), INTERNAL]
     assert len({row.slug for row in rows}) == len(rows)
     assert {status: {row.slug for row in rows if row.status == status} for status in {row.status for row in rows}} == (
@@ -87,11 +87,11 @@ def test_an_operation_declares_its_errors_as_problems(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATIONS) - PUBLIC))
-def test_an_operation_says_that_it_needs_a_key(name: str) -> None:
+def test_an_operation_declares_that_it_needs_a_key(name: str) -> None:
     assert OPERATIONS[name][2]["security"] == [{"HTTPBearer": []}]
 
 
-def test_spending_needs_an_idempotency_key_and_repeatable_acts_may_have_one() -> None:
+def test_spending_requires_an_idempotency_key_and_other_writes_accept_one() -> None:
     takes_key = {
         name: parameter["required"]
         for name, (_, _, operation) in OPERATIONS.items()
@@ -117,7 +117,7 @@ def test_bodies_are_closed_and_answers_have_no_optional_member() -> None:
         assert "default" not in json.dumps(schema), name
 
 
-def test_every_operation_has_a_sentence() -> None:
+def test_every_operation_has_a_description() -> None:
     assert [
         name for name, (_, _, it) in OPERATIONS.items() if not it.get("description", "").rstrip().endswith(".")
     ] == []

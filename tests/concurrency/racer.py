@@ -1,15 +1,14 @@
-"""Processes that begin at the same moment and want the same thing.
+"""Runs races: forked processes that start at the same moment and compete for the same rows.
 
-``python -m tests.concurrency.racer <race> <processes> <options>`` imports everything once, forks, lets the processes
-wait for one another after each has opened its own connections, and prints what each one did as one line of JSON.
-The options are a JSON object: ``url`` and ``home`` of the installation, and what the race needs. A process that fails
-prints its traceback, and the exit code says so.
+``python -m tests.concurrency.racer <race> <processes> <options>`` imports the product once and forks. The processes
+open their connections, wait for one another, and run the race; each prints its result as one line of JSON. The options
+are a JSON object: ``url`` and ``home`` of the installation, and the options of the race. A process that fails prints
+its traceback, and the exit code is not 0.
 
-Where what the others left decides what a process may do, they also wait for one another between rounds: on a busy
-machine one of them could otherwise have run its whole race, and filled every account, before another one begins.
+If processes compete for budget, they also wait for one another between rounds. Otherwise, on a busy machine, one
+process could fill every account before another process begins.
 """
 
-import itertools
 import json
 import multiprocessing
 import os
@@ -17,8 +16,9 @@ import random
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count, product, takewhile
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -36,93 +36,88 @@ from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 
 Options = dict[str, Any]
-"""Of the race, and ``meet``: a call that returns once every process has made it."""
+"""Options of a race, and ``meet``: a function that returns when every process has called it."""
 
 _PATIENCE_S = 600.0
 _ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 
 
-def until_refused(ask: Callable[..., object], *wanted: object) -> int:
-    """Asks for the same until it is refused; how often it was granted."""
-    answers = (ask(*wanted) for _ in itertools.count())
-    return sum(1 for _ in itertools.takewhile(bool, answers))
+def until_refused(request: Callable[..., object], *arguments: object) -> int:
+    """Repeats a request until it is refused, and returns the number of granted requests."""
+    answers = (request(*arguments) for _ in count())
+    return sum(1 for _ in takewhile(bool, answers))
+
+
+class _Reservations:
+    """The reservations that one process makes on an account: ``[job, amount, scope, end or None]`` of the admitted."""
+
+    def __init__(self, installation: Installation, number: int, account: str) -> None:
+        self._database, self._number, self._account = installation.database, number, account
+        self.admitted: list[list[Any]] = []
+
+    def reserve(self, amount: int, scope: Mapping[str, Sequence[Any]]) -> str | None:
+        """The id of a new reservation; ``None`` if it was refused."""
+        job_id = f"jb_{self._number}_{len(self.admitted)}"
+        reservation = ledger.NewReservation(self._account, amount, scope, EVENT, job_id)
+        try:
+            with self._database.write() as session:
+                reservation_id = ledger.reserve(session, [reservation], actor="key_analyst")[0]
+        except BudgetExceeded:
+            return None
+        self.admitted.append([job_id, amount, scope, None])
+        return reservation_id
+
+    def reserve_and_settle(self, chance: random.Random, amount: int, scope: Mapping[str, Sequence[Any]]) -> None:
+        """Makes a reservation and, unless it is refused, settles it or not by chance."""
+        reservation_id = self.reserve(amount, scope)
+        end = chance.choice([*_ENDS, None])
+        if reservation_id is not None and end is not None:
+            with self._database.write() as session:
+                _ENDS[end](session, reservation_id, actor="worker")
+            self.admitted[-1][3] = end
 
 
 def reserve(installation: Installation, number: int, options: Options) -> list[list[Any]]:
-    """Random reservations and ends, then the smallest amount in every cell until nothing fits.
+    """Makes random reservations and settles some, then reserves the smallest amount in every cell until nothing fits.
 
     Returns:
-        ``[job, amount, cells, end or None]`` of every reservation that was admitted.
+        ``[job, amount, scope, end or None]`` of every reservation that was admitted.
     """
     chance = random.Random(options["seed"] + number)
-    admitted: list[list[Any]] = []
-
-    def ask(amount: int, cells: list[int]) -> str | None:
-        job_id = f"jb_{number}_{len(admitted)}"
-        scope = {"shard": tuple(cells)} if len(cells) < CELLS else {}
-        new = ledger.NewReservation(options["account"], amount, scope, EVENT, job_id)
-        try:
-            with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
-        except BudgetExceeded:
-            return None
-        admitted.append([job_id, amount, cells, None])
-        return reservation_id
-
+    reservations = _Reservations(installation, number, options["account"])
     for _ in range(options["rounds"]):
         options["meet"]()
-        cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
-        reservation_id = ask(chance.randint(options["smallest"], options["largest"]), cells)
-        end = chance.choice([*_ENDS, None])
-        if reservation_id is not None and end is not None:
-            with installation.database.write() as session:
-                _ENDS[end](session, reservation_id, actor="worker")
-            admitted[-1][3] = end
+        cells = tuple(sorted(chance.sample(range(CELLS), chance.randint(1, CELLS))))
+        scope = {"shard": cells} if len(cells) < CELLS else {}
+        reservations.reserve_and_settle(chance, chance.randint(options["smallest"], options["largest"]), scope)
     options["meet"]()
     for cell in chance.sample(range(CELLS), CELLS):
-        until_refused(ask, options["smallest"], [cell])
-    return admitted
+        until_refused(reservations.reserve, options["smallest"], {"shard": (cell,)})
+    return reservations.admitted
 
 
 def reserve_boxes(installation: Installation, number: int, options: Options) -> list[list[Any]]:
-    """Random reservations of boxes over several partitions, some of them ended, then small ones in single joint cells.
+    """Reserves on random boxes over several partitions and settles some, then fills single joint cells.
 
     Returns:
         ``[job, amount, box, end or None]`` of every reservation that was admitted.
     """
     chance, cells = random.Random(options["seed"] + number), options["cells"]
-    admitted: list[list[Any]] = []
-
-    def ask(amount: int, box: dict[str, tuple[Any, ...]]) -> str | None:
-        job_id = f"jb_{number}_{len(admitted)}"
-        new = ledger.NewReservation(options["account"], amount, box, EVENT, job_id)
-        try:
-            with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
-        except BudgetExceeded:
-            return None
-        admitted.append([job_id, amount, box, None])
-        return reservation_id
-
+    reservations = _Reservations(installation, number, options["account"])
     for _ in range(options["rounds"]):
         options["meet"]()
         names = sorted({options["uploads"], *chance.sample(sorted(cells), chance.randint(0, len(cells)))})
         box = {name: tuple(sorted(chance.sample(cells[name], chance.randint(1, len(cells[name]))))) for name in names}
-        reservation_id = ask(chance.randint(options["smallest"], options["largest"]), box)
-        end = chance.choice([*_ENDS, None])
-        if reservation_id is not None and end is not None:
-            with installation.database.write() as session:
-                _ENDS[end](session, reservation_id, actor="worker")
-            admitted[-1][3] = end
-    options["meet"]()  # nobody gives back any more, so what is found full stays full
-    joint = [dict(zip(cells, ((cell,) for cell in found), strict=True)) for found in itertools.product(*cells.values())]
-    for box in chance.sample(joint, len(joint))[number % 4 :: 4]:
-        until_refused(ask, options["smallest"], box)
-    return admitted
+        reservations.reserve_and_settle(chance, chance.randint(options["smallest"], options["largest"]), box)
+    options["meet"]()  # after this, no amount is voided, so a full joint cell stays full
+    single = [{name: (cell,) for name, cell in zip(cells, joint, strict=True)} for joint in product(*cells.values())]
+    for box in chance.sample(single, len(single))[number % 4 :: 4]:
+        until_refused(reservations.reserve, options["smallest"], box)
+    return reservations.admitted
 
 
 def reserve_under_moving_caps(installation: Installation, number: int, options: Options) -> list[list[Any]]:
-    """Every fourth process moves the cap up and down; the others reserve and charge in random cells.
+    """Changes the cap in every fourth process; reserves and charges in random cells in the others.
 
     Returns:
         ``[job, amount]`` of every reservation that was admitted, or ``["cap", amount]`` of every cap that was set.
@@ -151,7 +146,7 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
 
 
 def charge_delta(installation: Installation, number: int, options: Options) -> list[list[Any]]:
-    """Charges of random δ in random cells, then the smallest in every cell until nothing fits; what was charged."""
+    """Charges random δ in random cells, then the smallest δ in every cell until nothing fits; returns the charges."""
     chance = random.Random(options["seed"] + number)
     charged: list[list[Any]] = []
 
@@ -173,9 +168,9 @@ def charge_delta(installation: Installation, number: int, options: Options) -> l
 
 
 def settle(installation: Installation, number: int, options: Options) -> list[str]:
-    """Every process wants to end every reservation, each in an order and a way of its own."""
+    """Settles every reservation, in a random order and with random ends; returns the settlements that succeeded."""
     chance = random.Random(options["seed"] + number)
-    won = []
+    settled = []
     for reservation_id in chance.sample(options["reservations"], len(options["reservations"])):
         end = chance.choice(list(_ENDS))
         try:
@@ -183,12 +178,12 @@ def settle(installation: Installation, number: int, options: Options) -> list[st
                 _ENDS[end](session, reservation_id, actor="worker")
         except ReservationSettled:
             continue
-        won.append(f"{end} {reservation_id}")
-    return won
+        settled.append(f"{end} {reservation_id}")
+    return settled
 
 
 def submit(installation: Installation, number: int, options: Options) -> list[str]:
-    """Submissions of random size and scope; the bodies of those that were accepted."""
+    """Submits trainings of random ε and scope; returns the bodies of the accepted requests' answers."""
     chance = random.Random(options["seed"] + number)
     scene, accepted = Scene(installation, options["dataset"]), []
     for turn in range(options["rounds"]):
@@ -202,24 +197,24 @@ def submit(installation: Installation, number: int, options: Options) -> list[st
 
 
 def submit_same(installation: Installation, number: int, options: Options) -> list[Any]:
-    """The same request with the same key from everybody."""
+    """Submits the same request with the same key in every process."""
     answer = Scene(installation, options["dataset"]).submit(key="the same key")
     return [answer.status, answer.location, answer.body.decode()]
 
 
-def claim(installation: Installation, number: int, options: Options) -> list[list[str]]:
-    """Claims until nothing waits; what was claimed."""
-    claimed = []
-    while (found := run_job.claim_next(installation)) is not None:
-        claimed.append([found.job_id, found.token])
-    return claimed
+def claim_all(installation: Installation, number: int, options: Options) -> list[list[str]]:
+    """Claims jobs until the queue is empty; returns the claims."""
+    claims = []
+    while (claim := run_job.claim_next(installation)) is not None:
+        claims.append([claim.job_id, claim.token])
+    return claims
 
 
 def charge_or_cancel(installation: Installation, number: int, options: Options) -> list[str]:
-    """Half of the processes charge every claimed job, half cancel it, each in an order of its own."""
-    mine = random.Random(options["seed"] + number).sample(options["claims"], len(options["claims"]))
-    won = []
-    for job_id, token in mine:
+    """Charges every claimed job in half of the processes, and cancels it in the other half, in random orders."""
+    claims = random.Random(options["seed"] + number).sample(options["claims"], len(options["claims"]))
+    succeeded = []
+    for job_id, token in claims:
         try:
             if number % 2:
                 show_jobs.cancel_job(installation, OWNER, job_id)
@@ -227,14 +222,14 @@ def charge_or_cancel(installation: Installation, number: int, options: Options) 
                 run_job.charge_job(installation, Claim(job_id, token))
         except (JobFinished, LeaseLost):
             continue
-        won.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")
-    return won
+        succeeded.append(f"{'cancel' if number % 2 else 'charge'} {job_id}")
+    return succeeded
 
 
 def reserve_members(installation: Installation, number: int, options: Options) -> list[list[Any]]:
-    """Random reservations on one or several members of a population and their ends, until the smallest fits nowhere.
+    """Reserves on random members of populations and settles some, then fills the accounts.
 
-    Where the options name ``caps``, by population, those move too: each change puts at most that much in force.
+    If the options have ``caps`` by population, the race also changes caps, to at most these values.
 
     Returns:
         ``[job, amount, accounts, end or None]`` of every job that was admitted.
@@ -276,22 +271,22 @@ def reserve_members(installation: Installation, number: int, options: Options) -
 
 
 def upload_units(installation: Installation, number: int, options: Options) -> list[Any]:
-    """Everybody uploads a row of every patient, twice; what the owner was told was dropped."""
-    told = []
+    """Uploads a row of every patient, twice; returns the numbers of dropped rows that the owner's reports state."""
+    dropped = []
     for turn in range(2):
-        rows = [(f"patient-{each}", number * 10 + turn) for each in range(options["patients"])]
-        told.append(people.upload(installation, options["dataset"], people.visits(rows))["dropped"])
-    return told
+        rows = [(f"patient-{patient}", number * 10 + turn) for patient in range(options["patients"])]
+        dropped.append(people.upload(installation, options["dataset"], people.visits(rows))["dropped"])
+    return dropped
 
 
 def upload_same(installation: Installation, number: int, options: Options) -> dict[str, Any]:
-    """The same upload with the same key from everybody."""
+    """Makes the same upload with the same key in every process."""
     return people.upload(installation, options["dataset"], people.visits([("ann", 1), ("ben", 2)]), key="the same key")
 
 
 RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
-    each.__name__: each
-    for each in (
+    race.__name__: race
+    for race in (
         reserve,
         reserve_boxes,
         reserve_under_moving_caps,
@@ -299,7 +294,7 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
         settle,
         submit,
         submit_same,
-        claim,
+        claim_all,
         charge_or_cancel,
         upload_units,
         upload_same,
@@ -309,8 +304,8 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
 
 
 def main(race: str, n_processes: int, options: Options) -> int:
-    """Forks the racers, who begin when all stand there, and prints their results in order."""
-    _load_what_the_first_use_loads(options)
+    """Forks the processes, which start together, and prints their results in order."""
+    _load_drivers(options)
     barrier = multiprocessing.get_context("fork").Barrier(n_processes, timeout=_PATIENCE_S)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / str(number) for number in range(n_processes)]
@@ -328,8 +323,8 @@ def main(race: str, n_processes: int, options: Options) -> int:
     return 0
 
 
-def _load_what_the_first_use_loads(options: Options) -> None:
-    """Drivers and mappers, once for all: a racer that loads them after the gate is late, and finds nobody to race."""
+def _load_drivers(options: Options) -> None:
+    """Loads drivers and mappers before the fork, because a process that loads them later starts too late to compete."""
     installation = open_installation(options["url"], Path(options["home"]), pool_size=2)
     with installation.database.read() as session:
         session.execute(select(JobRow).limit(1)).first()
@@ -345,9 +340,9 @@ def _race(run: Callable[..., Any], number: int, options: Options, *, barrier: Ba
         barrier.wait()
         file.write_text(json.dumps(run(installation, number, options | {"meet": barrier.wait})), encoding="utf-8")
         code = 0
-    except BaseException:  # noqa: BLE001 - a forked process must not go on with its parent's program
+    except BaseException:  # noqa: BLE001 - a forked process must not continue its parent's program
         traceback.print_exc()
-        barrier.abort()  # nobody waits for one that does not come
+        barrier.abort()  # the other processes must not wait for this process
     finally:
         sys.stderr.flush()
         os._exit(code)

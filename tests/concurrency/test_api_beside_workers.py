@@ -1,4 +1,4 @@
-"""Thirty-two callers of a real server, and two workers, on one SQLite file: without one error."""
+"""Tests thirty-two concurrent callers of a server, and two workers, on one SQLite file."""
 
 import json
 import os
@@ -22,15 +22,15 @@ _SETTLED_WITHIN_S = 600
 
 
 def _calls(client: httpx.Client, dataset: str, *, caller: int, turn: int) -> list[tuple[str, int]]:
-    """What one caller does in one round: asks, submits twice with one key, looks, and every second time cancels."""
-    seen = []
+    """One round of a caller: quotes, submits twice with one key, reads, and cancels in every second round."""
+    statuses = []
 
     def call(method: str, path: str, **options: Any) -> httpx.Response:
         answer = client.request(method, path, **options)
-        seen.append((f"{method} {path.split('/')[1]}", answer.status_code))
+        statuses.append((f"{method} {path.split('/')[1]}", answer.status_code))
         return answer
 
-    wanted = {
+    body = {
         "dataset": dataset,
         "algorithm": "rdt-ta",
         "epsilon": "0.2",
@@ -38,17 +38,17 @@ def _calls(client: httpx.Client, dataset: str, *, caller: int, turn: int) -> lis
         "scope": {"shard": [(caller + turn) % CELLS]},
     }
     key = {"Idempotency-Key": f"{caller}-{turn}"}
-    call("POST", "/plans", json=wanted)
-    answer = call("POST", "/train", json=wanted, headers=key)
+    call("POST", "/plans", json=body)
+    answer = call("POST", "/train", json=body, headers=key)
     call("GET", f"/ledger/{dataset}")
     call("GET", "/jobs", params={"limit": 5})
     call("GET", f"/ledger/{dataset}/entries", params={"limit": 5})
     if answer.status_code == 202:
-        assert call("POST", "/train", json=wanted, headers=key).content == answer.content
+        assert call("POST", "/train", json=body, headers=key).content == answer.content
         call("GET", answer.headers["Location"])
         if turn % 2:
             call("DELETE", answer.headers["Location"])
-    return seen
+    return statuses
 
 
 def _call_from_all_threads(url: str, dataset: str) -> tuple[Counter[tuple[str, int]], list[BaseException]]:
@@ -75,7 +75,7 @@ def _call_from_all_threads(url: str, dataset: str) -> tuple[Counter[tuple[str, i
 
 
 def _wait_until_settled(scene: Scene, *, enough: int) -> None:
-    """Until no reservation is open, or ``enough`` jobs were charged while callers called."""
+    """Waits until no reservation is open, or until ``enough`` jobs were charged."""
     deadline = time.monotonic() + _SETTLED_WITHIN_S
     while time.monotonic() < deadline:
         entries = scene.entries()
@@ -86,9 +86,9 @@ def _wait_until_settled(scene: Scene, *, enough: int) -> None:
     raise TimeoutError("the workers settled too little")
 
 
-def test_callers_and_workers_do_not_get_in_each_others_way(sqlite_database_url: str, tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
-    environ = clean | {
+def test_concurrent_callers_and_workers_cause_no_error(sqlite_database_url: str, tmp_path: Path) -> None:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
+    environ = inherited | {
         "PYTHONPATH": str(_ROOT),
         "GROVEKEEPER_HOME": str(tmp_path / "home"),
         "GROVEKEEPER_DATABASE_URL": sqlite_database_url,
@@ -110,8 +110,8 @@ def test_callers_and_workers_do_not_get_in_each_others_way(sqlite_database_url: 
     assert failures == []
     assert {status for _, status in statuses} == {200, 202, 409}, statuses
     n_rounds, n_jobs = N_CALLERS * N_ROUNDS, summary.kinds["reserve"]
-    assert statuses["POST train", 202] == 2 * n_jobs, "accepted, and repeated with the same key"
-    assert statuses["POST train", 409] == n_rounds - n_jobs > 0, "the account was full now and then"
+    assert statuses["POST train", 202] == 2 * n_jobs, "each accepted request was repeated with the same key"
+    assert statuses["POST train", 409] == n_rounds - n_jobs > 0, "some requests were refused"
     assert statuses["POST plans", 200] == n_rounds
     assert statuses["GET ledger", 200] == 2 * n_rounds
     assert statuses["GET jobs", 200] == n_rounds + n_jobs

@@ -1,7 +1,6 @@
-"""Sixty-four processes at once on one account that is cut in three ways, on both databases.
+"""Tests sixty-four concurrent processes on one account with three partitions, on both databases.
 
-What they leave is replayed through the model that looks at every joint cell, one by one: no prefix of the entries has a
-joint cell over the cap.
+The entries are replayed through the model, which computes every joint cell: no prefix has a joint cell over the cap.
 """
 
 from collections.abc import Iterator
@@ -32,20 +31,20 @@ PARTITIONS = Partitions(
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home", lease_ttl_s=600)
-    yield found
-    found.close()
+    installation = open_installation(database_url, tmp_path / "home", lease_ttl_s=600)
+    yield installation
+    installation.close()
 
 
-def test_no_joint_cell_ever_passes_the_cap_and_all_fill_up(installation: Installation) -> None:
-    cap, smallest = 150, 3  # room for many boxes: which of them come to be held is up to the race
+def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(installation: Installation) -> None:
+    cap, smallest = 150, 3  # room for many boxes; the race decides which are admitted
     open_account(installation, ACCOUNT, cap=cap, partitions=PARTITIONS)
     results = race(
         installation, ACCOUNT, "reserve_boxes", n_processes=N_PROCESSES, account=ACCOUNT, cells=CELLS, uploads="month",
         rounds=4, smallest=smallest, largest=12,
     )  # fmt: skip
     admitted = {job_id: (amount, box, end) for result in results for job_id, amount, box, end in result}
-    assert sum(map(bool, results)) > N_PROCESSES // 4, "a race that most processes never ran shows nothing"
+    assert sum(map(bool, results)) > N_PROCESSES // 4, "many processes took part in the race"
     with installation.database.read() as session:
         entries = ledger.entries(session, ACCOUNT, after=0, limit=1_000_000)
         rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars().all()
@@ -56,10 +55,10 @@ def test_no_joint_cell_ever_passes_the_cap_and_all_fill_up(installation: Install
         job_id: (amount, frozen(box), end or "reserve") for job_id, (amount, box, end) in admitted.items()
     }
     assert {frozen(row.scope): (row.charged, row.reserved) for row in rows} == model.by_box()
-    carried = [sum(model.carried(cell)) for cell in model.joint_cells({})]
-    assert all(cap - smallest < load <= cap for load in carried), "every joint cell is filled as far as anything fits"
+    loads = [sum(model.carried(cell)) for cell in model.joint_cells({})]
+    assert all(cap - smallest < load <= cap for load in loads), "in every joint cell, not even the smallest amount fits"
     assert len(set(map(frozen, (job.box for job in model.jobs.values())))) > 30, "many different boxes"
     assert (tightest.tightest_cell, tightest.charged, tightest.reserved) == model.tightest({})
-    for name, shown in by_cell.items():
-        for cell in shown:
+    for name, cells in by_cell.items():
+        for cell in cells:
             assert cell.charged + cell.reserved == sum(model.tightest({name: (cell.cell[name],)})[1:])

@@ -1,4 +1,4 @@
-"""Writers of one database: many threads and several processes, without an error, a lost update or a starved process."""
+"""Tests concurrent writers of one database, in threads and processes: no error, no lost update, no starvation."""
 
 import fcntl
 import subprocess
@@ -61,7 +61,7 @@ def test_threads_and_processes_write_without_an_error(counter: tuple[str, Databa
     assert _value(database) == _TIMES * (_THREADS + 4 * _PROCESSES)
 
 
-def test_a_writer_killed_inside_its_transaction_frees_the_database_and_leaves_nothing(
+def test_killing_a_writer_frees_the_database_and_rolls_back(
     counter: tuple[str, Database],
 ) -> None:
     url, database = counter
@@ -75,13 +75,13 @@ def test_a_writer_killed_inside_its_transaction_frees_the_database_and_leaves_no
 
 
 def test_other_processes_queue_at_the_lock_file(sqlite_database_url: str) -> None:
-    """Without it they would poll inside SQLite, and a busy process would starve them."""
+    """Without the lock file, processes would poll inside SQLite, and a busy process would starve the others."""
     database = Database.open(sqlite_database_url)
     with database.write() as session:
         session.execute(text("CREATE TABLE counter (value BIGINT)"))
     path = Path(sqlite_database_url.removeprefix("sqlite:///"))
     with path.with_name(f"{path.name}.lock").open("rb") as lock:
-        with database.write(), pytest.raises(BlockingIOError):  # Held before the first statement.
+        with database.write(), pytest.raises(BlockingIOError):  # the lock is held before the first statement
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with database.read():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,7 +89,7 @@ def test_other_processes_queue_at_the_lock_file(sqlite_database_url: str) -> Non
 
 
 def test_waiting_writers_hold_no_connection(sqlite_database_url: str) -> None:
-    """They queue before they take one, so that readers still find a free one."""
+    """Writers queue before they take a connection, so that readers still get connections."""
     database = Database.open(sqlite_database_url, pool_size=2)
     waiting = [threading.Thread(target=_write_nothing, args=(database,)) for _ in range(8)]
     with database.write() as session:
@@ -122,23 +122,23 @@ def test_two_engines_of_one_process_share_the_thread_lock(tmp_path: Path) -> Non
 
 
 def taken(lock: WriteLock) -> bool:
-    """Takes a lock and gives it back at once."""
-    with lock.held():
+    """Takes a lock and frees it at once."""
+    with lock.locked():
         return True
 
 
-def test_a_thread_that_waits_too_long_is_told_so(tmp_path: Path) -> None:
+def test_a_thread_that_waits_too_long_gets_an_error(tmp_path: Path) -> None:
     lock = WriteLock(tmp_path / "lock", wait_s=0.05)
-    held, release = threading.Event(), threading.Event()
+    taken_by_holder, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock.held():
-            held.set()
+        with lock.locked():
+            taken_by_holder.set()
             release.wait(timeout=60)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert held.wait(timeout=60)
+    assert taken_by_holder.wait(timeout=60)
     with pytest.raises(Unavailable):
         taken(lock)
     release.set()
@@ -146,8 +146,8 @@ def test_a_thread_that_waits_too_long_is_told_so(tmp_path: Path) -> None:
     assert taken(lock)
 
 
-def test_a_writer_inside_a_writer_is_a_bug_and_says_so(tmp_path: Path) -> None:
+def test_nested_writers_raise(tmp_path: Path) -> None:
     lock = WriteLock(tmp_path / "lock")
-    with lock.held(), pytest.raises(RuntimeError):
+    with lock.locked(), pytest.raises(RuntimeError):
         taken(lock)
     assert taken(lock)

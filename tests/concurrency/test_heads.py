@@ -1,4 +1,4 @@
-"""Several processes that write heads at once, while entries are appended: a head never goes back and is always true."""
+"""Tests that concurrent writers of heads never write a smaller or a wrong head while entries are appended."""
 
 import threading
 from pathlib import Path
@@ -12,23 +12,23 @@ N_JOBS = 25
 
 
 def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path) -> None:
-    """Each writer has its own state and opens the lock file anew, as a process of its own would."""
+    """Each writer has its own state and opens the lock file itself, as a process would."""
     with opened(database_url, tmp_path / "home") as scene:
         folder = HeadFolder(scene.installation.home / "checkpoints")
-        done, seen, failures = threading.Event(), [0], []
+        done, sizes, failures = threading.Event(), [0], []
 
         def write() -> None:
             try:
                 while not done.is_set():
                     Heads(scene.installation).publish()
-            except Exception as error:  # noqa: BLE001  # any failure of a thread is the test's
+            except Exception as error:  # noqa: BLE001  # the test fails with any failure of a thread  # the test fails with any failure of a thread
                 failures.append(error)
 
         def watch() -> None:
             try:
                 while not done.is_set():
-                    seen.extend(head.size for head in folder.read_all())
-            except Exception as error:  # noqa: BLE001
+                    sizes.extend(head.size for head in folder.read_all())
+            except Exception as error:  # noqa: BLE001  # the test fails with any failure of a thread
                 failures.append(error)
 
         threads = [threading.Thread(target=write) for _ in range(N_WRITERS)] + [threading.Thread(target=watch)]
@@ -40,7 +40,7 @@ def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path
         for thread in threads:
             thread.join()
         assert failures == []
-        assert seen == sorted(seen)
+        assert sizes == sorted(sizes)
         Heads(scene.installation).publish()
         assert [head.size for head in folder.read_all()] == [1 + N_JOBS]
         Heads(scene.installation).confirm()

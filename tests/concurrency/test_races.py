@@ -1,4 +1,4 @@
-"""Sixteen processes at once: on one account, one key, one queue, one job. On both databases."""
+"""Tests sixteen concurrent processes on one account, one idempotency key, one queue and one job, on both databases."""
 
 import json
 import subprocess
@@ -22,8 +22,8 @@ N_PROCESSES = 16
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home", lease_ttl_s=600) as found:
-        yield found
+    with opened(database_url, tmp_path / "home", lease_ttl_s=600) as scene:
+        yield scene
 
 
 def _race(scene: Scene, name: str, **options: object) -> list[Any]:
@@ -33,10 +33,10 @@ def _race(scene: Scene, name: str, **options: object) -> list[Any]:
 def race(
     installation: Installation, dataset_id: str, name: str, *, n_processes: int = N_PROCESSES, **options: object
 ) -> list[Any]:
-    """What each process did."""
+    """Runs a race and returns the result of each process."""
     settings = installation.settings
-    given = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
-    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(n_processes), json.dumps(given)]
+    all_options = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
+    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(n_processes), json.dumps(all_options)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=700, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     results = [json.loads(line) for line in done.stdout.splitlines()]
@@ -44,31 +44,34 @@ def race(
     return results
 
 
-def test_no_cell_passes_its_cap_and_the_account_fills_to_the_last_nano_that_fits(scene: Scene) -> None:
+def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(scene: Scene) -> None:
     account, cap, smallest = "ds_hot", 500, 7
     open_account(scene.installation, account, cap=cap)
-    # Small enough that most of the first requests fit, whoever comes first.
+    # Small enough that most of the first requests fit in any order.
     results = _race(scene, "reserve", account=account, rounds=6, smallest=smallest, largest=20)
-    admitted = {job_id: (amount, cells, end) for result in results for job_id, amount, cells, end in result}
-    assert sum(map(bool, results)) > N_PROCESSES // 2, "a race that most processes never ran shows nothing"
+    admitted = {job_id: (amount, scope, end) for result in results for job_id, amount, scope, end in result}
+    assert sum(map(bool, results)) > N_PROCESSES // 2, "most processes took part in the race"
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
-    assert replayed(entries, n_cells=CELLS) == balances, "at every prefix below the cap, and the sums are exact"
+    assert replayed(entries, n_cells=CELLS) == balances, (
+        "every prefix is within the cap, and balances equal the entries"
+    )
     for entry in entries[1:]:
-        amount, cells, end = admitted[str(entry.job_id)]
-        assert entry.amount == amount
-        assert entry.scope == ({} if len(cells) == CELLS else {"shard": cells})
+        amount, scope, end = admitted[str(entry.job_id)]
+        assert (entry.amount, entry.scope) == (amount, scope)
         assert entry.kind in ("reserve", end)
     assert len(entries) == 1 + len(admitted) + sum(end is not None for _, _, end in admitted.values())
     for cell, (charged, reserved) in enumerate(balances):
-        mine = [(amount, end) for amount, cells, end in admitted.values() if cell in cells]
-        assert charged == sum(amount for amount, end in mine if end == "charge")
-        assert reserved == sum(amount for amount, end in mine if end is None)
+        in_cell = [
+            (amount, end) for amount, scope, end in admitted.values() if cell in scope.get("shard", range(CELLS))
+        ]
+        assert charged == sum(amount for amount, end in in_cell if end == "charge")
+        assert reserved == sum(amount for amount, end in in_cell if end is None)
         assert cap - smallest < charged + reserved <= cap
 
 
-def test_no_admission_passes_the_cap_of_its_moment_while_the_cap_moves(scene: Scene) -> None:
+def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(scene: Scene) -> None:
     account, cap = "ds_hot", 500
     open_account(scene.installation, account, cap=cap)
     results = _race(scene, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
@@ -77,18 +80,20 @@ def test_no_admission_passes_the_cap_of_its_moment_while_the_cap_moves(scene: Sc
         entries = ledger.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
         highest = ledger.highest_cap(session, account).amount
-    assert replayed(entries, n_cells=CELLS) == balances, "the cap holds at every admission, and the sums are exact"
+    assert replayed(entries, n_cells=CELLS) == balances, (
+        "the cap holds at every admission, and balances equal the entries"
+    )
     changes = [entry for entry in entries if entry.kind == "cap"]
     assert len(changes) == N_PROCESSES // 4 * 8
     assert all(entry.details == {"reason": "a race"} for entry in changes)
     assert sorted(entry.amount for entry in changes) == sorted(amount for what, amount in done if what == "cap")
     admitted = {str(entry.job_id): entry.amount for entry in entries if entry.kind == "reserve"}
     assert admitted == {what: amount for what, amount in done if what != "cap"}
-    assert len(admitted) > N_PROCESSES // 2, "a race in which nothing was admitted shows nothing"
+    assert len(admitted) > N_PROCESSES // 2, "many reservations were admitted"
     assert max(charged + reserved for charged, reserved in balances) <= highest <= cap
 
 
-def test_no_cell_passes_the_delta_that_is_set_aside(scene: Scene) -> None:
+def test_no_cell_exceeds_the_delta_that_is_set_aside(scene: Scene) -> None:
     account, smallest, aside = "ds_hot", 7, 500
     new = ledger.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
@@ -107,7 +112,7 @@ def test_no_cell_passes_the_delta_that_is_set_aside(scene: Scene) -> None:
         assert aside - smallest < balance.charged <= aside
 
 
-def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> None:
+def test_a_reservation_is_settled_once(scene: Scene) -> None:
     account, amount = "ds_hot", 3
     open_account(scene.installation, account, cap=100)
     reservations = {}
@@ -116,17 +121,17 @@ def test_a_reservation_that_everybody_wants_to_end_ends_once(scene: Scene) -> No
         with scene.installation.database.write() as session:
             reservations[ledger.reserve(session, [new], actor="key_analyst")[0]] = f"jb_{number}"
     results = _race(scene, "settle", reservations=list(reservations))
-    won = dict(event.split()[::-1] for result in results for event in result)
-    assert sum(map(len, results)) == len(won) == len(reservations)
+    settled = dict(event.split()[::-1] for result in results for event in result)
+    assert sum(map(len, results)) == len(settled) == len(reservations)
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=1_000)
         balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances
     ends = {str(entry.job_id): entry.kind.value for entry in entries[1 + len(reservations) :]}
-    assert ends == {job_id: won[reservation_id] for reservation_id, job_id in reservations.items()}
+    assert ends == {job_id: settled[reservation_id] for reservation_id, job_id in reservations.items()}
 
 
-def test_submissions_fill_the_account_and_each_accepted_one_is_one_queued_job(scene: Scene) -> None:
+def test_submissions_fill_the_account_and_each_accepted_submission_is_a_queued_job(scene: Scene) -> None:
     results = _race(scene, "submit", rounds=4)
     accepted = [json.loads(body) for bodies in results for body in bodies]
     entries = scene.entries()
@@ -139,7 +144,7 @@ def test_submissions_fill_the_account_and_each_accepted_one_is_one_queued_job(sc
     assert 2 * 10**9 < summary.tightest.load <= 3 * 10**9
 
 
-def test_one_key_is_one_job_and_one_answer(scene: Scene) -> None:
+def test_requests_with_one_idempotency_key_make_one_job_and_get_one_answer(scene: Scene) -> None:
     answers = _race(scene, "submit_same")
     assert answers == [answers[0]] * N_PROCESSES
     assert answers[0][0] == 202
@@ -148,27 +153,27 @@ def test_one_key_is_one_job_and_one_answer(scene: Scene) -> None:
 
 def test_each_job_is_claimed_by_one_worker(scene: Scene) -> None:
     submitted = {scene.submit_job(key=f"k{number}") for number in range(24)}
-    claims = [claim for result in _race(scene, "claim") for claim in result]
+    claims = [claim for result in _race(scene, "claim_all") for claim in result]
     assert len(claims) == len(submitted)
     assert {job_id for job_id, _ in claims} == submitted
     for job_id, token in claims:
         assert (scene.job(job_id).state, scene.job(job_id).lease_token) == ("running", token)
 
 
-def test_a_job_that_is_charged_and_cancelled_at_once_is_one_or_the_other(scene: Scene) -> None:
+def test_a_job_that_is_charged_and_cancelled_at_once_is_charged_or_void(scene: Scene) -> None:
     claims = []
     for number in range(12):
         scene.submit(key=f"k{number}")
         claim = run_job.claim_next(scene.installation)
         assert claim is not None
         claims.append([claim.job_id, claim.token])
-    won = [event for result in _race(scene, "charge_or_cancel", claims=claims) for event in result]
-    assert len(won) == len(set(won)), "nobody charges twice, nobody cancels twice"
+    succeeded = [event for result in _race(scene, "charge_or_cancel", claims=claims) for event in result]
+    assert len(succeeded) == len(set(succeeded)), "a job is charged once and cancelled once"
     for job_id, _ in claims:
         row = scene.job(job_id)
-        assert f"cancel {job_id}" in won
+        assert f"cancel {job_id}" in succeeded
         assert (row.state, row.reason, row.lease_token) == ("cancelled", "cancelled", None)
-        was_charged = f"charge {job_id}" in won
+        was_charged = f"charge {job_id}" in succeeded
         assert scene.kinds_of(job_id) == ["reserve", "charge" if was_charged else "void"]
         assert (row.charged_at is not None) is was_charged
     scene.verified()

@@ -1,7 +1,7 @@
-"""Two transactions about one thing on PostgreSQL, stepped by hand: the second waits, and then sees what the first did.
+"""Tests pairs of concurrent transactions on PostgreSQL: the second waits for the first and sees its changes.
 
-Races find what is often wrong; this is about what goes wrong once in a thousand. The database itself says when the
-second one waits. On SQLite a write transaction excludes every other one.
+Races find frequent errors; these tests find rare errors, because they order the transactions. The database says when
+the second transaction waits. On SQLite, write transactions exclude one another.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,17 +28,17 @@ Step = Callable[[Session], object]
 
 @pytest.fixture
 def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    """Two accounts of 100, both of one population of 100."""
-    found = open_installation(postgresql_database_url, tmp_path / "home")
+    """Opens two accounts with caps of 100 in one population with a cap of 100."""
+    installation = open_installation(postgresql_database_url, tmp_path / "home")
     for account in ("ds_1", "ds_2"):
-        open_account(found, account, cap=100)
-    with found.database.write() as session:
+        open_account(installation, account, cap=100)
+    with installation.database.write() as session:
         new = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
         populations.open_population(session, new, at=clock.now())
         for account in ("ds_1", "ds_2"):
             populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
-    yield found
-    found.close()
+    yield installation
+    installation.close()
 
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
@@ -51,8 +51,8 @@ def _done(installation: Installation, step: Callable[[Session], str]) -> str:
         return step(session)
 
 
-def _one_after_the_other(installation: Installation, first: Step, second: Step) -> None:
-    """Lets the second come while the first has done everything but its commit. Raises what the second raises."""
+def _run_in_order(installation: Installation, first: Step, second: Step) -> None:
+    """Starts the second step before the first step's commit. Raises the errors of the second step."""
     database = installation.database
 
     def run_second() -> None:
@@ -64,21 +64,21 @@ def _one_after_the_other(installation: Installation, first: Step, second: Step) 
             first(session)
             holder = session.execute(text("SELECT pg_backend_pid()")).scalar_one()
             running: Future[object] = pool.submit(run_second)
-            waits_for(observer, holder, running, what="what the first one changes")
+            waits_for(observer, holder, running, what="a row that the first step changes")
         running.result(60)
 
 
 @pytest.mark.parametrize("second", ENDS)
 @pytest.mark.parametrize("first", ENDS)
-def test_a_reservation_comes_to_the_end_that_was_first(installation: Installation, first: str, second: str) -> None:
-    """Another reservation on the same box would hide the difference from the sums of the database."""
-    held = _done(installation, _reserve("ds_1", 10, "jb_1"))
+def test_the_first_settlement_of_a_reservation_counts(installation: Installation, first: str, second: str) -> None:
+    """A second reservation on the box keeps the database's checks of sums from failing in place of the product."""
+    reservation_id = _done(installation, _reserve("ds_1", 10, "jb_1"))
     _done(installation, _reserve("ds_1", 10, "jb_2"))
     with pytest.raises(ReservationSettled):
-        _one_after_the_other(
+        _run_in_order(
             installation,
-            lambda session: ENDS[first](session, held, actor="worker"),
-            lambda session: ENDS[second](session, held, actor="worker"),
+            lambda session: ENDS[first](session, reservation_id, actor="worker"),
+            lambda session: ENDS[second](session, reservation_id, actor="worker"),
         )
     with installation.database.read() as session:
         entries = ledger.entries(session, "ds_1", after=0, limit=100)
@@ -88,33 +88,33 @@ def test_a_reservation_comes_to_the_end_that_was_first(installation: Installatio
     assert (balance.charged, balance.reserved) == model.tightest({})[1:]
 
 
-def test_what_was_reserved_first_is_counted(installation: Installation) -> None:
-    for account in ("ds_1", "ds_2"):  # the same one, and another member
+def test_an_earlier_reservation_counts(installation: Installation) -> None:
+    for account in ("ds_1", "ds_2"):  # on the same account, and on another member
         with pytest.raises(BudgetExceeded):
-            _one_after_the_other(installation, _reserve("ds_1", 40, f"jb_{account}"), _reserve(account, 61, "jb_late"))
+            _run_in_order(installation, _reserve("ds_1", 40, f"jb_{account}"), _reserve(account, 61, "jb_late"))
 
 
 @pytest.mark.parametrize("lowered", ["ds_1", POPULATION])
-def test_a_cap_that_was_lowered_first_is_the_one_in_force(installation: Installation, lowered: str) -> None:
+def test_a_cap_that_was_lowered_earlier_is_in_force(installation: Installation, lowered: str) -> None:
     with pytest.raises(BudgetExceeded):
-        _one_after_the_other(
+        _run_in_order(
             installation,
             lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
             _reserve("ds_1", 51, "jb_1"),
         )
 
 
-@pytest.mark.parametrize("raised", ["ds_1", POPULATION])
+@pytest.mark.parametrize("lowered", ["ds_1", POPULATION])
 def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
-    installation: Installation, raised: str
+    installation: Installation, lowered: str
 ) -> None:
-    _one_after_the_other(
+    _run_in_order(
         installation,
         _reserve("ds_1", 90, "jb_1"),
-        lambda session: caps.change(session, raised, 50, reason="a test", actor="key_owner"),
+        lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
     )
     with installation.database.read() as session:
-        assert ledger.highest_cap(session, raised).amount == 100
+        assert ledger.highest_cap(session, lowered).amount == 100
 
 
 def test_an_account_joins_one_population(installation: Installation) -> None:
@@ -127,12 +127,12 @@ def test_an_account_joins_one_population(installation: Installation) -> None:
         return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=clock.now())
 
     with pytest.raises(PopulationMismatch):
-        _one_after_the_other(installation, join(POPULATION), join("pop_b"))
+        _run_in_order(installation, join(POPULATION), join("pop_b"))
 
 
-def test_who_joins_late_brings_what_was_reserved_first(installation: Installation) -> None:
+def test_an_account_that_joins_brings_its_earlier_reservation(installation: Installation) -> None:
     open_account(installation, "ds_3", cap=100)
-    _one_after_the_other(
+    _run_in_order(
         installation,
         _reserve("ds_3", 60, "jb_1"),
         lambda session: populations.join(session, POPULATION, "ds_3", actor="key_owner", at=clock.now()),
@@ -141,14 +141,14 @@ def test_who_joins_late_brings_what_was_reserved_first(installation: Installatio
         _done(installation, _reserve("ds_1", 41, "jb_2"))
 
 
-def test_two_that_join_at_once_are_both_said(installation: Installation) -> None:
+def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installation) -> None:
     for account in ("ds_3", "ds_4"):
         open_account(installation, account, cap=100)
 
     def join(account: str) -> Step:
         return lambda session: populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
 
-    _one_after_the_other(installation, join("ds_3"), join("ds_4"))
+    _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
         entries = ledger.entries(session, POPULATION, after=0, limit=100)
     assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))

@@ -1,4 +1,5 @@
-"""Sixteen processes upload rows of the same units at once, on both databases: none gets a place too many."""
+"""Tests sixteen concurrent processes that upload rows of the same units, on both databases: no unit is over its
+limit."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,31 +16,31 @@ PATIENTS = 5
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path):
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    installation = open_installation(database_url, tmp_path / "home")
+    yield installation
+    installation.close()
 
 
 @pytest.mark.parametrize("max_rows", [1, 7])
-def test_units_have_their_rows_and_no_more(installation: Installation, max_rows: int) -> None:
+def test_every_unit_has_exactly_its_maximum_of_rows(installation: Installation, max_rows: int) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))["id"]
-    told = race(installation, dataset, "upload_units", patients=PATIENTS)
+    reports_of_processes = race(installation, dataset, "upload_units", patients=PATIENTS)
     stored = people.stored_rows(installation, dataset)
     counts = Counter(row_id for epoch in stored for row_id, _ in epoch)
 
     assert len(stored) == 2 * N_PROCESSES
     assert len(counts) == PATIENTS
     assert set(counts.values()) == {max_rows}
-    dropped = sum(report["over_bound"] for reports in told for report in reports)
+    dropped = sum(report["over_bound"] for reports in reports_of_processes for report in reports)
     assert dropped == 2 * N_PROCESSES * PATIENTS - PATIENTS * max_rows
-    assert max(len(upload) for upload in stored) == PATIENTS, "whoever came first was admitted"
+    assert max(len(upload) for upload in stored) == PATIENTS, "the first upload was admitted completely"
 
 
-def test_twins_with_one_key_store_one_upload(installation: Installation) -> None:
+def test_uploads_with_one_idempotency_key_store_one_epoch(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(2))["id"]
-    told = race(installation, dataset, "upload_same")
+    reports = race(installation, dataset, "upload_same")
 
-    assert told == [told[0]] * N_PROCESSES
+    assert reports == [reports[0]] * N_PROCESSES
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [2]
     again = people.upload(installation, dataset, people.visits([("ann", 1), ("ann", 2)]))
-    assert again["dropped"] == {"without_unit": 0, "over_bound": 1}, "the replays took no place"
+    assert again["dropped"] == {"without_unit": 0, "over_bound": 1}, "the repetitions counted no row"

@@ -1,7 +1,8 @@
-"""Workers of the crash launcher on a database that one module's tests share."""
+"""Starts workers and requests of the crash launcher on scenes, each on both databases."""
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ class Launcher:
 
     @contextmanager
     def running(self, point: str) -> "Iterator[subprocess.Popen[bytes]]":
-        """A worker that is killed at a point, or ``for-ever``; killed at the end of the block if it still runs."""
+        """Runs a worker that is killed at a point, or not (``for-ever``), and at the latest when the block ends."""
         process = self._start(point)
         try:
             yield process
@@ -40,17 +41,17 @@ class Launcher:
             process.wait()
 
     def journal(self, point: str) -> Path:
-        """What the worker of a point wrote down."""
+        """The journal of the worker of a point."""
         return self.folder / f"{point}.journal"
 
     def facts(self, point: str, about: str) -> list[list[str]]:
-        """The journal's lines about one thing, without that word."""
+        """The fields of the journal's lines that begin with a word, without the word."""
         journal = self.journal(point)
         lines = journal.read_text().splitlines() if journal.exists() else []
         return [line.split()[1:] for line in lines if line.startswith(f"{about} ")]
 
     def children_end(self, point: str) -> bool:
-        """Whether every child that the worker started has ended, or does soon: by itself each takes ten minutes."""
+        """Waits until the children of the worker end, which take ten minutes unless they are killed."""
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
         return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
 
@@ -70,13 +71,22 @@ class Launcher:
 
 
 def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:
-    """Whether something comes true in time."""
+    """Waits until a condition holds; ``False`` if it does not hold in time."""
     deadline = time.monotonic() + within_s
     while not holds():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
+
+
+def kill_request(point: str, scene: Scene, dataset_id: str | None = None) -> None:
+    """Runs a request of the crash launcher in a process that is killed at a point."""
+    settings = scene.installation.settings
+    arguments = [settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
+    command = [sys.executable, "-m", "tests.support.crash", "request", point, *arguments]
+    killed = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=600, check=False)
+    assert (killed.returncode, killed.stderr) == (-signal.SIGKILL, b"")
 
 
 def _lives(pid: int) -> bool:
@@ -88,16 +98,16 @@ def _lives(pid: int) -> bool:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    """A scene on each database that the tests of a module share, and the launcher of its workers."""
-    with _launcher(request, tmp_path_factory.mktemp("crash")) as found:
-        yield found
+    """The launcher of workers on a scene that the tests of a module share."""
+    with _launcher(request, tmp_path_factory.mktemp("crash")) as launcher:
+        yield launcher
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def own_launcher(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launcher]:
-    """The same for one test alone."""
-    with _launcher(request, tmp_path) as found:
-        yield found
+    """The launcher of workers on a scene of one test."""
+    with _launcher(request, tmp_path) as launcher:
+        yield launcher
 
 
 @contextmanager

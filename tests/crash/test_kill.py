@@ -1,7 +1,7 @@
-"""kill -9 at every step of a job: of the worker, of its child, of both. Then a healthy worker, and nothing is wrong.
+"""Tests that kill -9 of a worker, of its child or of both, at every step of a job, leaves a state that workers settle.
 
-All points are run first, some at a time and each on a job of its own; the healthy worker then finds all the wrecks at
-once, as it would after a power cut. Each test looks at one of them.
+The fixture first kills one worker or child per point, each with a job of its own. Then a healthy worker settles all
+killed jobs, as after a power cut. Each test checks one of them.
 """
 
 import signal
@@ -29,7 +29,7 @@ _SETTLED_WITHIN_S = 600
 
 @dataclass(frozen=True)
 class Wreck:
-    """One job whose worker or child was killed: what stood there then, and what the healthy worker made of it."""
+    """A job whose worker or child was killed: its entries at that time, and its row after the healthy worker."""
 
     job_id: str
     kinds_then: list[str]
@@ -40,23 +40,23 @@ class Wreck:
 
 @dataclass(frozen=True)
 class Aftermath:
-    """Everything that a test may look at."""
+    """The killed jobs by point, and the launcher of their workers."""
 
     launcher: Launcher
     wrecks: dict[str, Wreck]
 
     def reads(self) -> dict[str, list[str]]:
-        """By job, what the database showed of its ledger at every opening of its rows."""
-        found: dict[str, list[str]] = {}
+        """The kinds of a job's committed entries at every opening of its rows, by job."""
+        kinds_by_job: dict[str, list[str]] = {}
         for point in (*POINTS, HEALTHY):
             for job_id, *kinds in self.launcher.facts(point, "read"):
-                found.setdefault(job_id, []).extend(kinds or ["nothing"])
-        return found
+                kinds_by_job.setdefault(job_id, []).extend(kinds or ["nothing"])
+        return kinds_by_job
 
 
 @pytest.fixture(scope="module")
 def aftermath(launcher: Launcher) -> Aftermath:
-    """Kills one worker or child per point, then lets a healthy worker settle what they left."""
+    """Kills one worker or child per point, then runs a healthy worker until all jobs are settled."""
     scene = launcher.scene
     for point in POINTS:
         scene.submit_job(key=point)
@@ -84,7 +84,7 @@ def _run(launcher: Launcher, point: str) -> int:
 
 
 def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:
-    """No job is unfinished, and the sweeper has removed the folders of those that ended."""
+    """Whether every job has ended, and the sweeper has removed the folders of jobs."""
     if any(launcher.scene.job(job_id).state in ("queued", "running") for job_id in job_ids):
         return False
     folder = launcher.scene.installation.home / "jobs"
@@ -92,20 +92,22 @@ def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_job_ends_as_its_charge_says(aftermath: Aftermath, point: str) -> None:
+def test_a_killed_job_fails_if_it_was_charged_and_runs_again_otherwise(aftermath: Aftermath, point: str) -> None:
     wreck = aftermath.wrecks[point]
     kinds = aftermath.launcher.scene.kinds_of(wreck.job_id)
     assert kinds == ["reserve", "charge"]
     end = (wreck.after.state, wreck.after.reason)
     if point in UNCHARGED:
-        assert wreck.kinds_then == ["reserve"], "a transaction that did not commit left nothing"
-        assert end == ("succeeded", None), "no row was read, so the job runs once more, at the same price"
+        assert wreck.kinds_then == ["reserve"], "an uncommitted transaction left nothing"
+        assert end == ("succeeded", None), "no row was read, so the job runs again at the same price"
     else:
         assert wreck.kinds_then == ["reserve", "charge"]
         if point in SUCCEEDED:
             assert end == ("succeeded", None)
         else:
-            assert end == ("failed", "failed" if point in CHILD_POINTS else "lost"), "spent, and never run again"
+            assert end == ("failed", "failed" if point in CHILD_POINTS else "lost"), (
+                "the budget is spent, and the job is not run again"
+            )
     assert (wreck.after.model_id is not None) == (wreck.after.state == "succeeded")
 
 
@@ -116,16 +118,16 @@ def test_the_right_process_was_killed_and_no_child_outlived_its_worker(aftermath
     assert wreck.child_ended
 
 
-def test_no_row_is_read_before_its_charge_is_committed_and_none_is_read_twice(aftermath: Aftermath) -> None:
+def test_rows_are_read_after_the_committed_charge_and_once_per_job(aftermath: Aftermath) -> None:
     reads = aftermath.reads()
     assert set(map(tuple, reads.values())) == {("reserve,charge",)}
     for point in UNCHARGED:
         assert aftermath.wrecks[point].job_id in reads
     for point in ("charged", "child-began", "child-began-both"):
-        assert aftermath.wrecks[point].job_id not in reads, "charged, but never read: still spent"
+        assert aftermath.wrecks[point].job_id not in reads, "charged without a read, so the budget is spent"
 
 
-def test_every_reservation_ended_once_and_balances_are_those_of_the_entries(aftermath: Aftermath) -> None:
+def test_every_reservation_is_settled_once_and_balances_equal_the_entries(aftermath: Aftermath) -> None:
     scene = aftermath.launcher.scene
     assert open_reservations(scene.entries()) == set()
     summary = scene.verified()
@@ -133,7 +135,7 @@ def test_every_reservation_ended_once_and_balances_are_those_of_the_entries(afte
     assert (summary.tightest.charged, summary.tightest.reserved) == (len(POINTS) * 10_000_000, 0)
 
 
-def test_no_folder_and_no_artifact_is_left_without_a_model(aftermath: Aftermath) -> None:
+def test_no_job_folder_and_no_artifact_without_a_model_is_left(aftermath: Aftermath) -> None:
     aftermath.launcher.scene.assert_no_orphans()
 
 

@@ -1,4 +1,4 @@
-"""kill -9 while a profile is released or a model is evaluated: the same rules as for training, in the same code."""
+"""Tests kill -9 during profile and evaluation jobs, which follow the rules of trainings."""
 
 import json
 import signal
@@ -42,7 +42,7 @@ def _settled(launcher: Launcher, job_id: str) -> JobRow:
 
 
 @pytest.mark.parametrize("kind", ["profile", "evaluation"])
-def test_a_killed_release_ends_as_its_charge_says(launcher: Launcher, kind: str) -> None:
+def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(launcher: Launcher, kind: str) -> None:
     scene = launcher.scene
     model_id = ""
     if kind == "evaluation":

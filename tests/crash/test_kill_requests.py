@@ -1,11 +1,7 @@
-"""kill -9 of a process that serves a request or sweeps: either all of it happened, or nothing."""
+"""Tests kill -9 of a process that serves a request or sweeps: the request is done completely, or not at all."""
 
 import json
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,26 +9,16 @@ from app.datasets import catalog
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
 from app.services.ledger.heads import Heads
-from tests.crash.conftest import Launcher
+from tests.crash.conftest import Launcher, kill_request
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import Scene
 from tests.support.sweeping import expired_at, tidy_all_rows
 
-_ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def scene(own_launcher: Launcher) -> Scene:
     return own_launcher.scene
-
-
-def _kill_at(point: str, scene: Scene, dataset_id: str | None = None) -> None:
-    settings = scene.installation.settings
-    where = [settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
-    command = [sys.executable, "-m", "tests.support.crash", "request", point, *where]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=600, check=False)
-    assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
 
 
 def _jobs(scene: Scene) -> list[str]:
@@ -50,8 +36,8 @@ def _row_files(scene: Scene) -> set[str]:
 
 
 @pytest.mark.parametrize("point", ["reserved", "enqueued"])
-def test_a_submission_that_did_not_commit_left_nothing_and_its_key_is_free(scene: Scene, point: str) -> None:
-    _kill_at(point, scene)
+def test_an_uncommitted_submission_leaves_nothing_and_its_key_is_free(scene: Scene, point: str) -> None:
+    kill_request(point, scene)
     assert _jobs(scene) == []
     assert scene.verified().kinds == {"open": 1}
     job_id = scene.submit_job(key=point, epsilon="3")
@@ -59,8 +45,8 @@ def test_a_submission_that_did_not_commit_left_nothing_and_its_key_is_free(scene
     assert scene.verified().kinds == {"open": 1, "reserve": 1}
 
 
-def test_a_submission_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
-    _kill_at("accepted", scene)
+def test_repeating_a_submission_after_a_lost_answer_returns_the_answer_and_charges_once(scene: Scene) -> None:
+    kill_request("accepted", scene)
     (job_id,) = _jobs(scene)
     assert scene.submit_job(key="accepted") == job_id
     assert _jobs(scene) == [job_id]
@@ -69,14 +55,14 @@ def test_a_submission_whose_answer_was_lost_is_answered_again_and_paid_once(scen
 
 @pytest.mark.parametrize("point", ["external-reserved", "external-charged"])
 def test_an_external_charge_that_did_not_commit_left_nothing(scene: Scene, point: str) -> None:
-    _kill_at(point, scene)
+    kill_request(point, scene)
     assert scene.verified().kinds == {"open": 1}
     assert json.loads(scene.charge_external(key=point, epsilon="3").body)["state"] == "charged"
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
 
 
 def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
-    _kill_at("external-answered", scene)
+    kill_request("external-answered", scene)
     before = scene.export()
     answer = json.loads(scene.charge_external(key="external-answered").body)
     assert answer["reservation_id"] == scene.entries()[-1].job_id
@@ -86,7 +72,7 @@ def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_onc
 
 @pytest.mark.parametrize(("point", "caps"), [("cap-written", [3]), ("cap-answered", [3, 1])])
 def test_a_cap_is_changed_once_or_not_at_all(scene: Scene, point: str, caps: list[int]) -> None:
-    _kill_at(point, scene)
+    kill_request(point, scene)
     assert [entry.amount for entry in scene.entries()] == [cap * 10**9 for cap in caps]
     scene.lower_cap("1", key=point)
     assert [entry.amount for entry in scene.entries()] == [3 * 10**9, 10**9]
@@ -94,9 +80,9 @@ def test_a_cap_is_changed_once_or_not_at_all(scene: Scene, point: str, caps: lis
 
 
 @pytest.mark.parametrize("point", ["rows-written", "epoch-added"])
-def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(scene: Scene, point: str) -> None:
+def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(scene: Scene, point: str) -> None:
     epochs = _epochs(scene)
-    _kill_at(point, scene)
+    kill_request(point, scene)
     assert _epochs(scene) == epochs
     assert len(_row_files(scene)) == 2
     job = scene.job(scene.submit_job(key="k"))
@@ -106,20 +92,20 @@ def test_rows_of_an_upload_that_did_not_commit_are_in_no_epoch_and_are_erased(sc
 
 
 @pytest.mark.parametrize("point", ["admitted", "book-closed"])
-def test_rows_of_units_that_did_not_become_an_epoch_took_no_place(scene: Scene, point: str) -> None:
+def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(scene: Scene, point: str) -> None:
     installation = scene.installation
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     people.upload(installation, dataset, people.visits([("ben", 0)]))
-    _kill_at(point, scene, dataset)
+    kill_request(point, scene, dataset)
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [1]
     report = people.upload(installation, dataset, people.visits([("ann", 3), ("ben", 4)]))
     assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
     assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
 
 
-def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:
+def test_an_uncommitted_sweep_is_repeated(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    _kill_at("expired-not-committed", scene)
+    kill_request("expired-not-committed", scene)
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("queued", ["reserve"])
     assert expired_at(scene.installation, datetime.now(UTC) + timedelta(days=2)) == 1
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("failed", ["reserve", "expire"])
@@ -127,8 +113,8 @@ def test_a_sweep_that_did_not_commit_is_done_again(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("point", HEAD_POINTS)
-def test_a_kill_between_a_commit_and_its_head_never_makes_a_sound_database_refused(scene: Scene, point: str) -> None:
-    _kill_at(point, scene)
+def test_a_database_is_not_refused_after_a_kill_between_a_commit_and_its_head(scene: Scene, point: str) -> None:
+    kill_request(point, scene)
     folder = HeadFolder(scene.installation.home / "checkpoints")
     (head,) = folder.read_all()
     assert head.size == (2 if point == "head-written" else 1)

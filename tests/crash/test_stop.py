@@ -1,4 +1,4 @@
-"""Jobs that are stopped while their child holds private rows: by a signal, by people, by a worker that fell asleep."""
+"""Tests jobs that are stopped while their child has private rows: by a signal, a request, or a lost lease."""
 
 import signal
 import subprocess
@@ -13,12 +13,12 @@ from tests.support.crash import SLOW
 from tests.support.crash_scene import OWNER
 
 _STOPPED_WITHIN_S = 30  # a process manager waits for 10 before it kills; tests share their processors
-_GIVE_UP_S = 600  # on whatever takes its time on a busy machine
+_GIVE_UP_S = 600  # much longer than needed, because the machine may be busy
 
 
 @contextmanager
 def _running_job(launcher: Launcher) -> "Iterator[tuple[str, subprocess.Popen[bytes]]]":
-    """A job whose child has opened its rows and will not end by itself, and the worker of it."""
+    """Runs a worker whose job's child has opened its rows and does not end by itself."""
     job_id = launcher.scene.submit_job(key="k")
     with launcher.running(SLOW) as worker:
         assert eventually(lambda: bool(launcher.facts(SLOW, "read")), within_s=_GIVE_UP_S)
@@ -34,7 +34,7 @@ def _assert_spent_without_a_model(launcher: Launcher, job_id: str, *, state: str
     launcher.scene.assert_no_orphans()
 
 
-def test_a_worker_that_is_told_to_stop_ends_its_child_and_settles_its_job(own_launcher: Launcher) -> None:
+def test_a_worker_that_gets_sigterm_ends_its_child_and_settles_its_job(own_launcher: Launcher) -> None:
     with _running_job(own_launcher) as (job_id, worker):
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)
@@ -52,7 +52,7 @@ def test_a_running_job_that_is_cancelled_loses_its_child_and_keeps_its_charge(ow
     _assert_spent_without_a_model(own_launcher, job_id, state="cancelled", reason="cancelled")
 
 
-def test_a_dataset_that_is_deleted_under_a_running_job_leaves_nothing_but_its_spend(own_launcher: Launcher) -> None:
+def test_deleting_a_dataset_ends_its_running_job_and_keeps_its_spend(own_launcher: Launcher) -> None:
     with _running_job(own_launcher) as (job_id, worker):
         delete_dataset(own_launcher.scene.installation, OWNER, own_launcher.scene.dataset_id)
         assert own_launcher.children_end(SLOW)
@@ -61,7 +61,7 @@ def test_a_dataset_that_is_deleted_under_a_running_job_leaves_nothing_but_its_sp
     assert not list((own_launcher.scene.installation.home / "rows").glob("*/*"))
 
 
-def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(own_launcher: Launcher) -> None:
+def test_a_worker_that_resumes_after_its_lease_has_ended_writes_nothing(own_launcher: Launcher) -> None:
     with _running_job(own_launcher) as (job_id, worker):
         worker.send_signal(signal.SIGSTOP)
         with own_launcher.running("for-ever"):

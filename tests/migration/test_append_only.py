@@ -1,4 +1,4 @@
-"""Entries can be added and never changed: by trigger on both databases, and by grant on PostgreSQL."""
+"""Tests that entries can be added but not changed, by triggers on both databases and by grants on PostgreSQL."""
 
 import secrets
 from collections.abc import Iterator
@@ -46,14 +46,14 @@ def test_an_entry_cannot_be_rewritten(database: Database, rewrite: str) -> None:
     assert _entries(database) == [(1, 5)]
 
 
-def test_the_next_entry_is_welcome(database: Database) -> None:
+def test_the_next_entry_can_be_added(database: Database) -> None:
     _with_an_entry(database)
     with database.write() as session:
         session.execute(text(_INSERT.format(sequence=2)))
     assert _entries(database) == [(1, 5), (2, 5)]
 
 
-def test_insert_or_replace_does_not_overwrite_silently(sqlite_database_url: str) -> None:
+def test_insert_or_replace_cannot_overwrite_an_entry(sqlite_database_url: str) -> None:
     database = Database.open(sqlite_database_url)
     _with_an_entry(database)
     with pytest.raises(DBAPIError, match="append-only"), database.write() as session:
@@ -63,8 +63,8 @@ def test_insert_or_replace_does_not_overwrite_silently(sqlite_database_url: str)
 
 
 @pytest.mark.parametrize("role", ["origin", "replica"])
-def test_not_even_the_owner_can_truncate_or_update(postgresql_database_url: str, role: str) -> None:
-    """As replica, ordinary triggers do not fire; these do."""
+def test_the_owner_cannot_truncate_update_or_delete(postgresql_database_url: str, role: str) -> None:
+    """Ordinary triggers do not fire for the role ``replica``; these triggers do."""
     with psycopg.connect(driver_url(postgresql_database_url), autocommit=True) as connection:
         connection.execute(_INSERT.format(sequence=1))
         connection.execute(f"SET session_replication_role = {role}")
@@ -81,7 +81,7 @@ class _TwoRoles:
 
 @pytest.fixture
 def two_roles(postgres_url: str) -> Iterator[_TwoRoles]:
-    """A database that one role owns and another serves from, as docs/guides/operator.md sets it up."""
+    """A database with an owner's role and a service's role, as docs/guides/operator.md describes."""
     tag, password = secrets.token_hex(4), secrets.token_hex(8)
     owner, service = f"owner_{tag}", f"service-{tag}"
     for role in (owner, service):
@@ -131,12 +131,12 @@ def test_the_service_role_can_add_entries_and_nothing_else(two_roles: _TwoRoles)
                 connection.execute(statement)
             except errors.InsufficientPrivilege:
                 continue
-            # A GRANT by somebody without the grant option is a warning on PostgreSQL, and grants nothing.
+            # On PostgreSQL, a GRANT without the grant option is a warning and grants nothing.
             assert statement.startswith("GRANT"), statement
         assert connection.execute("SELECT sequence, amount FROM entries").fetchall() == [(1, 5)]
 
 
-def test_the_service_role_can_do_all_that_the_service_does(two_roles: _TwoRoles) -> None:
+def test_the_service_role_can_change_all_other_tables(two_roles: _TwoRoles) -> None:
     migrate.upgrade(two_roles.service_url, migration_url=two_roles.owner_url)
     with psycopg.connect(driver_url(two_roles.service_url), autocommit=True) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()

@@ -1,4 +1,4 @@
-"""Revisions of both databases: one head, equal to the metadata; an upgrade changes everything or nothing."""
+"""Tests the revisions on both databases: one head, equal to the metadata, and upgrades in one transaction."""
 
 import shutil
 import subprocess
@@ -54,31 +54,31 @@ def test_revisions_go_forward_only() -> None:
     assert not [script.revision for script in _scripts() if hasattr(script.module, "downgrade")]
 
 
-def test_an_empty_database_upgraded_to_the_head_is_the_metadata(database_url: str) -> None:
+def test_the_schema_at_the_head_equals_the_metadata(database_url: str) -> None:
     with _connected(database_url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_checks_are_those_of_the_metadata(database_url: str) -> None:
+def test_check_constraints_equal_those_of_the_metadata(database_url: str) -> None:
     """Autogenerate does not see CHECK constraints."""
     with _connected(database_url) as connection:
-        found = sorted(
+        checks = sorted(
             (table, str(check["name"]))
             for table in inspect(connection).get_table_names()
             for check in inspect(connection).get_check_constraints(table)
         )
-    wanted = sorted(
+    expected = sorted(
         (table.name, str(constraint.name))
         for table in Base.metadata.sorted_tables
         for constraint in table.constraints
         if isinstance(constraint, CheckConstraint)
     )
-    assert found == wanted, "each once: a rebuild on SQLite keeps the checks that were there"
-    assert ("entries", "ck_entries_amount_not_negative") in found
+    assert checks == expected, "a rebuild on SQLite keeps the checks, so a check could be duplicated"
+    assert ("entries", "ck_entries_amount_not_negative") in checks
 
 
-def test_no_key_deletes_by_cascade(database_url: str) -> None:
+def test_no_foreign_key_cascades_deletes(database_url: str) -> None:
     with _connected(database_url) as connection:
         for table in inspect(connection).get_table_names():
             for key in inspect(connection).get_foreign_keys(table):
@@ -94,7 +94,7 @@ def _counts(url: str) -> dict[str, int]:
         }
 
 
-def test_readiness_follows_the_revision(empty_database_url: str) -> None:
+def test_a_database_is_current_after_its_upgrade(empty_database_url: str) -> None:
     database = Database.open(empty_database_url)
     assert not migrate.is_current(database)
     assert migrate.current_revision(empty_database_url) is None
@@ -104,7 +104,7 @@ def test_readiness_follows_the_revision(empty_database_url: str) -> None:
     database.close()
 
 
-def test_processes_that_upgrade_at_once_all_succeed(empty_database_url: str) -> None:
+def test_concurrent_upgrades_all_succeed(empty_database_url: str) -> None:
     program = f"from app.db import migrate; migrate.upgrade({empty_database_url!r})"
     processes = [
         subprocess.Popen([sys.executable, "-c", program], cwd=_ROOT, stderr=subprocess.PIPE, text=True)
@@ -114,7 +114,7 @@ def test_processes_that_upgrade_at_once_all_succeed(empty_database_url: str) -> 
     assert migrate.current_revision(empty_database_url) == migrate.head_revision()
 
 
-def test_a_database_of_a_newer_version_is_left_alone(database_url: str) -> None:
+def test_a_database_of_a_newer_version_is_refused_and_unchanged(database_url: str) -> None:
     with _connected(database_url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'from-the-future'"))
         connection.commit()
@@ -123,7 +123,7 @@ def test_a_database_of_a_newer_version_is_left_alone(database_url: str) -> None:
     assert migrate.current_revision(database_url) == "from-the-future"
 
 
-def test_the_two_addresses_name_one_database(postgresql_database_url: str, sqlite_database_url: str) -> None:
+def test_addresses_of_different_databases_are_refused(postgresql_database_url: str, sqlite_database_url: str) -> None:
     with pytest.raises(InstallationError):
         migrate.upgrade(sqlite_database_url, migration_url=postgresql_database_url)
 
@@ -154,7 +154,7 @@ def next_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["
 
 
 class _NextRevision:
-    """A revision after the head, for one test."""
+    """A revision after the head, which a test writes."""
 
     def __init__(self, path: Path, head: str) -> None:
         self._path = path
@@ -165,7 +165,7 @@ class _NextRevision:
         self._path.write_text(_NEXT.format(head=self._head, body=body), encoding="utf-8")
 
 
-def test_a_revision_that_fails_leaves_nothing_behind(database_url: str, next_revision: "_NextRevision") -> None:
+def test_a_failed_revision_changes_nothing(database_url: str, next_revision: "_NextRevision") -> None:
     before, head = _counts(database_url), migrate.current_revision(database_url)
     next_revision.does(
         "op.create_table('half_done', sa.Column('id', sa.Integer()))",
@@ -194,15 +194,15 @@ def test_a_rebuilt_table_is_append_only_again(database_url: str, next_revision: 
         assert connection.execute(text("SELECT count(*), count(note) FROM entries")).one() == (len(rows["entries"]), 0)
 
 
-def test_a_rebuild_without_the_triggers_is_seen(sqlite_database_url: str, next_revision: "_NextRevision") -> None:
-    """The trap itself: on SQLite a batch rebuild drops triggers without a word."""
+def test_a_rebuild_without_new_triggers_is_detected(sqlite_database_url: str, next_revision: "_NextRevision") -> None:
+    """On SQLite, a batch rebuild drops triggers without an error."""
     next_revision.does("with op.batch_alter_table('entries', recreate='always') as batch:", "    pass")
     migrate.upgrade(sqlite_database_url)
     with _connected(sqlite_database_url) as connection:
         assert append_only_tables(connection) == {"log_blocks"}
 
 
-def test_a_rebuild_does_not_delete_children(empty_database_url: str) -> None:
+def test_a_rebuild_does_not_delete_referring_rows(empty_database_url: str) -> None:
     with migrate.migration_transaction(empty_database_url) as connection:
         connection.exec_driver_sql("CREATE TABLE parents (id BIGINT PRIMARY KEY)")
         connection.exec_driver_sql("CREATE TABLE children (parent_id BIGINT REFERENCES parents (id) ON DELETE CASCADE)")

@@ -1,4 +1,4 @@
-"""Real data of each past revision survives the upgrade to the head, on both databases.
+"""Tests that real data of each past revision survives the upgrade to the head, on both databases.
 
 Each revision has a snapshot. ``python -m tests.support.snapshot`` writes ``data/REVISION.jsonl`` for the newest
 revision; run it again after every edit of an unreleased revision. The snapshot of a released revision never changes.
@@ -29,7 +29,7 @@ _ENTRY_KINDS = {"open", "reserve", "charge", "void", "cap", "join", "load"}
 
 @pytest.fixture(params=snapshot.revisions())
 def upgraded(request: pytest.FixtureRequest, empty_database_url: str) -> Iterator[Database]:
-    """A database with the data of a revision, brought to the head."""
+    """A database with the data of a revision, upgraded to the head."""
     migrate.upgrade(empty_database_url, revision=request.param)
     with migrate.migration_transaction(empty_database_url) as connection:
         snapshot.load(connection, snapshot.stored(request.param))
@@ -48,11 +48,11 @@ def stored(upgraded: Database, request: pytest.FixtureRequest) -> snapshot.Rows:
 
 @pytest.fixture
 def accounts(upgraded: Database) -> tuple[list[str], list[str]]:
-    """Accounts of datasets, and of populations."""
+    """Ids of datasets' accounts and of populations."""
     with upgraded.read() as session:
         populations = list(session.execute(select(PopulationRow.id)).scalars())
-        everyone = session.execute(text("SELECT id FROM accounts ORDER BY id")).scalars().all()
-    return [name for name in everyone if name not in populations], populations
+        account_ids = session.execute(text("SELECT id FROM accounts ORDER BY id")).scalars().all()
+    return [account_id for account_id in account_ids if account_id not in populations], populations
 
 
 def test_snapshots_have_rows_of_every_table() -> None:
@@ -67,14 +67,14 @@ def test_rows_survive(upgraded: Database, stored: snapshot.Rows) -> None:
         assert [{name: row[name] for name in rows[0]} for row in after[table]] == rows, table
 
 
-def test_every_row_is_read_by_the_program(upgraded: Database, stored: snapshot.Rows) -> None:
+def test_the_program_reads_every_row(upgraded: Database, stored: snapshot.Rows) -> None:
     with upgraded.read() as session:
         for mapper in Base.registry.mappers:
             rows = session.execute(select(mapper.class_)).scalars().all()
             assert len(rows) == len(stored[mapper.local_table.name]), mapper
 
 
-def test_every_account_verifies_with_the_balance_that_the_service_shows(
+def test_every_account_verifies_with_the_balance_of_the_service(
     upgraded: Database, accounts: tuple[list[str], list[str]]
 ) -> None:
     kinds: set[str] = set()
@@ -89,7 +89,9 @@ def test_every_account_verifies_with_the_balance_that_the_service_shows(
     assert kinds >= _ENTRY_KINDS
 
 
-def test_roots_of_logs_are_those_of_all_entries(upgraded: Database, accounts: tuple[list[str], list[str]]) -> None:
+def test_the_root_of_a_log_equals_the_root_over_all_entries(
+    upgraded: Database, accounts: tuple[list[str], list[str]]
+) -> None:
     with upgraded.read() as session:
         for account_id in [*accounts[0], *accounts[1]]:
             growing = GrowingTree()
@@ -100,8 +102,8 @@ def test_roots_of_logs_are_those_of_all_entries(upgraded: Database, accounts: tu
         assert session.execute(select(BlockRow.height, BlockRow.position)).all() == [(8, 0)]
 
 
-def test_the_ledger_goes_on(upgraded: Database) -> None:
-    """A reservation of the past is charged, a new one is made, and the chains hold."""
+def test_the_ledger_can_be_used_after_the_upgrade(upgraded: Database) -> None:
+    """An old reservation is charged, a new reservation is made, and the chains verify."""
     with upgraded.read() as session:
         waiting = session.execute(select(ReservationRow).where(ReservationRow.state == "reserved")).scalars().one()
         population = session.execute(

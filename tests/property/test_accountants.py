@@ -1,4 +1,4 @@
-"""Accountants over their whole range, and against the two public libraries: dp-accounting and OpenDP."""
+"""Tests accountants over their whole range, and against the public libraries dp-accounting and OpenDP."""
 
 import math
 from fractions import Fraction
@@ -31,27 +31,27 @@ oracle_grid = pytest.mark.parametrize(
 
 @settings(max_examples=30, deadline=None)
 @given(units, epsilons, deltas)
-def test_conversions_round_to_the_safe_side_and_return(unit: Accountant, epsilon: Fraction, delta: Fraction) -> None:
+def test_conversions_round_to_the_safe_side_and_back(unit: Accountant, epsilon: Fraction, delta: Fraction) -> None:
     cap = unit.cap(epsilon, delta)
 
     assert unit.cap(epsilon, delta * 2 if delta < Fraction(1, 2) else delta) >= cap
     assert unit.cap(epsilon + NANO, delta) >= cap
     if cap > 0:
-        back = unit.epsilon_of(cap, delta)
-        assert back <= epsilon + NANO
-        assert unit.cap(back, delta) >= cap
+        converted = unit.epsilon_of(cap, delta)
+        assert converted <= epsilon + NANO
+        assert unit.cap(converted, delta) >= cap
 
 
 @settings(max_examples=15, deadline=None)
 @given(units, epsilons, deltas, st.fractions(min_value=0, max_value=1, max_denominator=1000))
 @example(zcdp, Fraction(1, 1000), Fraction(1, 10**6), Fraction(1))
-def test_what_fits_fits_and_one_more_does_not(
+def test_the_largest_epsilon_that_fits_is_affordable_and_the_next_is_not(
     unit: Accountant, epsilon: Fraction, delta: Fraction, left: Fraction
 ) -> None:
     remaining = int(unit.cap(epsilon, delta) * left)
     largest = unit.largest_that_fits(remaining, delta)
 
-    if largest > epsilon + NANO:  # a small ε shares its price with some that are larger
+    if largest > epsilon + NANO:  # a small ε and larger ε can have equal prices
         assert unit.price(largest, delta) == unit.price(epsilon, delta)
     if largest > 0:
         assert unit.price(largest, delta) <= remaining
@@ -61,8 +61,8 @@ def test_what_fits_fits_and_one_more_does_not(
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.fractions(min_value=Fraction(1, 100), max_value=3, max_denominator=1000), min_size=2, max_size=4))
-def test_one_pure_mechanism_never_costs_less_than_its_parts(parts: list[Fraction]) -> None:
-    """Accounting a forest draw by draw is never worse than as one mechanism of the summed ε."""
+def test_a_pure_mechanism_never_costs_less_than_its_parts(parts: list[Fraction]) -> None:
+    """The price of a forest draw by draw is at most the price of one mechanism of the summed ε."""
     for of_pure in (zcdp.of_pure, gdp.of_pure):
         assert sum(map(of_pure, parts)) <= of_pure(sum(parts, Fraction(0)))
 
@@ -104,15 +104,15 @@ def test_rho_agrees_with_opendp(epsilon: str, delta: str) -> None:
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(e, d) for e in ("0.0001", "0.01", "30", "100") for d in ("1e-12", "1e-6", "0.01", "0.1")]
 )
-def test_at_the_ends_of_the_range_too_a_cap_is_safe_and_the_next_step_is_not(epsilon: str, delta: str) -> None:
-    asked, wanted, slack = float(epsilon), (Fraction(epsilon), Fraction(delta)), 1e-13 * max(float(epsilon), 1.0)
-    rho, mu_squared = zcdp.cap(*wanted), gdp.cap(*wanted)
+def test_a_cap_at_the_ends_of_the_range_is_safe_and_the_next_step_is_not(epsilon: str, delta: str) -> None:
+    limit, exact, slack = float(epsilon), (Fraction(epsilon), Fraction(delta)), 1e-13 * max(float(epsilon), 1.0)
+    rho, mu_squared = zcdp.cap(*exact), gdp.cap(*exact)
 
     assert (
-        epsilon_by_opendp(rho / 10**12, delta) - slack <= asked <= epsilon_by_opendp((rho + 1) / 10**12, delta) + slack
+        epsilon_by_opendp(rho / 10**12, delta) - slack <= limit <= epsilon_by_opendp((rho + 1) / 10**12, delta) + slack
     )
-    assert epsilon_by_dp_accounting(mu_squared / 10**12, delta) - slack <= asked
-    assert asked <= epsilon_by_dp_accounting((mu_squared + 1) / 10**12, delta) + slack
+    assert epsilon_by_dp_accounting(mu_squared / 10**12, delta) - slack <= limit
+    assert limit <= epsilon_by_dp_accounting((mu_squared + 1) / 10**12, delta) + slack
 
 
 @oracle_grid
@@ -139,7 +139,7 @@ def test_mu_agrees_with_dp_accounting(epsilon: str, delta: str) -> None:
 
 @pytest.mark.parametrize("delta", ["1e-12", "1e-9", "1e-6", "1e-5", "0.1"])
 @pytest.mark.parametrize("epsilon", ["0.0001", "0.1", "0.5", "1", "2", "4", "10", "100"])
-def test_delta_of_a_cap_is_within_the_owners_and_of_the_next_step_is_not(epsilon: str, delta: str) -> None:
+def test_delta_of_a_cap_is_at_most_the_budgets_and_of_the_next_step_is_larger(epsilon: str, delta: str) -> None:
     cap, limit = gdp.cap(Fraction(epsilon), Fraction(delta)), enclosure(Fraction(delta))
 
     assert gdp.delta_of(Fraction(epsilon), cap * STEP) <= limit

@@ -1,4 +1,4 @@
-"""Admission against a model of three lines: over random uploads, some of which are lost, on any number of units."""
+"""Tests the admission of rows against a small model, over random uploads of which some fail."""
 
 import tempfile
 from collections import Counter
@@ -22,45 +22,47 @@ UPLOADS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(uploads=UPLOADS, max_rows=st.integers(1, 4))
-def test_a_row_is_admitted_while_its_unit_has_a_place(
+def test_a_row_is_admitted_while_its_unit_has_fewer_rows_than_the_limit(
     uploads: list[tuple[list[list[str]], str]], max_rows: int
 ) -> None:
-    taken: Counter[str] = Counter()
+    admitted_before: Counter[str] = Counter()
     committed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (blocks, end) in enumerate(uploads):
-            mine: Counter[str] = Counter()
+            admitted_now: Counter[str] = Counter()
             with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
                 book.begin(f"ep_{number}", committed=committed)
                 for block in blocks:
                     admitted = book.admit([IDS[unit] for unit in block])
                     for unit, is_admitted in zip(block, admitted, strict=True):
-                        assert is_admitted == (taken[unit] + mine[unit] < max_rows)
-                        mine[unit] += bool(is_admitted)
+                        assert is_admitted == (admitted_before[unit] + admitted_now[unit] < max_rows)
+                        admitted_now[unit] += bool(is_admitted)
                 if end != "cut":
                     book.commit()
             if end == "kept":
                 committed.append(f"ep_{number}")
-                taken += mine
+                admitted_before += admitted_now
 
 
 @settings(max_examples=60, deadline=None)
 @given(uploads=st.lists(st.lists(st.sampled_from(UNITS), max_size=8), max_size=5), max_rows=st.integers(1, 3))
-def test_no_other_unit_decides_about_a_row(uploads: list[list[str]], max_rows: int) -> None:
-    """Stability: without one unit, the rows of all others are admitted as they were."""
-    gone = UNITS[0]
-    assert [[each for each in upload if each[0] != gone] for upload in _admitted(uploads, max_rows)] == _admitted(
-        [[unit for unit in upload if unit != gone] for upload in uploads], max_rows
-    )
+def test_other_units_do_not_decide_about_a_row(uploads: list[list[str]], max_rows: int) -> None:
+    """Stability: removing one unit changes no decision about rows of other units."""
+    removed = UNITS[0]
+    decisions = [
+        [(unit, is_admitted) for unit, is_admitted in upload if unit != removed]
+        for upload in _admitted(uploads, max_rows)
+    ]
+    assert decisions == _admitted([[unit for unit in upload if unit != removed] for upload in uploads], max_rows)
 
 
 def _admitted(uploads: list[list[str]], max_rows: int) -> list[list[tuple[str, bool]]]:
-    found: list[list[tuple[str, bool]]] = []
+    decisions: list[list[tuple[str, bool]]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, upload in enumerate(uploads):
             with admission.opened(Path(folder), "ds_a", max_rows=max_rows) as book:
                 book.begin(f"ep_{number}", committed=[f"ep_{earlier}" for earlier in range(number)])
                 admitted = book.admit([IDS[unit] for unit in upload])
                 book.commit()
-            found.append([(unit, bool(each)) for unit, each in zip(upload, admitted, strict=True)])
-    return found
+            decisions.append([(unit, bool(is_admitted)) for unit, is_admitted in zip(upload, admitted, strict=True)])
+    return decisions

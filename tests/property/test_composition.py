@@ -1,4 +1,4 @@
-"""Loads over joint cells against the definition: every combination of cells, one by one, on hundreds of ledgers."""
+"""Tests loads over joint cells against brute force over every combination of cells, on thousands of ledgers."""
 
 import math
 from itertools import product
@@ -30,7 +30,7 @@ THOROUGH = settings(max_examples=600, deadline=None)
 
 @st.composite
 def declarations(draw: st.DrawFn) -> Partitions:
-    """One to four partitions of few cells, in any order."""
+    """Up to four partitions of few cells, in any order."""
     pool: list[Partition] = [
         HashPartition("shard", draw(st.integers(1, 5))),
         ColumnPartition(
@@ -48,9 +48,9 @@ def _all_cells(partition: Partition) -> tuple[Cell, ...]:
 
 @st.composite
 def boxes_of(draw: st.DrawFn, partitions: Partitions) -> Scope:
-    """A box; epochs are always listed, as the ledger's callers list them."""
+    """A box, which always lists epochs, as the ledger's callers do."""
     scope = {}
-    for partition in sorted(partitions.declared, key=lambda each: each.name):
+    for partition in sorted(partitions.declared, key=lambda partition: partition.name):
         listed = draw(st.sets(st.sampled_from(_all_cells(partition)), min_size=1))
         if partition.kind == "epoch" or draw(st.booleans()):
             scope[partition.name] = tuple(sorted(listed))
@@ -59,7 +59,7 @@ def boxes_of(draw: st.DrawFn, partitions: Partitions) -> Scope:
 
 @st.composite
 def ledgers(draw: st.DrawFn) -> tuple[Partitions, list[BoxAmount], Scope]:
-    """A declaration, up to twelve amounts on boxes, and a box to ask about."""
+    """A declaration, up to twelve amounts on boxes, and a box to query."""
     partitions = draw(declarations())
     largest = draw(st.sampled_from([3, 10**9, 10**18, 2**70]))
     amounts = st.builds(BoxAmount, boxes_of(partitions), st.integers(0, largest))
@@ -68,13 +68,13 @@ def ledgers(draw: st.DrawFn) -> tuple[Partitions, list[BoxAmount], Scope]:
 
 def _joint_cells(partitions: Partitions, inside: Scope) -> list[dict[str, Cell]]:
     """Every joint cell of a box, in canonical order."""
-    ordered = sorted(partitions.declared, key=lambda each: each.name)
+    ordered = sorted(partitions.declared, key=lambda partition: partition.name)
     sides = [inside.get(partition.name, _all_cells(partition)) for partition in ordered]
-    return [dict(zip([each.name for each in ordered], cells, strict=True)) for cells in product(*sides)]
+    return [dict(zip([partition.name for partition in ordered], cells, strict=True)) for cells in product(*sides)]
 
 
 def _covering(boxes: list[BoxAmount], cell: dict[str, Cell]) -> int:
-    """What a record in a joint cell has lost: the definition, written differently from the product's own."""
+    """The load of a joint cell by its definition, in code that differs from the product's."""
     total = 0
     for scope, amount in boxes:
         if not [name for name in scope if cell[name] not in scope[name]]:
@@ -84,20 +84,20 @@ def _covering(boxes: list[BoxAmount], cell: dict[str, Cell]) -> int:
 
 @THOROUGH
 @given(ledgers())
-def test_the_tightest_joint_cell_is_that_of_brute_force(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
+def test_the_tightest_joint_cell_equals_that_of_brute_force(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
     partitions, boxes, inside = ledger
     cells = _joint_cells(partitions, inside)
     largest = max(_covering(boxes, cell) for cell in cells)
     loads = loads_of(partitions, boxes, inside=inside)
-    found = loads.largest()
-    assert (found.load, found.is_exact) == (largest, True)
-    assert found.cell == next(cell for cell in cells if _covering(boxes, cell) == largest), "ties in canonical order"
+    tightest = loads.largest()
+    assert (tightest.load, tightest.is_exact) == (largest, True)
+    assert tightest.cell == next(cell for cell in cells if _covering(boxes, cell) == largest), "ties in canonical order"
     assert [loads.at(cell) for cell in cells] == [_covering(boxes, cell) for cell in cells]
 
 
 @settings(max_examples=100, deadline=None)
 @given(ledgers(), st.sampled_from([1, 3, 8]))
-def test_arrays_that_are_worked_through_in_parts_say_the_same(
+def test_results_do_not_depend_on_the_size_of_chunks(
     ledger: tuple[Partitions, list[BoxAmount], Scope], part: int
 ) -> None:
     partitions, boxes, inside = ledger
@@ -115,24 +115,30 @@ def test_arrays_that_are_worked_through_in_parts_say_the_same(
 
 @settings(max_examples=300, deadline=None)
 @given(ledgers())
-def test_every_cell_shows_the_tightest_joint_cell_in_it(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
+def test_every_cell_shows_its_tightest_joint_cell(ledger: tuple[Partitions, list[BoxAmount], Scope]) -> None:
     partitions, boxes, inside = ledger
     loads = loads_of(partitions, boxes, inside=inside)
     for partition in partitions.declared:
         shown = loads.by_cell(partition.name)
-        assert [found.cell[partition.name] for found in shown] == list(
+        assert [tightest.cell[partition.name] for tightest in shown] == list(
             inside.get(partition.name, _all_cells(partition))
         )
-        for found in shown:
-            mine = [
-                cell for cell in _joint_cells(partitions, inside) if cell[partition.name] == found.cell[partition.name]
+        for tightest in shown:
+            cells_inside = [
+                cell
+                for cell in _joint_cells(partitions, inside)
+                if cell[partition.name] == tightest.cell[partition.name]
             ]
-            assert found.load == max(_covering(boxes, cell) for cell in mine) == _covering(boxes, dict(found.cell))
+            assert (
+                tightest.load
+                == max(_covering(boxes, cell) for cell in cells_inside)
+                == _covering(boxes, dict(tightest.cell))
+            )
 
 
 @settings(max_examples=300, deadline=None)
 @given(ledgers(), st.sampled_from([0, 4, 20, 60]))
-def test_beyond_the_work_limit_a_bound_is_given_that_no_joint_cell_passes(
+def test_beyond_the_work_limit_the_result_is_an_upper_bound(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int
 ) -> None:
     partitions, boxes, inside = ledger
@@ -144,15 +150,15 @@ def test_beyond_the_work_limit_a_bound_is_given_that_no_joint_cell_passes(
     largest = max(_covering(boxes, cell) for cell in cells)
     assert bounded.load == largest if bounded.is_exact else bounded.load >= largest
     for partition, shown in zip(partitions.declared, by_cell, strict=True):
-        for found in shown:
-            mine = [cell for cell in cells if cell[partition.name] == found.cell[partition.name]]
-            largest = max(_covering(boxes, cell) for cell in mine)
-            assert found.load == largest if found.is_exact else found.load >= largest
+        for tightest in shown:
+            cells_inside = [cell for cell in cells if cell[partition.name] == tightest.cell[partition.name]]
+            largest = max(_covering(boxes, cell) for cell in cells_inside)
+            assert tightest.load == largest if tightest.is_exact else tightest.load >= largest
 
 
 @settings(max_examples=300, deadline=None)
 @given(ledgers(), st.sampled_from([0, 20, 60, limits.MAX_COMPOSITION_WORK]), st.data())
-def test_one_amount_more_never_lowers_the_answer(
+def test_another_amount_never_lowers_the_largest_load(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int, data: st.DataObject
 ) -> None:
     partitions, boxes, inside = ledger
@@ -169,45 +175,45 @@ def test_one_amount_more_never_lowers_the_answer(
 
 
 def test_boxes_on_different_partitions_add_up() -> None:
-    """The maximum over the partitions one by one would say 3."""
+    """The maximum over single partitions would be 3."""
     partitions = Partitions((HashPartition("shard", 2), HashPartition("coin", 2)))
     boxes = [BoxAmount({"shard": (0,)}, 3), BoxAmount({"shard": (1,)}, 2), BoxAmount({"coin": (1,)}, 3)]
-    found = loads_of(partitions, boxes).largest()
-    assert (found.load, found.cell) == (6, {"coin": 1, "shard": 0})
+    tightest = loads_of(partitions, boxes).largest()
+    assert (tightest.load, tightest.cell) == (6, {"coin": 1, "shard": 0})
 
 
-def test_the_bound_names_a_box_on_its_narrowest_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_widens_a_box_to_its_narrowest_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
     boxes = [BoxAmount({"shard": (0,), "coin": (0,)}, 5), BoxAmount({"shard": (1,), "coin": (1,)}, 4)]
     assert loads_of(partitions, boxes).largest().load == 5
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 1)
     bounded = loads_of(partitions, boxes).largest()
-    assert (bounded.load, bounded.is_exact) == (5, False), "on shard the two stay apart; on coin they would not, either"
+    assert (bounded.load, bounded.is_exact) == (5, False), "the boxes stay disjoint on shard"
     crossing = [*boxes, BoxAmount({"shard": (1, 2, 3), "coin": (0,)}, 3)]
-    assert loads_of(partitions, crossing).largest().load == 5 + 3, "which is more than the true 5: a bound"
+    assert loads_of(partitions, crossing).largest().load == 5 + 3, "a bound above the exact 5"
 
 
-def test_a_bound_on_some_partitions_is_said_of_the_cells_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pairs of partitions that nothing couples: one is over the limit of work, and the sums hold its bound."""
+def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two uncoupled pairs of partitions: one pair exceeds the limit of work, and every sum contains its bound."""
     partitions = Partitions(tuple(HashPartition(name, 4) for name in ("east", "west", "north", "south")))
-    entangled = [
+    coupled = [
         BoxAmount({"east": (cell,), "west": (other,)}, 1 + cell + 2 * (other % 3))
         for cell, other in product(range(4), repeat=2)
     ]
-    boxes = [*entangled, BoxAmount({"north": (0,), "south": (0,)}, 5)]
+    boxes = [*coupled, BoxAmount({"north": (0,), "south": (0,)}, 5)]
     exact = {name: loads_of(partitions, boxes).by_cell(name) for name in ("east", "north")}
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 12)
-    for name, true in exact.items():
-        shown = loads_of(partitions, boxes).by_cell(name)
-        assert all(cell.is_exact for cell in true)
-        assert not any(cell.is_exact for cell in shown)
-        assert all(cell.load > own.load for cell, own in zip(shown, true, strict=True))
+    for name, exact_cells in exact.items():
+        bounded_cells = loads_of(partitions, boxes).by_cell(name)
+        assert all(cell.is_exact for cell in exact_cells)
+        assert not any(cell.is_exact for cell in bounded_cells)
+        assert all(bound.load > cell.load for bound, cell in zip(bounded_cells, exact_cells, strict=True))
     alone = loads_of(partitions, boxes[-1:]).by_cell("north")
     assert [(cell.load, cell.is_exact) for cell in alone] == [(5, True), (0, True), (0, True), (0, True)]
 
 
 def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A box is widened to the same partition however many uploads there are."""
+    """A box is widened to the same partition for any number of uploads."""
     partitions = Partitions((HashPartition("shard", 4), EpochPartition("batch", "one per month")))
     boxes = [
         BoxAmount({"shard": (0,), "batch": ("ep_1",)}, 5),
@@ -222,7 +228,7 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
         seen = bounded.load
 
 
-def test_an_epoch_that_nobody_named_carries_nothing_of_the_others() -> None:
+def test_an_epoch_that_no_box_names_has_no_load() -> None:
     partitions = Partitions((EpochPartition("batch", "one per month"),))
     boxes = [BoxAmount({"batch": ("ep_1",)}, 7)]
     assert loads_of(partitions, []).largest().cell == {}
@@ -232,10 +238,10 @@ def test_an_epoch_that_nobody_named_carries_nothing_of_the_others() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.data())
-def test_an_order_is_a_permutation_whose_work_never_falls_when_something_is_coupled(
-    sizes: list[int], data: st.DataObject
-) -> None:
-    variables = st.lists(st.integers(0, len(sizes) - 1), min_size=1, unique=True).map(lambda each: tuple(sorted(each)))
+def test_an_elimination_order_is_a_permutation_and_coupling_adds_work(sizes: list[int], data: st.DataObject) -> None:
+    variables = st.lists(st.integers(0, len(sizes) - 1), min_size=1, unique=True).map(
+        lambda listed: tuple(sorted(listed))
+    )
     volumes = data.draw(st.dictionaries(variables, st.integers(1, 9), max_size=6))
     last = data.draw(st.none() | st.integers(0, len(sizes) - 1))
     order = plan(sizes, volumes, last=last)
@@ -246,16 +252,16 @@ def test_an_order_is_a_permutation_whose_work_never_falls_when_something_is_coup
     more = data.draw(variables)
     assert plan(sizes, volumes | {more: volumes.get(more, 0) + 1}, last=last).work > order.work
     free = plan(sizes, volumes)
-    assert free.work == min(plan(sizes, volumes, last=each).work for each in range(len(sizes)))
+    assert free.work == min(plan(sizes, volumes, last=variable).work for variable in range(len(sizes)))
 
 
-def test_a_chain_costs_its_pairs_and_not_its_product() -> None:
+def test_the_work_of_a_chain_is_the_sum_over_its_pairs() -> None:
     chain = {(at, at + 1): 9 for at in range(5)}
     assert plan([100] * 6, chain).work == 5 * (100**2 + 3**2) + 100
 
 
 @given(declarations(), st.data())
-def test_a_scope_in_normal_form_reads_as_itself(partitions: Partitions, data: st.DataObject) -> None:
+def test_reading_a_scope_in_normal_form_returns_it(partitions: Partitions, data: st.DataObject) -> None:
     scope = data.draw(boxes_of(partitions))
     assert partitions.read_scope(scope) == scope
     assert partitions.read_scope({name: list(reversed(cells)) * 2 for name, cells in scope.items()}) == scope
@@ -264,12 +270,14 @@ def test_a_scope_in_normal_form_reads_as_itself(partitions: Partitions, data: st
     assert inside * everywhere == everything * len(_joint_cells(partitions, scope))
 
 
-def test_declared_sizes_are_the_shares_of_cells() -> None:
+def test_declared_sizes_give_the_shares_of_cells() -> None:
     region = ColumnPartition("region", "region", False, ("EU", "US"), has_missing=False, sizes=(70, 30, 0))
     partitions = Partitions((region, HashPartition("shard", 4), EpochPartition("batch", "one per month")))
     scope: Scope = {"batch": ("ep_1",), "region": ("EU", "OTHER"), "shard": (0, 3)}
     assert partitions.share(scope, n_epochs=5) == (1 * 70 * 2, 5 * 100 * 4)
-    assert partitions.share({"region": ("OTHER",)}, n_epochs=5) == (1, 100), "never nothing: plans divide by it"
+    assert partitions.share({"region": ("OTHER",)}, n_epochs=5) == (1, 100), (
+        "never 0, because plans divide by the share"
+    )
     assert Partitions.from_json(partitions.to_json()) == partitions
     for sizes in ((70, 30), (0, 0, 0)):
         with pytest.raises(ValueError, match="every cell has a size"):
@@ -277,7 +285,7 @@ def test_declared_sizes_are_the_shares_of_cells() -> None:
 
 
 @given(declarations(), st.integers(1, 1024))
-def test_a_declaration_survives_its_own_form(partitions: Partitions, n_cells: int) -> None:
+def test_a_declaration_survives_its_json_form(partitions: Partitions, n_cells: int) -> None:
     assert Partitions.from_json(partitions.to_json()) == partitions
     one = Partitions((HashPartition("shard", n_cells),))
     assert Partitions.from_json(one.to_json()) == one
@@ -302,7 +310,7 @@ _right = {"shard": [0, 3], "region": ["EU", "OTHER"], "batch": ["ep_1"]}
 
 @pytest.mark.parametrize("name", sorted(_wrong))
 @given(data=st.data(), at=st.integers(0, 2))
-def test_an_entry_that_is_no_cell_is_refused_wherever_it_stands(name: str, data: st.DataObject, at: int) -> None:
+def test_an_unknown_cell_is_refused_at_any_position(name: str, data: st.DataObject, at: int) -> None:
     cells: list[object] = list(_right[name])
     with pytest.raises(CellProblem) as refused:
         PARTITIONS.read_scope({name: [*cells[:at], data.draw(_wrong[name]), *cells[at:]]})
@@ -321,7 +329,7 @@ def test_a_scope_lists_at_least_one_cell(name: str, listed: object, problem: str
 
 
 @pytest.mark.parametrize("partitions", [Partitions(()), PARTITIONS])
-def test_a_partition_that_was_not_declared_is_refused_and_not_repeated(partitions: Partitions) -> None:
+def test_an_undeclared_partition_is_refused_and_not_quoted(partitions: Partitions) -> None:
     with pytest.raises(UnknownPartition) as refused:
         partitions.read_scope({"secret name": [0]})
     assert "secret" not in str(refused.value)
@@ -348,7 +356,7 @@ def test_a_column_partition_has_distinct_cells(categories: tuple[str, ...]) -> N
 
 @THOROUGH
 @given(st.data())
-def test_two_scopes_are_disjoint_iff_no_joint_cell_is_in_both(data: st.DataObject) -> None:
+def test_scopes_are_disjoint_if_and_only_if_no_joint_cell_is_in_both(data: st.DataObject) -> None:
     partitions = data.draw(declarations())
     one, other = data.draw(boxes_of(partitions)), data.draw(boxes_of(partitions))
     names = [partition.name for partition in partitions.declared]

@@ -1,4 +1,4 @@
-"""Random charges of δ over several partitions against a sum over every joint cell; and the verifier on the export."""
+"""Tests random charges of δ over several partitions against brute force over joint cells, and verifies the export."""
 
 import itertools
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _serial = count()
 
 @dataclass(frozen=True)
 class Charge:
-    """So many steps of δ in a box; ``None`` = every cell of the partition."""
+    """A charge of δ in steps, on a box; ``None``: every cell of the partition."""
 
     delta: int
     regions: frozenset[str] | None
@@ -75,8 +75,8 @@ def _opened(installation: Installation) -> str:
     return account_id
 
 
-def _charged(installation: Installation, account_id: str, wanted: Charge) -> bool:
-    delta = external.delta_text(wanted.delta)
+def _charged(installation: Installation, account_id: str, charge: Charge) -> bool:
+    delta = external.delta_text(charge.delta)
     details = {
         "attested_by": "key_ann",
         "description": "a test",
@@ -84,10 +84,10 @@ def _charged(installation: Installation, account_id: str, wanted: Charge) -> boo
         "declared": {"adjacency": "add_remove", "epsilon": "0.000001", "delta": delta},
         "delta": delta,
     }
-    new = ledger.NewReservation(account_id, 1, wanted.scope, None, None, details=details)
+    new = ledger.NewReservation(account_id, 1, charge.scope, None, None, details=details)
     try:
         with installation.database.write() as session:
-            external.charge(session, new, delta=wanted.delta, actor="key_ann")
+            external.charge(session, new, delta=charge.delta, actor="key_ann")
     except BudgetExceeded as refused:
         return refused.unit != "delta"
     return True
@@ -97,7 +97,7 @@ def _charged(installation: Installation, account_id: str, wanted: Charge) -> boo
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(program=st.lists(charges, min_size=3, max_size=14))
-def test_every_joint_cell_keeps_within_what_is_set_aside(
+def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
     sqlite_database_url: str, tmp_path: Path, program: list[Charge]
 ) -> None:
     installation = open_installation(sqlite_database_url, tmp_path / "home")
@@ -105,13 +105,13 @@ def test_every_joint_cell_keeps_within_what_is_set_aside(
         account_id, admitted = _opened(installation), list[Charge]()
 
         def load(cell: tuple[str, int]) -> int:
-            return sum(each.delta for each in admitted if each.covers(*cell))
+            return sum(charge.delta for charge in admitted if charge.covers(*cell))
 
-        for wanted in program:
-            fits = all(load(cell) + wanted.delta <= ASIDE for cell in CELLS if wanted.covers(*cell))
-            assert _charged(installation, account_id, wanted) is fits
+        for charge in program:
+            fits = all(load(cell) + charge.delta <= ASIDE for cell in CELLS if charge.covers(*cell))
+            assert _charged(installation, account_id, charge) is fits
             if fits:
-                admitted.append(wanted)
+                admitted.append(charge)
             with installation.database.read() as session:
                 balance = external.delta_balance(session, account_id, {})
             assert balance is not None
@@ -125,18 +125,18 @@ def test_every_joint_cell_keeps_within_what_is_set_aside(
         installation.close()
 
 
-def test_a_bound_on_delta_is_never_more_than_what_is_set_aside(
+def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
     sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two boxes do not meet, but the bound adds them up: each is widened to another partition."""
+    """The boxes are disjoint, but the bound adds them, because each is widened to another partition."""
     installation = open_installation(sqlite_database_url, tmp_path / "home")
     account_id = _opened(installation)
     assert _charged(installation, account_id, Charge(40, frozenset({"EU"}), frozenset({0})))
     assert _charged(installation, account_id, Charge(40, frozenset({"OTHER", "US"}), frozenset({1})))
-    told = []
+    balances = []
     for work in (limits.MAX_COMPOSITION_WORK, 1):
         monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
         with installation.database.read() as session:
-            told.append(external.delta_balance(session, account_id, {}))
+            balances.append(external.delta_balance(session, account_id, {}))
     installation.close()
-    assert [each and each.charged for each in told] == [40, ASIDE]
+    assert [balance and balance.charged for balance in balances] == [40, ASIDE]

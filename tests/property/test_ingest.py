@@ -1,4 +1,4 @@
-"""Ingestion against a small model of it in plain Python, on generated declarations, rows, dialects and damages."""
+"""Tests ingestion against a small model in plain Python, on random declarations, rows, dialects and damages."""
 
 import csv
 import gzip
@@ -24,7 +24,7 @@ NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
 
-# No control characters and no surrogates, as a declaration demands of its own texts.
+# Texts of a declaration have no control characters and no surrogates.
 words = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=6)
 bounds = st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)).map(sorted)
 whole_bounds = st.tuples(st.integers(-1000, 1000), st.integers(-1000, 1000)).map(sorted)
@@ -101,13 +101,13 @@ def image_of(feature, text):
 
 
 def expected_problems(schema, rows):
-    found = Counter()
+    problems = Counter()
     for row in rows:
         for feature, text in zip(schema.features, row, strict=False):
             problem = problem_of(feature, text)
             if problem:
-                found[feature.name, problem] += 1
-    return found
+                problems[feature.name, problem] += 1
+    return problems
 
 
 def as_csv(schema, rows, *, order, quoting, end):
@@ -124,7 +124,7 @@ def bodies(draw, schema, rows):
     order = draw(st.permutations(range(len(schema.features) + 1)))
     quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
     body = as_csv(schema, rows, order=order, quoting=quoting, end=draw(st.sampled_from(["\n", "\r\n", "\r"])))
-    # Short blocks, so that cells, quotes and characters of several bytes lie across their ends.
+    # Short blocks, so that cells, quotes and multi-byte characters cross the ends of blocks.
     longest = max(len(line) for line in re.split(rb"[\r\n]", body))
     return body, draw(st.integers(longest, longest + 40)), draw(st.booleans())
 
@@ -144,7 +144,7 @@ def run(schema, body, *, line_bytes, is_gzip, then):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), uploads())
-def test_what_is_stored_and_what_is_refused(data, upload):
+def test_uploads_are_stored_or_refused_as_in_the_model(data, upload):
     schema, rows = upload
     body, line_bytes, is_gzip = data.draw(bodies(schema, rows))
 
@@ -163,7 +163,7 @@ def test_what_is_stored_and_what_is_refused(data, upload):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), uploads())
-def test_the_report_counts_what_was_mapped(data, upload):
+def test_the_report_counts_mapped_cells(data, upload):
     schema, rows = upload
     body, line_bytes, is_gzip = data.draw(bodies(schema, rows))
 
@@ -183,16 +183,16 @@ def test_the_report_counts_what_was_mapped(data, upload):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), uploads(texts=odd_texts))
-def test_every_cell_that_is_no_number_is_counted(data, upload):
+def test_every_cell_that_is_not_a_number_is_counted(data, upload):
     schema, rows = upload
     body, line_bytes, is_gzip = data.draw(bodies(schema, rows))
-    found = run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=lambda *_: None)
-    assert found == expected_problems(schema, rows)
+    problems = run(schema, body, line_bytes=line_bytes, is_gzip=is_gzip, then=lambda *_: None)
+    assert problems == expected_problems(schema, rows)
 
 
 @settings(max_examples=100, deadline=None)
 @given(uploads(), st.binary(max_size=60))
-def test_any_bytes_are_stored_or_refused_by_name(upload, tail):
+def test_any_bytes_are_stored_or_refused_with_a_named_error(upload, tail):
     schema, rows = upload
     order = range(len(schema.features) + 1)
     body = as_csv(schema, rows, order=order, quoting=csv.QUOTE_MINIMAL, end="\n") + tail
@@ -201,7 +201,7 @@ def test_any_bytes_are_stored_or_refused_by_name(upload, tail):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**20), st.integers(1, 255))
-def test_a_damaged_file_is_refused_or_read_as_legal_rows(position, flips):
+def test_a_damaged_file_is_refused_or_read_as_valid_rows(position, flips):
     feature = Feature("x", "integer", lower=0, upper=9)
     category = Feature("c", "categorical", categories=("a", "b"))
     schema = Schema((feature, category), Label("y", ("0", "1")))
@@ -228,7 +228,7 @@ def test_a_damaged_file_is_refused_or_read_as_legal_rows(position, flips):
 
 @settings(max_examples=200, deadline=None)
 @given(st.data(), declarations())
-def test_prediction_and_ingestion_give_a_value_the_same_image(data, schema):
+def test_prediction_and_ingestion_map_a_value_alike(data, schema):
     texts = [data.draw(cells_of(feature, texts=number_texts)) for feature in schema.features]
     if any(problem_of(feature, text) for feature, text in zip(schema.features, texts, strict=True)):
         return

@@ -1,10 +1,10 @@
-"""Random programs of everything that a ledger does against a small model, on both databases.
+"""Tests random programs of ledger operations against a small model, on both databases.
 
-Accounts of every kind, uploads, jobs on one account or on two, their ends, charges for external mechanisms with and
-without δ, caps of accounts and of a population that move, joins at any time, erasures, and crashes before the commit.
-The model (:mod:`tests.support.ledger_model`) looks at every joint cell, one by one. After every step the ledger answers
-as it does; after every program the entries alone give the same state, and the verifier accepts every export. More
-programs: ``LEDGER_MODEL_EXAMPLES=2000``.
+A program opens accounts of every kind and mixes uploads, jobs on one or two accounts and their ends, external charges
+with and without δ, changes of caps, joins to a population, deletions, and crashes before the commit. The model
+(:mod:`tests.support.ledger_model`) computes with every joint cell. After every step the ledger and the model agree;
+after every program a replay of the entries gives the same state, and the verifier accepts every export. For more
+programs, set ``LEDGER_MODEL_EXAMPLES=2000``.
 """
 
 import os
@@ -42,7 +42,7 @@ _EXAMPLES = int(os.environ.get("LEDGER_MODEL_EXAMPLES", "40"))
 
 @dataclass(frozen=True)
 class Program:
-    """The population's accountant and cap, and what happens."""
+    """The population's accountant and cap, and the steps."""
 
     accountant: str
     cap: int
@@ -85,8 +85,8 @@ def _run(installation: Installation, program: Program) -> None:
 
 
 def _settings(n_examples: int) -> Callable[..., Any]:
-    # All programs of a test share a database, on which each opens accounts of its own. They are not made smaller after
-    # a failure: on a database that takes minutes.
+    # All programs of a test share a database, and each opens new accounts. Failing programs are not shrunk, because
+    # that would take minutes on a database.
     return settings(
         max_examples=n_examples,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -100,20 +100,22 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     home: Path = tmp_path_factory.mktemp("model")
     url = f"sqlite:///{home / 'grovekeeper.sqlite3'}"
     migrate.upgrade(url)
-    found = open_installation(url, home)
-    yield found
-    found.close()
+    installation = open_installation(url, home)
+    yield installation
+    installation.close()
 
 
 @_settings(_EXAMPLES)
 @given(program=programs())
-def test_the_ledger_is_the_model_on_sqlite(on_sqlite: Installation, program: Program) -> None:
+def test_the_ledger_agrees_with_the_model_on_sqlite(on_sqlite: Installation, program: Program) -> None:
     _run(on_sqlite, program)
 
 
 @_settings(_EXAMPLES // 4)
 @given(program=programs())
-def test_the_ledger_is_the_model_on_postgresql(postgresql_database_url: str, tmp_path: Path, program: Program) -> None:
+def test_the_ledger_agrees_with_the_model_on_postgresql(
+    postgresql_database_url: str, tmp_path: Path, program: Program
+) -> None:
     installation = open_installation(postgresql_database_url, tmp_path / "home")
     try:
         _run(installation, program)
@@ -122,10 +124,12 @@ def test_the_ledger_is_the_model_on_postgresql(postgresql_database_url: str, tmp
 
 
 @pytest.mark.parametrize("accountant", accountants.NAMES)
-def test_a_join_over_the_cap_is_a_step_like_any_other(on_sqlite: Installation, accountant: str) -> None:
-    """What random programs reach now and then, always: the sum is over the cap, and comes under it again."""
+def test_the_ledger_agrees_with_the_model_while_a_population_is_over_its_cap(
+    on_sqlite: Installation, accountant: str
+) -> None:
+    """A fixed program, because random programs rarely bring the sum of loads over the cap and under it again."""
     world = World(on_sqlite, accountant=accountant, cap=20)
-    told = [
+    outcomes = [
         world.take(step)
         for step in (
             Open(accountant, Kind.ROW, 14, ["shard"]),
@@ -155,7 +159,7 @@ def test_a_join_over_the_cap_is_a_step_like_any_other(on_sqlite: Installation, a
             Settle(5, "void"),
         )
     ]
-    assert told == [
+    assert outcomes == [
         "done", "done", "done", "joined", "joined", "admitted", "admitted", "admitted", "joined over the cap",
         "refused", "refused", "settled", "refused", "admitted", "done", "joined", "done", "admitted", "done", "settled",
         "done", "admitted in two parts", "done", "settled", "was settled",

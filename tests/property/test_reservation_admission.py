@@ -1,4 +1,4 @@
-"""Admission of many jobs at once against brute force: every joint cell of every small world is looked at."""
+"""Tests the admission of many jobs at once against brute force over the joint cells of small accounts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ jobs = st.lists(st.builds(Request, st.sampled_from(ACCOUNTS), amounts, scopes), 
 
 @dataclass
 class World:
-    """Caps, what was charged before, and two of the three accounts in one population."""
+    """Caps, earlier charges, and a population of two of the three accounts."""
 
     caps: Mapping[str, int]
     charged: Mapping[str, Sequence[tuple[int, Scope]]]
@@ -34,7 +34,7 @@ class World:
     reserved: list[Request] = field(default_factory=list)
 
     def load(self, account_id: str, cell: Mapping[str, int]) -> int:
-        on_account = [(each.amount, each.scope) for each in self.reserved if each.account_id == account_id]
+        on_account = [(request.amount, request.scope) for request in self.reserved if request.account_id == account_id]
         covering = [*self.charged[account_id], *on_account]
         return sum(amount for amount, scope in covering if all(cell[name] in scope[name] for name in scope))
 
@@ -43,25 +43,25 @@ class World:
         return max(self.load(account_id, dict(zip(SIZES, cell, strict=True))) for cell in cells)
 
     def room(self, request: Request) -> int:
-        """By every joint cell, and for a member by the sum of the members' largest."""
+        """The largest amount that fits, in every joint cell and, for a member, in the sum of the members' loads."""
         load = self.largest(request.account_id, request.scope)
         room = self.caps[request.account_id] - load
         if request.account_id in self.members:
-            others = sum(self.largest(each, {}) for each in self.members if each != request.account_id)
+            others = sum(self.largest(member, {}) for member in self.members if member != request.account_id)
             together = others + self.largest(request.account_id, {})
             room = min(room, self.population_cap - others - load) if together <= self.population_cap else 0
         return max(room, 0)
 
     def fits(self, requests: Sequence[Request], position: int) -> int:
-        """The room of one request where all others of its job are held."""
+        """The room of a request beside the other requests of its job."""
         before = list(self.reserved)
-        self.reserved += [each for at, each in enumerate(requests) if at != position]
+        self.reserved += [request for at, request in enumerate(requests) if at != position]
         room = self.room(requests[position])
         self.reserved = before
         return room
 
     def admit(self, requests: Sequence[Request]) -> tuple[int, int] | None:
-        """``None`` if the job is admitted; else the position of the refused request and what would fit there."""
+        """``None`` if the job is admitted; otherwise the position of the refused request and the amount that fits."""
         before = list(self.reserved)
         for position in sorted(range(len(requests)), key=lambda at: requests[at].account_id):
             if requests[position].amount > self.room(requests[position]):
@@ -79,7 +79,7 @@ class World:
                 totals[digest_of(scope)] = (totals.get(digest_of(scope), (0, 0))[0] + amount, 0)
             highest = max(self.caps[account_id], self.largest(account_id, {}))
             accounts[account_id] = AccountState(self.caps[account_id], highest, PARTITIONS, scopes, totals)
-        members = {each: MemberTotal(self.largest(each, {}), 0, is_exact=True) for each in sorted(self.members)}
+        members = {member: MemberTotal(self.largest(member, {}), 0, is_exact=True) for member in sorted(self.members)}
         return Budgets(accounts, [Population("pop", "patients", self.population_cap, members)] if members else [])
 
 
@@ -96,7 +96,7 @@ worlds = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=6))
-def test_a_batch_of_jobs_is_judged_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
+def test_a_batch_of_jobs_is_admitted_as_by_brute_force(world: World, batch: list[list[Request]]) -> None:
     decisions = admission.admit(world.budgets(), batch)
     assert len(decisions) == len(batch)
     for requests, decision in zip(batch, decisions, strict=True):
@@ -117,8 +117,8 @@ def test_a_batch_of_jobs_is_judged_as_by_brute_force(world: World, batch: list[l
 
 @settings(max_examples=100, deadline=None)
 @given(world=worlds, batch=st.lists(jobs, max_size=4))
-def test_a_batch_is_judged_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
-    """A refused job changes nothing for its neighbours."""
+def test_a_batch_is_admitted_as_its_jobs_one_after_another(world: World, batch: list[list[Request]]) -> None:
+    """A refused job does not affect the other jobs of the batch."""
     together = admission.admit(world.budgets(), batch)
     budgets = world.budgets()
     for requests, decision in zip(batch, together, strict=True):
@@ -129,12 +129,10 @@ def test_a_batch_is_judged_as_its_jobs_one_after_another(world: World, batch: li
 
 
 @settings(max_examples=200, deadline=None)
-@given(world=worlds, amounts_asked=st.tuples(amounts, amounts), scope=scopes)
-def test_a_job_is_admitted_where_each_part_fits_its_room(
-    world: World, amounts_asked: tuple[int, int], scope: Scope
-) -> None:
-    """What a quote says of its parts is what admission does."""
-    requests = [Request("ds_1", amounts_asked[0], scope), Request("ds_2", amounts_asked[1], {})]
+@given(world=worlds, requested=st.tuples(amounts, amounts), scope=scopes)
+def test_a_job_is_admitted_if_each_part_fits_its_room(world: World, requested: tuple[int, int], scope: Scope) -> None:
+    """Quote and admission agree."""
+    requests = [Request("ds_1", requested[0], scope), Request("ds_2", requested[1], {})]
     rooms = admission.rooms(world.budgets(), requests)
     assert [room.amount for room in rooms] == [world.fits(requests, at) for at in range(2)]
     fits = all(request.amount <= room.amount for request, room in zip(requests, rooms, strict=True))

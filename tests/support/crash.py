@@ -1,18 +1,18 @@
-"""A worker that is killed without warning at a named point, and a child that is.
+"""Runs workers, children and requests of the product that are killed (SIGKILL) at a named point.
 
 ``python -m tests.support.crash worker <point> <journal>`` runs the product's worker with the settings of its
-environment; ``app/`` holds no hook for it: public functions are wrapped here, before the worker starts. The worker ends
-by itself after one job, unless it was killed at its point. ``never`` and ``for-ever`` kill nothing; the second goes on
-with the next job.
+environment. ``app/`` has no hook for tests: this module wraps public functions before the worker starts. The worker
+ends after one job, unless it is killed at its point. With the points ``never`` and ``for-ever`` it is not killed; with
+``for-ever`` it continues with the next job.
 
-``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is what such a worker starts in place
-of ``app.worker.child``.
+``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is the child that such a worker starts
+in place of ``app.worker.child``.
 
-``python -m tests.support.crash request <point> <database> <home> <dataset>`` is a process that serves one request, or
-sweeps once, and is killed at its point.
+``python -m tests.support.crash request <point> <database> <home> <dataset>`` serves one request, or sweeps once, and is
+killed at its point.
 
 The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a child was started, and
-``read <job> <kinds of the job's entries that the database showed at that moment>`` before private rows are opened.
+``read <job> <kinds of the job's committed entries>`` before private rows are opened.
 """
 
 import os
@@ -38,28 +38,28 @@ WORKER_POINTS = (
     "success-committed",
     "job-ended",
 )
-"""In the order in which a job meets them. The worker is killed; its child, if there is one, has to follow."""
+"""Points at which the worker is killed, in the order of a job; its child, if there is one, must end, too."""
 
 CHILD_POINTS = ("child-began", "rows-opened", "artifact-not-written", "artifact-written")
-"""Where the child is killed: alone, or ``<point>-both`` with its worker."""
+"""Points at which the child is killed, alone or (``<point>-both``) with its worker."""
 
 ABANDONED = "abandoned"
-"""The child kills its worker and would go on for ten minutes if nothing ended it."""
+"""The child kills its worker and sleeps for ten minutes unless it is ended."""
 
 SLOW = "slow"
-"""The child opens the rows and then takes ten minutes."""
+"""The child opens the rows and sleeps for ten minutes."""
 
 REQUEST_POINTS = (
     "reserved", "enqueued", "accepted", "rows-written", "epoch-added", "admitted", "book-closed",
     "expired-not-committed",
 )  # fmt: skip
-"""Where a process is killed that serves a submission, serves an upload, or sweeps a job that waited for too long."""
+"""Points at which a process is killed that serves a submission or an upload, or expires a job."""
 
 ACT_POINTS = ("external-reserved", "external-charged", "external-answered", "cap-written", "cap-answered")
 """Where a process is killed that charges for an external mechanism, or changes a cap."""
 
 HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
-"""Where a process is killed that serves a submission and then writes the ledger's head outside the database."""
+"""Points at which a process is killed that serves a submission and then writes the ledger's head to a file."""
 
 _SLOW_S = 600.0
 
@@ -68,17 +68,17 @@ POPULATION_POINTS = (
     "member-entry-written", "load-written", "void-written", "void-load-written", "population-cap-written",
     "population-cap-answered",
 )  # fmt: skip
-"""Where a process is killed between an entry of a member and the population's entry about it, or at another cap."""
+"""Points at which a process is killed between entries of a member and of its population, or at a change of a cap."""
 
 
 def kill_myself() -> None:
-    """What a power cut looks like to a process."""
+    """Kills this process without warning, as a power cut would."""
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(_SLOW_S)
 
 
 def after(owner: object, name: str, then: Callable[..., None]) -> None:
-    """Wraps ``owner.name``: its result is computed, then ``then(result)`` runs, then the result is returned."""
+    """Wraps ``owner.name``: ``then(result)`` runs between the call and the return of its result."""
     original = getattr(owner, name)
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -90,7 +90,7 @@ def after(owner: object, name: str, then: Callable[..., None]) -> None:
 
 
 def before(owner: object, name: str, first: Callable[[], None]) -> None:
-    """Wraps ``owner.name``: ``first()`` runs before it."""
+    """Wraps ``owner.name``: ``first()`` runs before the call."""
     original = getattr(owner, name)
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -101,7 +101,7 @@ def before(owner: object, name: str, first: Callable[[], None]) -> None:
 
 
 def run_worker(point: str, journal: Path) -> int:
-    """The product's worker, wrapped."""
+    """Runs the product's worker with wrapped functions."""
     import app.worker.main
     from app.core.settings import Settings
 
@@ -114,7 +114,7 @@ def run_worker(point: str, journal: Path) -> int:
         def claim_nothing(_: object) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
-        # One job only, and nobody else's jobs are settled meanwhile: those belong to the healthy worker of the test.
+        # One job only, and no sweeps, because the test's healthy worker settles the killed jobs.
         before(main, "run_job", lambda: setattr(main, "claim_next", claim_nothing))
         main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
     _kill_worker_at(point)
@@ -152,7 +152,7 @@ def _kill_worker_at(point: str) -> None:
 
 
 def _start_own_child(point: str, journal: Path, database_url: str) -> None:
-    """Starts this module's child where the worker starts the product's: the same arguments, pipes and environment."""
+    """Makes the worker start this module's child in place of the product's, with equal pipes and environment."""
     original = subprocess.Popen
     child_point = point if point not in WORKER_POINTS else "never"
 
@@ -167,7 +167,7 @@ def _start_own_child(point: str, journal: Path, database_url: str) -> None:
 
 
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
-    """The product's child, wrapped."""
+    """Runs the product's child with wrapped functions."""
     from app.datasets import private_rows
     from app.forests import artifacts
     from app.services.training import grow_forest as service
@@ -230,7 +230,7 @@ def _act_places(
 def _population_places(
     scene: Any, point: str, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
-    """On a member of a population: a submission, and the cancelling of the job that waits; another cap for all."""
+    """A submission to a member of a population, the cancellation of its job, and a change of the population's cap."""
     from app.ledger import chain, population_totals
     from tests.support.member_scene import MemberScene
 
@@ -255,7 +255,7 @@ def _population_places(
 
 
 def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> None:
-    """One use case, killed on its way."""
+    """Runs one use case in a process that is killed at a point."""
     from datetime import UTC, datetime, timedelta
 
     from app.datasets import catalog, ingest
@@ -320,7 +320,7 @@ def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Calla
 
 
 def _visible(database_url: str, job_id: str) -> str:
-    """The kinds of the job's entries that are committed now, as anybody sees them."""
+    """The kinds of the job's committed entries."""
     from app.db.unit_of_work import Database
     from app.ledger.tables import EntryRow
 
@@ -351,4 +351,4 @@ if __name__ == "__main__":
         case ["request", point, database_url, home, dataset_id]:
             run_request(point, database_url, Path(home), dataset_id)
         case _:
-            sys.exit("worker, child or request, and what each one takes")
+            sys.exit("usage: worker, child or request with their arguments; see the module's docstring")

@@ -382,9 +382,10 @@ class World:
             entries, lines = self._exported(session, self._population)
         members = {name: member.load for name, member in together.members.items()}
         assert replay_population(entries) == (together.cap, members)
-        summary = population_replay.verify(lines, [MemberLedger(exports[name], (), file=name) for name in members])
-        assert (summary.cap, summary.highest_cap, summary.together) == (together.cap, together.highest, together.load)
-        assert summary.printable == together.printable
+        ledgers = [MemberLedger(exports[name], (), file=name) for name in members]
+        people = population_replay.verify(lines, ledgers)
+        assert (people.cap, people.highest_cap, people.together) == (together.cap, together.highest, together.load)
+        assert people.printable == together.printable
 
     def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
         entries = ledger.entries(session, account_id, after=0, limit=1_000)

@@ -163,7 +163,7 @@ class Server:
         counts = [select(func.count()).select_from(table).scalar_subquery() for table in tables.values()]
         return select(*(count.label(name) for name, count in zip(tables, counts, strict=True)), *sums)
 
-    def _wait_for_the_workers(self, unfinished: Select[tuple[str]]) -> None:
+    def _wait_for_the_workers(self, unfinished: Select[Any]) -> None:
         """Waits until a query for unfinished jobs returns none.
 
         The query goes to the database, because frequent requests to the API would slow down the job.
