@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from app.forests import artifacts, catalogue, predict
 from app.forests.algorithms.auto import Auto
-from app.forests.contract.algorithm import Mechanism, TwoDatasetMechanism
+from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.grow import grow
@@ -65,8 +65,8 @@ class Task:
         return named or self._described.accountants[0]
 
     @property
-    def _described(self) -> Mechanism | Auto:
-        return catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.mechanism(self.slug)
+    def _described(self) -> Algorithm | Auto:
+        return catalogue.AUTO if self.slug == catalogue.AUTO.slug else catalogue.algorithm(self.slug)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -81,7 +81,7 @@ class Task:
         """The task as an analyst's request, on an account with the algorithm's adjacency."""
         pairs = (pair.partition("=") for pair in self.algorithm.partition(":")[2].split(",") if pair)
         parameters = {name: int(value) if value.isdigit() else value for name, _, value in pairs}
-        needs_two = isinstance(self._described, TwoDatasetMechanism)
+        needs_two = isinstance(self._described, TwoDatasetAlgorithm)
         labelled = public_size // LABELLED if needs_two else public_size
         terms = (self.accountant, self._delta, self._described.adjacency, 1)
         epsilon = Fraction(self.epsilon)

@@ -1,15 +1,86 @@
-"""Grows the planned forest on PRIVATE rows: the only function here that turns rows into something publishable."""
+"""Grow the planned forest on PRIVATE rows. Only the child of a job loads this module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
 
-from app.forests import catalogue
-from app.forests.contract.algorithm import ForestMechanism, TwoDatasetMechanism
+from app.forests.algorithms.bms_rf import grow as bms_rf
+from app.forests.algorithms.maxtree import grow as maxtree
+from app.forests.algorithms.mrf import grow as mrf
+from app.forests.algorithms.nbrt import grow as nbrt
+from app.forests.algorithms.pte import grow as pte
+from app.forests.algorithms.rdt import grow as rdt
+from app.forests.algorithms.rpf import grow as rpf
+from app.forests.algorithms.spe import grow as spe
+from app.forests.algorithms.srt import grow as srt
+from app.forests.algorithms.sspe1 import grow as sspe1
+from app.forests.algorithms.sspe2 import grow as sspe2
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees.tree_by_tree import grow_trees
+from app.forests.trees.grow.tree_by_tree import GrowTree, grow_trees
+
+
+class GrowForest(Protocol):
+    """Growth of a forest whose parts know what was released before them."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Grows and releases the forest; one call is one release. ``on_tree_done`` is called once per planned tree."""
+
+
+class GrowFromBoth(Protocol):
+    """Growth of a forest on two datasets about different people."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        schema: Schema,
+        rows: SanitisedRows,
+        unlabelled: SanitisedRows,
+        randomness: Randomness,
+        *,
+        on_tree_done: Callable[[], None],
+    ) -> Forest:
+        """Grows and releases the forest; one call is one release of each dataset."""
+
+
+TREES: Mapping[str, GrowTree] = MappingProxyType(
+    {
+        "mrf": mrf.grow_tree,
+        "rdt-mv": rdt.grow_tree,
+        "rdt-ta": rdt.grow_tree,
+        "rdt-pa": rdt.grow_tree,
+        "rdt-jagannathan": rdt.grow_tree,
+        "srt": srt.grow_tree,
+        "maxtree": maxtree.grow_tree,
+        "spe": spe.grow_tree,
+    }
+)
+"""Algorithms whose trees do not know of each other, by slug."""
+
+FORESTS: Mapping[str, GrowForest] = MappingProxyType(
+    {
+        "rpf": rpf.grow_forest,
+        "nbrt": nbrt.grow_forest,
+        "bms-rf": bms_rf.grow_forest,
+        "sspe-2": sspe2.grow_forest,
+        "pte": pte.grow_forest,
+    }
+)
+"""Algorithms that grow a whole forest, by slug."""
+
+FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": sspe1.grow_from_both})
+"""Algorithms that learn from two datasets, by slug."""
 
 
 def grow(
@@ -28,8 +99,8 @@ def grow(
     Args:
         plan: what was priced.
         schema: public.
-        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Labels are known, but for a
-            mechanism that is stated under ``label``: that one is given every row, −1 where the label is unknown.
+        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Labels are known, but for an
+            algorithm that is stated under ``label``: that one is given every row, −1 where the label is unknown.
         randomness: source of every draw.
         on_tree_done: told after each tree.
         unlabelled: PRIVATE rows of the second dataset, for an algorithm that learns from two; their labels are not
@@ -39,19 +110,20 @@ def grow(
         The released forest, of a shape that the plan fixes.
 
     Privacy:
-        ``pure.loss(plan.event)``-DP under the mechanism's own adjacency, by its own theorem, and where that is
+        ``pure.loss(plan.event)``-DP under the algorithm's own adjacency, by its own theorem, and where that is
         add/remove twice as much under replace-one: encoding and assignment are record-wise (lemmas L5 and L6), trees
         compose by Theorem L. ``on_tree_done`` is called once per tree whatever the rows are; *when* it is called is
         not covered.
 
     Source:
-        docs/proofs/lemmas.md, and the proof page of the mechanism.
+        docs/proofs/lemmas.md, and the proof page of the algorithm.
     """
-    mechanism = catalogue.mechanism(plan.algorithm)
-    if isinstance(mechanism, ForestMechanism):
-        return mechanism.grow_forest(plan, schema, rows, randomness, on_tree_done=on_tree_done)
-    if isinstance(mechanism, TwoDatasetMechanism):
+    if plan.algorithm in FROM_BOTH:
         if unlabelled is None:
             raise ValueError("the rows of the second dataset are missing")
-        return mechanism.grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
-    return grow_trees(mechanism, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)
+        grow_from_both = FROM_BOTH[plan.algorithm]
+        return grow_from_both(plan, schema, rows, unlabelled, randomness, on_tree_done=on_tree_done)
+    if plan.algorithm in FORESTS:
+        return FORESTS[plan.algorithm](plan, schema, rows, randomness, on_tree_done=on_tree_done)
+    grow_tree = TREES[plan.algorithm]
+    return grow_trees(grow_tree, plan, schema=schema, rows=rows, randomness=randomness, on_tree_done=on_tree_done)

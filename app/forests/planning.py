@@ -10,8 +10,8 @@ from app.core.errors import AccountantMismatch, AdjacencyMismatch, GrovekeeperEr
 from app.forests import catalogue
 from app.forests.algorithms.auto import Choice
 from app.forests.bins.reused_profile import ReusedProfile
-from app.forests.catalogue import AnyMechanism
-from app.forests.contract.algorithm import Mechanism, PublicFacts, TwoDatasetMechanism
+from app.forests.contract.algorithm import Algorithm, TwoDatasetAlgorithm
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value, read_all, without_effect
 from app.forests.contract.plan import Plan, UnlabelledPlan
 from app.forests.data.schema import Schema
@@ -104,9 +104,9 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     if request.algorithm == catalogue.AUTO.slug:
         read_all(catalogue.AUTO.parameters, request.parameters)
         choice = catalogue.AUTO.choose(public_facts(request, schema, catalogue.AUTO.adjacency))
-    mechanism = catalogue.mechanism(choice.slug)
+    mechanism = catalogue.algorithm(choice.slug)
     facts = _facts_for(mechanism, request, schema)
-    if request.profile is not None and mechanism.slug not in catalogue.REUSING_PROFILES:
+    if request.profile is not None and not mechanism.reuses_profiles:
         raise InvalidRequest.at("/profile", "not-for-this-algorithm")
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
@@ -137,13 +137,13 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     return made
 
 
-def _facts_for(mechanism: AnyMechanism, request: PlanRequest, schema: Schema) -> PublicFacts:
+def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
     """The facts of the account, or accounts, that pay.
 
     Raises:
         InvalidRequest: a second dataset is missing, or is one too many.
     """
-    needs_two = isinstance(mechanism, TwoDatasetMechanism)
+    needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
         raise InvalidRequest.at(_UNLABELLED, "required" if needs_two else "not-for-this-algorithm")
     for paying in (request, request.unlabelled):
@@ -160,9 +160,9 @@ def _facts_for(mechanism: AnyMechanism, request: PlanRequest, schema: Schema) ->
 
 
 def _unlabelled_plan(
-    mechanism: AnyMechanism, settled: Mapping[str, Value], facts: PublicFacts, request: AccountRequest | None
+    mechanism: Algorithm, settled: Mapping[str, Value], facts: PublicFacts, request: AccountRequest | None
 ) -> UnlabelledPlan | None:
-    if request is None or not isinstance(mechanism, TwoDatasetMechanism):
+    if request is None or not isinstance(mechanism, TwoDatasetAlgorithm):
         return None
     try:
         event = _event(mechanism, partial(mechanism.structure_event, settled), facts.of_unlabelled)
@@ -248,7 +248,7 @@ def read(value: object) -> Plan:
         raise PlanInvalid from error
 
 
-def _event(mechanism: Mechanism, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
+def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
     """The event of a mechanism for an account; one that is written in ε is fitted to accounts of another unit."""
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
         return event_of(facts)
@@ -266,7 +266,7 @@ def _read(value: object) -> Plan:
             "warnings": [*warnings],
             **more,
         } if _OPTIONAL.issuperset(more) and all(isinstance(warning, str) for warning in warnings):
-            known = catalogue.mechanism(algorithm).parameters
+            known = catalogue.algorithm(algorithm).parameters
             read = Plan(
                 algorithm,
                 read_all(known, asked),
@@ -308,17 +308,17 @@ def _read_unlabelled(value: object) -> UnlabelledPlan:
 
 
 def _is_consistent(read: Plan) -> bool:
-    mechanism = catalogue.mechanism(read.algorithm)
+    mechanism = catalogue.algorithm(read.algorithm)
     mechanism.check(read.event, read.parameters)  # raises for the event of something else
-    if isinstance(mechanism, TwoDatasetMechanism) is (read.unlabelled is None):
+    if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is None):
         return False
-    if isinstance(mechanism, TwoDatasetMechanism) and read.unlabelled is not None:
+    if isinstance(mechanism, TwoDatasetAlgorithm) and read.unlabelled is not None:
         mechanism.check_structure(read.unlabelled.event, read.parameters)
     return (
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
         and read.max_rows >= 1
-        and set(read.parameters) == {own.name for own in catalogue.mechanism(read.algorithm).parameters}
+        and set(read.parameters) == {own.name for own in catalogue.algorithm(read.algorithm).parameters}
         and _is_paid_for(read)
     )
 

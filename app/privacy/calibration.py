@@ -49,6 +49,14 @@ class Budget:
         steps = accountants.by_name(self.accountant).replace_one(1)
         return Budget(self.accountant, self.amount // steps, adjacency)
 
+    def part(self, share: Fraction) -> "Budget":
+        """A share of this budget, rounded down to whole steps.
+
+        Args:
+            share: above zero, at most 1.
+        """
+        return Budget(self.accountant, int(share * self.amount), self.adjacency)
+
     def loss(self, event: Event) -> Fraction:
         """The loss of an event in this budget's unit, exact or rounded up.
 

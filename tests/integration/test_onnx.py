@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import own_process
 from app.forests import catalogue
-from app.forests.contract.algorithm import TwoDatasetMechanism
+from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.privacy.adjacency import Adjacency
 from tests.support.server import Server
 
@@ -51,11 +51,11 @@ def metadata(session: onnxruntime.InferenceSession) -> Mapping[str, str]:
 
 def trained(server: Server, algorithm: str) -> dict[str, Any]:
     """A model of any algorithm, on an account, or on two, that can pay for it."""
-    mechanism = catalogue.mechanism(algorithm)
+    mechanism = catalogue.algorithm(algorithm)
     budget = {} if mechanism.accountants[0] == "pure" else {"budget": ROOMY}
     protects = {"protects": "label"} if mechanism.adjacency is Adjacency.LABEL else {}
     second = {}
-    if isinstance(mechanism, TwoDatasetMechanism):
+    if isinstance(mechanism, TwoDatasetAlgorithm):
         second = {"unlabelled": {"dataset": server.uploaded(400)["id"], "epsilon": "2"}}
     delta = {"delta": ROOMY["delta"]} if budget else {}
     asked = {"algorithm": algorithm, "epsilon": "2", "parameters": {"n_estimators": 5}, **delta, **second}

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.scales import VARIANCE, Scales
+from app.forests.algorithms.nbrt.scales import Scales
+from app.forests.bins.noise_prices import VARIANCE
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.noise.randomness import SystemRandomness

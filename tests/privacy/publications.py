@@ -8,10 +8,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
-from app.forests import evaluation, profile
 from app.forests.contract.forest import Forest
+from app.forests.evaluation import grow as evaluation_grow
+from app.forests.evaluation import price as evaluation_price
 from app.forests.grow import grow
 from app.forests.planning import AccountRequest, PlanRequest, plan, price_of, public_facts
+from app.forests.profile import grow as profile_grow
+from app.forests.profile import price as profile_price
 from app.privacy import accountants
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
@@ -204,21 +207,21 @@ def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimat
 
 @cache
 def _choice_law(account: Account, models: History) -> Law:
-    planned = evaluation.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
+    planned = evaluation_price.plan_best(len(models), _facts(account, Fraction(40)), winner_accuracy=False)
     return _release_law(planned, models, HELD_OUT)
 
 
 @cache
 def _evaluation_law(account: Account, rows: tuple[tuple[int, Record], ...], metric: str) -> Law:
-    planned = evaluation.plan_tables([metric], _facts(account), score_bins=2)
+    planned = evaluation_price.plan_tables([metric], _facts(account), score_bins=2)
     return _release_law(planned, (min(_forests_of(account)),), dict(rows))
 
 
-def _release_law(planned: evaluation.EvaluationPlan, models: History, rows: Dataset) -> Law:
+def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows: Dataset) -> Law:
     read = [(_forests[each], TWO_SPLITS) for each in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        found = evaluation.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
+        found = evaluation_grow.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
         return found.best, tuple((name, table.tobytes()) for name, table in sorted(found.tables.items()))
 
     return output_law(run)
@@ -226,10 +229,10 @@ def _release_law(planned: evaluation.EvaluationPlan, models: History, rows: Data
 
 @cache
 def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_share: str) -> Law:
-    planned = profile.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
+    planned = profile_price.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        found = profile.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        found = profile_grow.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
         return found.cuts.tobytes(), found.class_counts.tobytes(), found.size
 
     return output_law(run)

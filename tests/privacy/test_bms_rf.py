@@ -26,7 +26,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow as grow_forest
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import assignment
+from app.forests.trees.grow import assignment
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
@@ -360,7 +360,7 @@ def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) 
 
 def test_events_of_other_stacks_are_refused() -> None:
     settled = planned("bms-rf", TWO_SPLITS, **{**LABELS, "n_estimators": 5})
-    mechanism = catalogue.mechanism("bms-rf")
+    mechanism = catalogue.algorithm("bms-rf")
     mechanism.check(settled.event, settled.parameters)
     first, second = settled.event.parts
     uneven = replace(first.event, parts=(replace(first.event.parts[0], times=4),))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.core.errors import InvalidRequest
 from app.forests import catalogue, planning
-from app.forests.contract.algorithm import LARGEST_INVERSE_SCALE
+from app.forests.bins.noise_prices import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
@@ -29,7 +29,7 @@ SCHEMA = Schema.from_json(
     }
 )
 SLUGS = sorted(slug for slug, own in catalogue.BY_SLUG.items() if "pure" in own.accountants)
-SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.mechanism(slug).parameters}]
+SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.algorithm(slug).parameters}]
 """Of ``bms-rf`` it is a layer that is sharded: test_bms_rf.py."""
 SHARDABLE.remove("bms-rf")
 
@@ -54,7 +54,7 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
     modes |= {"n_layers": [1], "layer_assignment": [common.SEQUENTIAL, common.SHARDED], "kept_splits": ["0.1", "1"]}
     modes |= {"se": ["none", "hash"], "exploration": ["0", "0.2"], "feature_share": ["0.3"], "level_ratio": ["1.5"]}
     optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
-    known = {parameter.name for parameter in catalogue.mechanism(slug).parameters}
+    known = {parameter.name for parameter in catalogue.algorithm(slug).parameters}
     return st.fixed_dictionaries({}, optional={name: own for name, own in optional.items() if name in known})
 
 

@@ -22,9 +22,10 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanInvalid, PlanRequest, plan, read
-from app.forests.trees import common, leaves, selections
-from app.forests.trees.assignment import is_structure_row
-from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees import common, leaf_prices
+from app.forests.trees.grow import selecting
+from app.forests.trees.grow.assignment import is_structure_row
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy import accountants
 from app.privacy.accountants import gdp
@@ -186,7 +187,7 @@ def test_permute_and_flip_at_the_price_of_a_bounded_range_is_seen(monkeypatch: p
     def flipping(selection, utilities, randomness):
         return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
 
-    monkeypatch.setattr(selections, "draw", flipping)
+    monkeypatch.setattr(selecting, "draw", flipping)
 
     assert widest_range(settled, 3) > 1.05 * float(own.range_sensitivity * own.inverse_scale)
 
@@ -298,8 +299,8 @@ def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
 
     assert noisy_counts.in_whole_rows(near, own).tolist() == [0, 0, 1, -1, 5]
     assert noisy_counts.in_whole_rows(near, laplace).tolist() == near.tolist()
-    assert leaves.noise_scale(laplace) == 4.0
-    assert leaves.noise_scale(own) == pytest.approx(noisy_counts.noise_sd(own) / math.sqrt(2))
+    assert leaf_prices.noise_scale(laplace) == 4.0
+    assert leaf_prices.noise_scale(own) == pytest.approx(noisy_counts.noise_sd(own) / math.sqrt(2))
 
 
 def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:

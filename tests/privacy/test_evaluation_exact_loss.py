@@ -3,24 +3,28 @@
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from app.forests import evaluation
-from app.forests.bins import noisy_counts
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.evaluation import EvaluationPlan
+from app.forests.bins.grow import count_noise
+from app.forests.contract.facts import PublicFacts
+from app.forests.evaluation import grow as evaluation_grow
+from app.forests.evaluation import price as evaluation_price
+from app.forests.evaluation import read as evaluation_read
+from app.forests.evaluation.price import EvaluationPlan
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
+from app.forests.trees.grow import selecting
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, multisets, rows_of
 
-Models = list[evaluation.Model]
+Models = list[evaluation_grow.Model]
 
 
 def facts(epsilon: str) -> PublicFacts:
@@ -32,25 +36,25 @@ def facts(epsilon: str) -> PublicFacts:
 def models() -> Models:
     """Three released forests, each right about other records; what they say need not make sense."""
     wanted = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
-    found: dict[tuple[int, ...], evaluation.Model] = {}
+    found: dict[tuple[int, ...], evaluation_grow.Model] = {}
     while len(found) < 3:  # chance gives several in a few draws
         forest = grow(wanted, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
         model = (forest, TWO_SPLITS)
-        found.setdefault(tuple(evaluation._correct(model, rows_of({1: record})) for record in RECORDS), model)
+        found.setdefault(tuple(evaluation_grow._correct(model, rows_of({1: record})) for record in RECORDS), model)
     return list(found.values())
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that datasets of three rows need two of them."""
-    monkeypatch.setattr(evaluation, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(evaluation_grow, "BLOCK_ROWS", 2)
 
 
 def law(planned: EvaluationPlan, models: Models, dataset: Dataset) -> dict[object, float]:
     rows = rows_of(dataset)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        found = evaluation.release(planned, models, rows, randomness)  # type: ignore[arg-type]
+        found = evaluation_grow.release(planned, models, rows, randomness)  # type: ignore[arg-type]
         return found.best, tuple((name, table.tobytes()) for name, table in sorted(found.tables.items()))
 
     return output_law(run)  # type: ignore[return-value, arg-type]
@@ -73,7 +77,7 @@ def claim(planned: EvaluationPlan) -> float:
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 @pytest.mark.parametrize("metrics", [["accuracy"], ["confusion"], ["auroc"], ["accuracy", "auroc"]])
 def test_tables_lose_exactly_their_price(metrics: list[str], epsilon: str, models: Models) -> None:
-    planned = evaluation.plan_tables(metrics, facts(epsilon), score_bins=2)
+    planned = evaluation_price.plan_tables(metrics, facts(epsilon), score_bins=2)
     found = worst(planned, models[:1], n_rows=2)
     assert claim(planned) <= float(Fraction(epsilon))
     assert found == pytest.approx(claim(planned), abs=TOLERANCE)
@@ -81,7 +85,7 @@ def test_tables_lose_exactly_their_price(metrics: list[str], epsilon: str, model
 
 @pytest.mark.parametrize("winner_accuracy", [False, True])
 def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Models) -> None:
-    planned = evaluation.plan_best(3, facts("2"), winner_accuracy=winner_accuracy)
+    planned = evaluation_price.plan_best(3, facts("2"), winner_accuracy=winner_accuracy)
     found = worst(planned, models)
     assert claim(planned) <= 2
     assert 0.3 * claim(planned) < found <= claim(planned) + TOLERANCE
@@ -89,8 +93,8 @@ def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Model
 
 def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
     for planned, own in (
-        (evaluation.plan_tables(["confusion", "auroc"], facts("1"), score_bins=2), models[:1]),
-        (evaluation.plan_best(3, facts("1"), winner_accuracy=True), models),
+        (evaluation_price.plan_tables(["confusion", "auroc"], facts("1"), score_bins=2), models[:1]),
+        (evaluation_price.plan_best(3, facts("1"), winner_accuracy=True), models),
     ):
         support = law(planned, own, EMPTY).keys()
         for dataset in multisets(2):
@@ -100,48 +104,49 @@ def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
 def test_a_row_moves_every_model_up_by_at_most_one(models: Models) -> None:
     for record in RECORDS:
         for dataset in multisets(2):
-            before = [evaluation._correct(model, rows_of(dataset)) for model in models]
-            after = [evaluation._correct(model, rows_of({**dataset, 9: record})) for model in models]
+            before = [evaluation_grow._correct(model, rows_of(dataset)) for model in models]
+            after = [evaluation_grow._correct(model, rows_of({**dataset, 9: record})) for model in models]
             assert {new - old for new, old in zip(after, before, strict=True)} <= {0, 1}
 
 
 def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) -> None:
-    planned = evaluation.plan_tables(["confusion", "auroc"], facts("1"), score_bins=4)
+    planned = evaluation_price.plan_tables(["confusion", "auroc"], facts("1"), score_bins=4)
     for released in planned.releases:
-        alone = {record: evaluation._exact(released, planned, models[0], rows_of({0: record})) for record in RECORDS}
+        exact = partial(evaluation_grow._exact, released, planned, models[0])
+        alone = {record: exact(rows_of({0: record})) for record in RECORDS}
         for records in itertools.product(RECORDS, repeat=3):
-            together = evaluation._exact(released, planned, models[0], rows_of(dict(enumerate(records))))
+            together = exact(rows_of(dict(enumerate(records))))
             assert together.tolist() == sum(alone[record] for record in records).tolist()
 
 
 def test_counting_in_two_cells_is_seen(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flaw: correct and total, both with the noise of one."""
-    honest = evaluation._exact
+    honest = evaluation_grow._exact
 
     def correct_and_total(*arguments: Any) -> np.ndarray:
         correct, incorrect = honest(*arguments)
         return np.array([correct, correct + incorrect])
 
-    monkeypatch.setattr(evaluation, "_exact", correct_and_total)
-    planned = evaluation.plan_tables(["accuracy"], facts("1"), score_bins=2)
+    monkeypatch.setattr(evaluation_grow, "_exact", correct_and_total)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("1"), score_bins=2)
     assert worst(planned, models[:1], n_rows=2) > claim(planned) + 0.5
 
 
 def test_the_winners_exact_accuracy_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_counts, "release", lambda exact, event, randomness: exact)
-    planned = evaluation.plan_best(3, facts("1"), winner_accuracy=True)
+    monkeypatch.setattr(count_noise, "release", lambda exact, event, randomness: exact)
+    planned = evaluation_price.plan_best(3, facts("1"), winner_accuracy=True)
     assert worst(planned, models, n_rows=1) == float("inf")
 
 
 def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     def always_the_same_class(forest: object, *_: object, **__: object) -> np.ndarray:
         own = next(number for number, model in enumerate(models) if model[0] is forest)
-        return np.eye(2)[[own % 2] * evaluation.BLOCK_ROWS]
+        return np.eye(2)[[own % 2] * evaluation_grow.BLOCK_ROWS]
 
-    monkeypatch.setattr(evaluation, "probabilities", always_the_same_class)
-    planned = evaluation.plan_best(2, facts("1"), winner_accuracy=False)
+    monkeypatch.setattr(evaluation_grow, "probabilities", always_the_same_class)
+    planned = evaluation_price.plan_best(2, facts("1"), winner_accuracy=False)
     assert worst(planned, models[:2]) <= claim(planned) + TOLERANCE
-    monkeypatch.setattr(evaluation.selections, "draw", lambda event, utilities, randomness: int(utilities.argmax()))
+    monkeypatch.setattr(selecting, "draw", lambda event, utilities, randomness: int(utilities.argmax()))
     assert worst(planned, models[:2]) == float("inf")
 
 
@@ -149,6 +154,6 @@ def test_the_best_without_noise_is_an_infinite_loss(models: Models, monkeypatch:
 def test_no_rows_can_make_an_evaluation_fail(n_rows: int, models: Models) -> None:
     rows = rows_of(dict.fromkeys(range(n_rows), RECORDS[0]))
     for metrics in (["accuracy"], ["confusion", "auroc"]):
-        planned = evaluation.plan_tables(metrics, facts("1"), score_bins=7)
-        found = evaluation.release(planned, models[:1], rows, SystemRandomness())
-        assert evaluation.Evaluation.from_json(found.to_json()).to_json() == found.to_json()
+        planned = evaluation_price.plan_tables(metrics, facts("1"), score_bins=7)
+        found = evaluation_grow.release(planned, models[:1], rows, SystemRandomness())
+        assert evaluation_read.Evaluation.from_json(found.to_json()).to_json() == found.to_json()

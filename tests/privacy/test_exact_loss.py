@@ -10,7 +10,7 @@ import pytest
 
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import assignment
+from app.forests.trees.grow import assignment
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency

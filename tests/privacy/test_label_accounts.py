@@ -163,7 +163,7 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
     assert claim(flawed) == 1.0, "by its own arithmetic the paper claims ε"
     assert flawed.worst(label_pairs(multisets(2, records()), (UNKNOWN, 0, 1))) >= least - TOLERANCE
     with pytest.raises(UnknownPrivacyEvent):
-        catalogue.mechanism(slug).check(flawed.plan.event, flawed.plan.parameters)
+        catalogue.algorithm(slug).check(flawed.plan.event, flawed.plan.parameters)
 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:

@@ -100,7 +100,7 @@ def proved(settled: Plan) -> float:
 
 
 def planned(slug: str, epsilon: str, **parameters: object) -> Plan:
-    accountant = catalogue.mechanism(slug).accountants[0]
+    accountant = catalogue.algorithm(slug).accountants[0]
     delta = None if accountant == "pure" else DELTA
     return plan(PlanRequest(slug, parameters, Fraction(epsilon), 20, accountant, delta), SCHEMA)
 

@@ -17,7 +17,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import greedy, leaves, selections
+from app.forests.trees.grow import greedy, selecting
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
 
@@ -75,7 +75,7 @@ def test_a_pure_node_that_becomes_a_leaf_is_an_infinite_loss(monkeypatch: pytest
 def test_labels_among_the_classes_that_occur_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A10: the support of a leaf's label is the classes observed in it."""
     settled = planned("mrf", TWO_SPLITS, **LABELS)
-    honest = selections.draw
+    honest = selecting.draw
 
     def among_observed(selection, counts, randomness):
         observed = np.flatnonzero(counts)
@@ -83,7 +83,7 @@ def test_labels_among_the_classes_that_occur_are_an_infinite_loss(monkeypatch: p
             return honest(selection, counts, randomness)
         return int(observed[honest(selection, counts[observed], randomness)])
 
-    monkeypatch.setattr(leaves.selections, "draw", among_observed)
+    monkeypatch.setattr(selecting, "draw", among_observed)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.forests import grow as grow_module
-from app.forests.algorithms.spe import price
+from app.forests import catalogue
 from app.forests.contract.plan import Plan
-from app.forests.trees import leaves, selections, utilities
-from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees import utilities
+from app.forests.trees.grow import private_medians, selecting
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Part, UnknownPrivacyEvent
 from tests.privacy.enumeration import TOLERANCE, loss, permute_and_flip_law
@@ -39,14 +39,14 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
     """A12: medians among thresholds from the smallest to the largest value of the node."""
     settled = planned("spe", THREE_SPLITS, **SEQUENTIAL)
     assert worst(settled, THREE_SPLITS, 3) <= 1.0 + TOLERANCE
-    honest = price.split_evenness
+    honest = private_medians.split_evenness
 
     def between_values_present(rows, encoding, feature):
         evenness = honest(rows, encoding, feature)
         n_rows = rows.leaf_histogram().sum(axis=1, keepdims=True)
         return np.where((evenness == -n_rows) & (n_rows > 0), OUTSIDE, evenness)
 
-    draw = selections.draw
+    draw = selecting.draw
 
     def among_those(selection, scores, randomness):
         inside = np.flatnonzero(scores != OUTSIDE)
@@ -54,8 +54,8 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
             return draw(selection, np.zeros_like(scores), randomness)
         return int(inside[draw(selection, scores[inside], randomness)])
 
-    monkeypatch.setattr(price, "split_evenness", between_values_present)
-    monkeypatch.setattr(price.selections, "draw", among_those)
+    monkeypatch.setattr(private_medians, "split_evenness", between_values_present)
+    monkeypatch.setattr(selecting, "draw", among_those)
 
     assert worst(settled, THREE_SPLITS, 3) == math.inf
 
@@ -65,12 +65,12 @@ def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch
     settled = planned("spe", THREE_SPLITS, structure_share="0.99", **SEQUENTIAL)
     pairs = list(add_remove_pairs(multisets(4, ((0, 0.0, 0), (0, 1.0, 0)))))
     assert Laws(settled, THREE_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
-    honest = selections.draw
+    honest = selecting.draw
 
     def at_twice_the_scale(selection, scores, randomness):
         return honest(replace(selection, inverse_scale=2 * selection.inverse_scale), scores, randomness)
 
-    monkeypatch.setattr(selections, "draw", at_twice_the_scale)
+    monkeypatch.setattr(selecting, "draw", at_twice_the_scale)
 
     assert Laws(settled, THREE_SPLITS).worst(pairs) > 1.9
 
@@ -79,14 +79,14 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
     """A2: a node with at most one row is not split, and the model shows it."""
     settled = planned("spe", TWO_SPLITS, **SEQUENTIAL)
     assert worst(settled, TWO_SPLITS, 2) <= 1.0 + TOLERANCE
-    honest = price.choose_medians
+    honest = private_medians.choose_medians
 
     def unless_few(own, encoding, rows, **rest):
         sizes = rows.leaf_histogram().sum(axis=1)
         chosen = honest(own, encoding, rows, **rest)
         return [None if size <= 1 else choice for size, choice in zip(sizes, chosen, strict=True)]
 
-    monkeypatch.setattr(price, "choose_medians", unless_few)
+    monkeypatch.setattr(private_medians, "choose_medians", unless_few)
 
     assert worst(settled, TWO_SPLITS, 2) == math.inf
 
@@ -110,7 +110,7 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
         weights = [math.exp(score - max(scores)) for score in scores]
         return randomness._walk.branch([weight / sum(weights) for weight in weights])
 
-    monkeypatch.setattr(leaves.selections, "draw", smooth)
+    monkeypatch.setattr(selecting, "draw", smooth)
     few = Laws(settled, TWO_SPLITS).worst(add_remove_pairs(multisets(2, alike)))
     more = Laws(settled, TWO_SPLITS).worst(pairs)
 
@@ -122,12 +122,12 @@ def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pyt
 def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """A25: an empty leaf takes a fixed label."""
     settled = planned("srt", TWO_SPLITS, **SEQUENTIAL)
-    honest = selections.draw
+    honest = selecting.draw
 
     def unless_empty(selection, counts, randomness):
         return honest(selection, counts, randomness) if counts.any() else 0
 
-    monkeypatch.setattr(leaves.selections, "draw", unless_empty)
+    monkeypatch.setattr(selecting, "draw", unless_empty)
 
     assert worst(settled, TWO_SPLITS, 1) == math.inf
 
@@ -193,11 +193,11 @@ def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.Mo
 def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) -> None:
     """A stored plan cannot pair the price of one mode with the growth of another."""
     maxtree = planned("maxtree", TWO_SPLITS)
-    mechanism = grow_module.catalogue.mechanism("mrf")
+    mechanism = catalogue.algorithm("mrf")
     honest = planned(slug, TWO_SPLITS, **parameters)
     other = planned("mrf", TWO_SPLITS)
 
-    grow_module.catalogue.mechanism(slug).check(honest.event, honest.parameters)
+    catalogue.algorithm(slug).check(honest.event, honest.parameters)
     with pytest.raises(UnknownPrivacyEvent):
         mechanism.check(honest.event, other.parameters)
     with pytest.raises(UnknownPrivacyEvent):

@@ -8,14 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from app.forests import planning, profile
-from app.forests.bins import noisy_counts, quantile_bins
+from app.forests import planning
+from app.forests.bins import quantile_bins
+from app.forests.bins.grow import count_noise
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.profile import ProfilePlan
+from app.forests.profile import grow as profile_grow
+from app.forests.profile import price as profile_price
+from app.forests.profile.price import ProfilePlan
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential
@@ -44,7 +47,7 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
     asked = {"bins": "4", "class_share": "0.5", **parameters}
     request = PlanRequest("profile", asked, Fraction(epsilon), None)
-    return profile.plan(asked, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+    return profile_price.plan(asked, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
 def private_rows(rows: Rows) -> SanitisedRows:
@@ -57,7 +60,7 @@ def law(plan: ProfilePlan, rows: Rows) -> dict[object, float]:
     private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        released = profile.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
+        released = profile_grow.release(plan, SCHEMA, private, randomness)  # type: ignore[arg-type]
         return released.cuts.tobytes(), released.class_counts.tobytes(), released.size
 
     return output_law(run, window=(0, 2))  # type: ignore[arg-type]
@@ -111,8 +114,8 @@ def test_a_size_that_nobody_paid_for_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned("1")
-    honest = noisy_counts.release
-    monkeypatch.setattr(noisy_counts, "release", lambda exact, event, randomness: honest(2 * exact, event, randomness))
+    honest = count_noise.release
+    monkeypatch.setattr(count_noise, "release", lambda exact, event, randomness: honest(2 * exact, event, randomness))
     assert worst(plan) > float(pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)) + 0.2
 
 

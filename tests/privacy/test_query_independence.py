@@ -61,7 +61,7 @@ def questions() -> SanitisedColumns:
 
 
 def artifact_of(slug: str) -> bytes:
-    mechanism = catalogue.mechanism(slug)
+    mechanism = catalogue.algorithm(slug)
     accountant = mechanism.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     shape = {"n_estimators": 6, "max_depth": 4}

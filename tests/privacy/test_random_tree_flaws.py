@@ -12,14 +12,15 @@ import pytest
 
 from app.forests import catalogue
 from app.forests.algorithms.rdt.jagannathan import JagannathanTrees
-from app.forests.contract.algorithm import Tree
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
-from app.forests.trees import leaves, pooling
+from app.forests.trees import pooling
+from app.forests.trees.grow import leaves
+from app.forests.trees.grow.leaves import Tree
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
 from tests.privacy.universe import (
     RECORDS,

@@ -12,15 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.forests import evaluation, profile
 from app.forests.bins import noisy_counts
-from app.forests.contract.algorithm import PublicFacts
+from app.forests.bins.grow import count_noise
+from app.forests.contract.facts import PublicFacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import Evaluation
+from app.forests.evaluation import grow as evaluation_grow
+from app.forests.evaluation import price as evaluation_price
+from app.forests.evaluation.read import Evaluation
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
-from app.forests.profile import Profile
+from app.forests.profile import grow as profile_grow
+from app.forests.profile import price as profile_price
+from app.forests.profile.read import Profile
 from app.privacy.adjacency import Adjacency
 from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
@@ -36,7 +40,7 @@ def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = Non
     return public_facts(request, schema, Adjacency.ADD_REMOVE_ONE)
 
 
-def model(schema: Schema) -> evaluation.Model:
+def model(schema: Schema) -> evaluation_grow.Model:
     wanted = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Fraction(1), None), schema)
     rows = rows_from([], np.zeros((0, 16), dtype=np.uint8)) if schema is SCHEMA else rows_of(EMPTY)
     return grow(wanted, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
@@ -50,8 +54,8 @@ def test_any_rows_give_a_profile_of_the_planned_shape(
 ) -> None:
     known = [record for record in records if record[-1] >= 0]
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
-    planned = profile.plan({"size_share": "0.1"}, facts(SCHEMA, accountant, delta))
-    found = profile.release(planned, SCHEMA, rows, SystemRandomness())
+    planned = profile_price.plan({"size_share": "0.1"}, facts(SCHEMA, accountant, delta))
+    found = profile_grow.release(planned, SCHEMA, rows, SystemRandomness())
     assert Profile.from_json(found.to_json(), SCHEMA).to_json() == found.to_json()
     assert len(found.counts_in_rows) == SCHEMA.n_classes
     assert all(map(math.isfinite, [*found.counts_in_rows, found.size_in_rows]))
@@ -63,16 +67,17 @@ def test_any_rows_give_an_evaluation_of_the_planned_shape(records: list[tuple]) 
     known = [record for record in records if record[-1] >= 0]
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
     judged = model(SCHEMA)
-    table = evaluation.plan_tables(["confusion"], facts(SCHEMA), score_bins=4)
-    best = evaluation.plan_best(2, facts(SCHEMA), winner_accuracy=True)
+    table = evaluation_price.plan_tables(["confusion"], facts(SCHEMA), score_bins=4)
+    best = evaluation_price.plan_best(2, facts(SCHEMA), winner_accuracy=True)
     for planned, models in ((table, [judged]), (best, [judged, model(SCHEMA)])):
-        found = evaluation.release(planned, models, rows, SystemRandomness())
+        found = evaluation_grow.release(planned, models, rows, SystemRandomness())
         assert Evaluation.from_json(found.to_json()).to_json() == found.to_json()
 
 
 def test_counts_of_no_rows_are_noise_of_the_stated_law() -> None:
-    event = noisy_counts.priced(facts(TWO_SPLITS), Fraction(1), coordinates=5_000)
-    released = noisy_counts.release(np.zeros(5_000, dtype=np.int64), event, SystemRandomness())
+    public = facts(TWO_SPLITS)
+    event = noisy_counts.priced(public.epsilon, public.budget, coordinates=5_000)
+    released = count_noise.release(np.zeros(5_000, dtype=np.int64), event, SystemRandomness())
     folded = np.clip(released, -6, 6)
     assert_law(Counter(folded.tolist()), discrete_laplace_law(1.0, window=6))
 
@@ -91,31 +96,31 @@ def proved(run: Callable[[bool], bool]) -> float:
 @pytest.mark.parametrize(("louder", "least", "most"), [(1, 0.6, 1.0), (2, 1.2, 2.0)])
 def test_runs_of_an_evaluation_prove_almost_its_charge_and_no_more(louder: int, least: float, most: float) -> None:
     """The second case has half of the noise: its runs prove more than the charge of the first."""
-    planned = evaluation.plan_tables(["confusion"], facts(TWO_SPLITS, epsilon=str(louder)), score_bins=2)
+    planned = evaluation_price.plan_tables(["confusion"], facts(TWO_SPLITS, epsilon=str(louder)), score_bins=2)
     judged, randomness = [model(TWO_SPLITS)], SystemRandomness()
     row = RECORDS[1]
 
     def somebody_of_the_rows_class(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation.release(planned, judged, rows, randomness).tables["confusion"].reshape(2, 2)
+        counts = evaluation_grow.release(planned, judged, rows, randomness).tables["confusion"].reshape(2, 2)
         return bool((counts[row[2]] >= 1).any())
 
     def in_its_own_cell(has_row: bool) -> bool:
         rows = rows_of({0: row} if has_row else EMPTY)
-        counts = evaluation.release(planned, judged, rows, randomness).tables["confusion"]
+        counts = evaluation_grow.release(planned, judged, rows, randomness).tables["confusion"]
         return bool(counts[cell] >= 1)
 
-    cell = int(np.flatnonzero(evaluation._exact("confusion", planned, judged[0], rows_of({0: row})))[0])
+    cell = int(np.flatnonzero(evaluation_grow._exact("confusion", planned, judged[0], rows_of({0: row})))[0])
     assert least < proved(in_its_own_cell) <= most
     assert proved(somebody_of_the_rows_class) <= most
 
 
 def test_runs_of_a_profile_prove_almost_the_charge_of_its_counts() -> None:
-    planned = profile.plan({}, facts(TWO_SPLITS))
+    planned = profile_price.plan({}, facts(TWO_SPLITS))
     randomness = SystemRandomness()
 
     def somebody_of_class_one(has_row: bool) -> bool:
         rows = rows_of({0: RECORDS[1]} if has_row else EMPTY)
-        return bool(profile.release(planned, TWO_SPLITS, rows, randomness).class_counts[1] >= 1)
+        return bool(profile_grow.release(planned, TWO_SPLITS, rows, randomness).class_counts[1] >= 1)
 
     assert 0.6 < proved(somebody_of_class_one) <= 1.0

@@ -16,6 +16,7 @@ import pytest
 from app.forests.algorithms.rpf import joint_splits, node_splits, path_event, reweighted_rows
 from app.forests.algorithms.rpf.path_event import PathScales, Stage, events_of
 from app.forests.bins import quantile_bins
+from app.forests.bins.grow import quantile_cuts
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
@@ -363,6 +364,6 @@ def test_loss_is_finite_for_the_honest_forest_and_not_for_bins_from_data(monkeyp
         present = np.flatnonzero(counts[1:])
         return [int(present[0]) + 1] if len(present) else [1]
 
-    monkeypatch.setattr(quantile_bins, "_cuts_of", first_value_present)
+    monkeypatch.setattr(quantile_cuts, "_cuts_of", first_value_present)
 
     assert Case(3, "1", n_rows=1, max_depth=1).worst() == math.inf

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from app.core import limits
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
-from app.forests.trees.greedy import split_utilities
-from app.forests.trees.histograms import TreeHistograms
-from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow.greedy import split_utilities
+from app.forests.trees.grow.histograms import TreeHistograms
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
 
 SCHEMA = Schema.from_json(

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from app.forests import catalogue
-from app.forests.contract.algorithm import TwoDatasetMechanism
+from app.forests.contract.algorithm import TwoDatasetAlgorithm
 from app.forests.planning import AccountRequest, PlanRequest
 from app.privacy.adjacency import Adjacency
 
@@ -20,7 +20,7 @@ def request_for(
     max_rows: int = 1,
 ) -> PlanRequest:
     """A request on an account with the algorithm's adjacency by default; a second account has equal terms."""
-    algorithm = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.mechanism(slug)
+    algorithm = catalogue.AUTO if slug == catalogue.AUTO.slug else catalogue.algorithm(slug)
     terms = (epsilon, size, accountant, delta, adjacency or algorithm.adjacency, max_rows)
-    unlabelled = AccountRequest(*terms) if isinstance(algorithm, TwoDatasetMechanism) else None
+    unlabelled = AccountRequest(*terms) if isinstance(algorithm, TwoDatasetAlgorithm) else None
     return PlanRequest(slug, parameters, *terms, unlabelled=unlabelled)

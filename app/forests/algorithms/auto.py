@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting, mu_squared
+from app.forests.algorithms.nbrt.price import NoiseMatchedBoosting
 from app.forests.algorithms.rpf.price import ReweightedForest
+from app.forests.bins.noise_prices import mu_squared
 from app.forests.contract.about import About
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.contract.parameters import Parameter
-from app.privacy import accountants
+from app.forests.contract.algorithm import Described
+from app.forests.contract.facts import PublicFacts
 from app.privacy.accountants import pure
-from app.privacy.adjacency import Adjacency
 
 HOPELESS: Final = 10
 """Rows × μ below which noise outweighs any structure: the noisy class proportions do as well."""
@@ -48,22 +47,19 @@ _ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class Auto:
+class Auto(Described):
     """Not a mechanism: a rule that names one. The plan, the price and the model are those of what it names.
 
     On a ``pure`` account, where δ = 0, ``rpf``; elsewhere ``nbrt``; the rest by their own rules. The rule sees the
     declaration, the public size and the budget, so it costs nothing.
     """
 
-    slug: str = "auto"
-    title: str = "The better of rpf and nbrt for the account, sized by public numbers"
-    source: str = "Grovekeeper; docs/proofs/rpf.md, docs/proofs/nbrt.md"
-    about: About = _ABOUT
-    accountants: tuple[str, ...] = accountants.NAMES
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    read_outs: tuple[str, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    slug = "auto"
+    title = "The better of rpf and nbrt for the account, sized by public numbers"
+    source = "Grovekeeper; docs/proofs/rpf.md, docs/proofs/nbrt.md"
+    about = _ABOUT
+    read_outs = ()
+    parameters = ()
 
     def choose(self, facts: PublicFacts) -> Choice:
         """The algorithm for a budget and a size. Where both are hopeless, the noisy class proportions, with a warning.

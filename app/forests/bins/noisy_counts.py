@@ -13,22 +13,23 @@ from fractions import Fraction
 from math import isqrt
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt.event_parts import LARGEST_START, SMALLEST_PRICED, noise
-from app.forests.algorithms.nbrt.price import mu_squared
-from app.forests.algorithms.nbrt.scales import SCALE_BITS, VARIANCE
-from app.forests.contract.algorithm import PublicFacts, draw_scale
+from app.forests.bins.noise_prices import (
+    LARGEST_START,
+    SCALE_BITS,
+    SMALLEST_PRICED,
+    VARIANCE,
+    draw_scale,
+    mu_squared,
+    noise,
+)
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownPrivacyEvent
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 SENSITIVITY = 1
 
@@ -41,26 +42,25 @@ _EXACT_SPREAD = 1_000.0
 """Deviations, in rows, up to which bounds of sums of Laplace noise are exact; beyond, rounding is of no account."""
 
 
-def priced(facts: PublicFacts, share: Fraction, *, coordinates: int) -> Event:
-    """The event of one table that may cost a share of what was asked for.
+def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
+    """The event of one table.
 
     Args:
-        facts: public; ε and the budget in the unit of the account.
-        share: above zero, at most 1.
+        epsilon: what the table may cost on accounts that count ε.
+        budget: what the table may cost on accounts of another unit.
         coordinates: cells of the table.
 
     Raises:
-        InvalidRequest: the share is too small to be drawn with.
+        InvalidRequest: the price is too small to be drawn with.
     """
-    if facts.budget.accountant == pure.NAME:
+    if budget.accountant == pure.NAME:
         return DiscreteLaplace(
             Adjacency.ADD_REMOVE_ONE,
             l1_sensitivity=Fraction(SENSITIVITY),
-            inverse_scale=draw_scale(share * facts.epsilon, SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, SENSITIVITY),
             coordinates=coordinates,
         )
-    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
-    affordable = min(int(mu_squared(own) * VARIANCE), LARGEST_START)
+    affordable = min(int(mu_squared(budget) * VARIANCE), LARGEST_START)
     return noise(isqrt(affordable) ** 2, coordinates=coordinates)
 
 
@@ -84,24 +84,6 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
         return laplace
     normal = RoundedGaussian(adjacency, Fraction(cells * unit**2), Fraction(VARIANCE), laplace.coordinates)
     return normal if noise_sd(normal) < noise_sd(laplace) else laplace
-
-
-def release(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> NDArray[np.int64]:
-    """The table with its noise, in units of 1 / :func:`per_row`. One call is one release.
-
-    Args:
-        exact: PRIVATE int64 counts of any shape; every row is counted in at most one cell.
-        event: as :func:`priced` for as many cells.
-        randomness: source of every draw.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of such a table.
-    """
-    if _coordinates(event) != exact.size:
-        raise UnknownPrivacyEvent("the event of a table of another size")
-    if isinstance(event, DiscreteLaplace):
-        return exact + randomness.discrete_laplace(exact.shape, inverse_scale=event.inverse_scale)
-    return per_row(event) * exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
 
 
 def per_row(event: Event) -> int:
@@ -175,9 +157,3 @@ def _laplace_sum_bound(decay: float, spread: float, n_counts: int, *, level: flo
     law = np.fft.ifft(((1.0 - decay) ** 2 / (1.0 - 2.0 * decay * np.cos(angles) + decay**2)) ** n_counts).real
     within = law[0] + 2.0 * np.concatenate(([0.0], law[1 : size // 2])).cumsum()
     return float(np.searchsorted(within, level))
-
-
-def _coordinates(event: Event) -> int:
-    if isinstance(event, DiscreteLaplace | RoundedGaussian):
-        return event.coordinates
-    raise UnknownPrivacyEvent("not the event of a table of noisy counts")

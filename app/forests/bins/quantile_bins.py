@@ -7,16 +7,16 @@ deep: each interval of cells is cut at a noisy median, chosen among the grid's i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.errors import InvalidRequest
-from app.forests.data import grid
+from app.forests.bins import grid
+from app.forests.data import ordinals
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
 from app.privacy.adjacency import Adjacency
@@ -30,9 +30,6 @@ from app.privacy.events import (
     UnknownPrivacyEvent,
     quantised,
 )
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 """Which mechanism picks a median. Permute-and-flip is better at the same ε; where ρ or μ² is counted, the exponential
@@ -90,67 +87,6 @@ def event(
     )
     levels = tuple(Part(1, Parallel("intervals", (Part(2**level, median),))) for level in range(depth))
     return Sequential((Part(len(chosen), Sequential(levels)),))
-
-
-def release(
-    schema: Schema,
-    event: Event,
-    *,
-    cell_counts: Callable[[int], NDArray[np.int64]],
-    randomness: Randomness,
-) -> NDArray[np.uint16]:
-    """Cuts every feature that needs it. One call is one release.
-
-    Args:
-        schema: public.
-        event: what was priced; the noise scale is taken from it.
-        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
-            summed over all parts of the rows.
-        randomness: source of every draw.
-
-    Returns:
-        uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public grid, ascending, then
-        :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
-
-    Privacy:
-        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also what
-        the other accountants say of the event. An interval's candidates are its inner
-        edges, a function of the public grid and of cuts released before. Their utility −|left − right| changes by one
-        either way when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2
-        is ε₀-DP: by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range
-        (lemma L1). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
-        of every feature compose one after another. Dropping rows without a value is record-wise (lemma L6). *Not
-        covered:* running time.
-
-    Source:
-        Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
-        of docs/proofs/bins.md.
-    """
-    median = selection_of(event)
-    draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
-    private, depth = private_features(schema), n_levels(event)
-    cuts = no_cuts(schema)
-    for row, index in enumerate(private):
-        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
-        cuts[row, : len(found)] = found
-    return cuts
-
-
-def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int) -> list[int]:
-    below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
-    intervals, cuts = [(0, len(counts))], list[int]()
-    for _ in range(depth):
-        halves = []
-        for start, stop in intervals:
-            if stop - start < 2:
-                continue
-            inner = below[start + 1 : stop]
-            utilities = -np.abs((inner - below[start]) - (below[stop] - inner))
-            cut = start + 1 + select(utilities)
-            cuts.append(cut)
-            halves += [(start, cut), (cut, stop)]
-        intervals = halves
-    return sorted(cuts)
 
 
 def selection_of(event: Event) -> Selection:
@@ -240,7 +176,7 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
     cells = grid.n_cells(feature)
     if cells <= _FREE_CELLS:
         return range(1, cells)
-    if grid.as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
+    if ordinals.as_number(feature).type == "integer" and cells <= _GROUPED_CELLS:
         return [group * cells // _FREE_CELLS for group in range(1, _FREE_CELLS)]
     return None
 

@@ -17,7 +17,7 @@ class Forest:
 
     Every array is public structure, a released selection or a released noisy number: no exact count, no impurity, no
     node size, no timing. Names, types, shapes and meaning are those of the algorithm's family; see
-    ``app.forests.families``.
+    ``app.forests.catalogue``.
 
     Attributes:
         plan: what was planned and priced; holds the parameters and the noise scales.

@@ -12,7 +12,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.data import grid
+from app.forests.data import ordinals
 from app.forests.data import pairs as pairing
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
@@ -117,7 +117,7 @@ class Encoding:
         self, index: int, column: NDArray[np.float64] | NDArray[np.int32], edges: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         feature = self.schema.features[index]
-        values = grid.numbers(feature, column)
+        values = ordinals.numbers(feature, column)
         found = np.searchsorted(edges, values, side="left").astype(np.int64)
         return np.where(np.isnan(values), int(self.n_codes[index]) - 1, found) if feature.missing else found
 

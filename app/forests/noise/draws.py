@@ -15,7 +15,7 @@ a product; the high half of the same word serves for an independent decision. Th
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled, compiled_for, read, unsigned, written
+from app.forests.compilation.compiler import compiled, compiled_for, read, unsigned, written
 from app.forests.noise.tape import TapeExhausted
 
 _HALF_BITS = np.uint64(32)

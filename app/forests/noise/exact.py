@@ -1,8 +1,7 @@
 """The exact draws of ``app.forests.noise.randomness.Randomness``, as functions of a tape of uniform words.
 
 Arguments are checked and brought to integers here; the loops are compiled and stand in
-``app.forests.noise.draws`` and ``app.forests.noise.gaussian``, which are imported at the first draw because
-their compiler is slow to load.
+``app.forests.noise.draws`` and ``app.forests.noise.gaussian``.
 """
 
 import math
@@ -14,6 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.noise import draws, gaussian
 from app.forests.noise.tape import Tape, TapeExhausted
 from app.privacy.events import QUANTUM
 
@@ -46,8 +46,6 @@ class ExactSampler:
         Raises:
             ValueError: ``n`` is not from 1 to 2³².
         """
-        from app.forests.noise import draws
-
         if not 1 <= n <= MAX_UNIFORM:
             raise ValueError("a uniform draw has 1 to 2^32 outcomes")
         return int(self._draw(draws.uniform, np.uint64(n)))
@@ -58,8 +56,6 @@ class ExactSampler:
         Raises:
             ValueError: ``p`` is not from 0 to 1.
         """
-        from app.forests.noise import draws
-
         if not 0 <= p <= 1:
             raise ValueError("a probability is from 0 to 1")
         remainder = p.numerator
@@ -85,8 +81,6 @@ class ExactSampler:
             ValueError: the utilities are no int64 vector with 1 to 2³² candidates, or the inverse scale is not a
                 positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
         """
-        from app.forests.noise import draws
-
         _require_utilities(utilities)
         order = np.arange(utilities.size, dtype=np.int64)
         visited = np.zeros(1, dtype=np.int64)
@@ -101,8 +95,6 @@ class ExactSampler:
         Raises:
             ValueError: as :meth:`permute_and_flip`.
         """
-        from app.forests.noise import draws
-
         _require_utilities(utilities)
         return int(self._draw(draws.select_exponential, np.ascontiguousarray(utilities), _rate(inverse_scale)))
 
@@ -112,8 +104,6 @@ class ExactSampler:
         Raises:
             ValueError: the inverse scale is not a positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
         """
-        from app.forests.noise import draws
-
         noise = np.zeros(math.prod(shape), dtype=np.int64)
         finished = np.zeros(1, dtype=np.int64)
         self._draw(draws.discrete_laplace, _rate(inverse_scale), noise, finished)
@@ -125,8 +115,6 @@ class ExactSampler:
         Raises:
             ValueError: ``scale_bits`` is not from 0 to :data:`MAX_SCALE_BITS`.
         """
-        from app.forests.noise import gaussian
-
         if not 0 <= scale_bits <= MAX_SCALE_BITS:
             raise ValueError("a normal number is scaled by 2^0 to 2^40")
         noise = np.zeros(math.prod(shape), dtype=np.int64)

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled, compiled_for, read, unsigned, written
+from app.forests.compilation.compiler import compiled, compiled_for, read, unsigned, written
 from app.forests.noise.tape import TapeExhausted
 
 MAX_DIGITS: Final = 16

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from app.forests.data import grid, pairs
+from app.forests.data import ordinals, pairs
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Feature, Schema
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
@@ -64,7 +64,7 @@ class Columns:
 
 def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """MISSING has the bin above the highest number."""
-    return np.append(edges, grid.as_number(feature).upper) if feature.missing else edges
+    return np.append(edges, ordinals.as_number(feature).upper) if feature.missing else edges
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
@@ -139,7 +139,7 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
     if encoding.edges[index] is None:
         values = np.minimum(codes, encoding.n_codes[index] - 1) + float(FIRST_CODE)
     else:
-        values = grid.numbers(feature, codes)
+        values = ordinals.numbers(feature, codes)
         values[feature.missing_code] = math.inf
     return add_encoder(graph, feature, values)
 

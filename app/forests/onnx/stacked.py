@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.forests.algorithms.bms_rf import stacked_features
 from app.forests.algorithms.bms_rf.read import StackedSums
-from app.forests.data import grid
+from app.forests.data import ordinals
 from app.forests.data.schema import Feature, Schema
 from app.forests.onnx import columns, splits, trees
 from app.forests.onnx.columns import Columns
@@ -99,5 +99,5 @@ def _ticks_of_codes(feature: Feature) -> NDArray[np.float64]:
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     assert stacked_features.origin(feature) == 0
     steps = stacked_features.ticks(feature, codes)
-    steps[np.isnan(grid.numbers(feature, codes))] = math.inf
+    steps[np.isnan(ordinals.numbers(feature, codes))] = math.inf
     return steps

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from app.core import amounts, limits
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
 from app.forests.data.encoding import MAX_BINS
 from app.privacy.accountants import pure
 from app.privacy.events import Event, Parallel, Sequential, UnknownPrivacyEvent
-
-if TYPE_CHECKING:
-    from app.forests.contract.algorithm import PublicFacts
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.forests.bins import tree_bins
 from app.forests.contract import family
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.trees import leaves, pooling
+from app.forests.trees import leaf_prices, pooling, tree_bins
 from app.forests.trees.common import leaves_of
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
@@ -28,7 +27,7 @@ class CountFamily:
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
         """Sums of leaf values, normalised."""
-        noise_scale = leaves.noise_scale(leaves_of(forest.plan.event))
+        noise_scale = leaf_prices.noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
             tree_bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,

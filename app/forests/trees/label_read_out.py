@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.forests.bins import tree_bins
 from app.forests.contract import family
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.trees import pooling
+from app.forests.trees import pooling, tree_bins
 from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
 

@@ -8,17 +8,12 @@ same ε. Where ρ or μ² is counted it is the exponential mechanism, whose boun
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from app.forests.contract.algorithm import PublicFacts, draw_scale
+from app.forests.bins.noise_prices import draw_scale
+from app.forests.contract.facts import PublicFacts
 from app.privacy.accountants import pure
 from app.privacy.events import ExponentialMechanism, PermuteAndFlip
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
@@ -39,16 +34,3 @@ def priced(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_ca
         inverse_scale=draw_scale(loss, range_sensitivity),
         max_candidates=max_candidates,
     )
-
-
-def draw(selection: Selection, utilities: NDArray[np.int64], randomness: Randomness) -> int:
-    """The index of the selected candidate; one call is one release at the price of ``selection``.
-
-    Args:
-        selection: as priced.
-        utilities: PRIVATE int64 ``(n_candidates,)``, at least one; the candidates are public or follow from releases.
-        randomness: source of the draw.
-    """
-    if isinstance(selection, PermuteAndFlip):
-        return randomness.permute_and_flip(utilities, inverse_scale=selection.inverse_scale)
-    return randomness.select_exponential(utilities, inverse_scale=selection.inverse_scale)

@@ -3,9 +3,10 @@
 import json
 
 from app.datasets import private_rows
-from app.forests import artifacts, evaluation
+from app.forests import artifacts
 from app.forests.data.schema import Schema
-from app.forests.evaluation import EvaluationPlan
+from app.forests.evaluation.grow import release
+from app.forests.evaluation.price import EvaluationPlan
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.composition import Partitions
 from app.services.jobs import output
@@ -24,5 +25,5 @@ def release_evaluation(task: JobTask) -> None:
         part.row_files, schema=schema, partitions=Partitions.from_json(part.partitions), scope=part.scope
     )
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
-    released = evaluation.release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
+    released = release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
     output.write(task, json.dumps(released.to_json()).encode("utf-8"))

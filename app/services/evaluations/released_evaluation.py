@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import ids
-from app.forests.evaluation import Evaluation, EvaluationInvalid
+from app.forests.evaluation.price import EvaluationInvalid
+from app.forests.evaluation.read import Evaluation
 from app.jobs.tables import JobRow
 from app.registry import evaluations
 from app.registry.tables import EvaluationRow

@@ -10,7 +10,8 @@ from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core import clock
 from app.forests import metrics
 from app.forests.bins import noisy_counts
-from app.forests.evaluation import AUROC, CONFUSION, Evaluation
+from app.forests.evaluation.price import AUROC, CONFUSION
+from app.forests.evaluation.read import Evaluation
 from app.registry import evaluations, models
 from app.registry.tables import EvaluationRow
 from app.services import guarantees

@@ -11,9 +11,9 @@ from app.access.idempotency import Answer, IdempotentRequest, stored
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
 from app.datasets import catalog
-from app.forests import evaluation
-from app.forests.contract.algorithm import PublicFacts
-from app.forests.evaluation import EvaluationPlan
+from app.forests.contract.facts import PublicFacts
+from app.forests.evaluation import price
+from app.forests.evaluation.price import EvaluationPlan
 from app.forests.planning import public_facts
 from app.jobs import queue
 from app.privacy.adjacency import Adjacency
@@ -150,8 +150,8 @@ def _plan_evaluation(
 
 def _plan(body: EvaluationIn | SelectionIn, facts: PublicFacts) -> EvaluationPlan:
     if isinstance(body, SelectionIn):
-        return evaluation.plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
-    return evaluation.plan_tables(body.metrics, facts, score_bins=body.score_bins)
+        return price.plan_best(len(body.models), facts, winner_accuracy=body.winner_accuracy)
+    return price.plan_tables(body.metrics, facts, score_bins=body.score_bins)
 
 
 def _was_trained_on(session: Session, row: ModelRow, part: RequestedPart) -> bool:

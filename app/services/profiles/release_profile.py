@@ -3,10 +3,10 @@
 import json
 
 from app.datasets import private_rows
-from app.forests import profile
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
-from app.forests.profile import ProfilePlan
+from app.forests.profile.grow import release
+from app.forests.profile.price import ProfilePlan
 from app.privacy.composition import Partitions
 from app.services.jobs import output
 from app.services.jobs.task import JobTask
@@ -21,5 +21,5 @@ def release_profile(task: JobTask) -> None:
     schema = Schema.from_json(part.schema)
     partitions = Partitions.from_json(part.partitions)
     rows = private_rows.read(part.row_files, schema=schema, partitions=partitions, scope=part.scope)
-    released = profile.release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
+    released = release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
     output.write(task, json.dumps(released.to_json()).encode("utf-8"))

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from app.core import ids
 from app.forests.data.schema import Schema
-from app.forests.profile import Profile, ProfileInvalid
+from app.forests.profile.price import ProfileInvalid
+from app.forests.profile.read import Profile
 from app.jobs.tables import JobRow
 from app.registry import profiles
 from app.registry.tables import ProfileRow

@@ -6,7 +6,7 @@ from app.access import grants
 from app.access.roles import TRAIN, Principal
 from app.core import clock
 from app.forests.data.schema import Schema
-from app.forests.profile import Profile
+from app.forests.profile.read import Profile
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services import guarantees

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import TRAIN, Principal
 from app.datasets import catalog
-from app.forests import profile
 from app.forests.bins import quantile_bins
 from app.forests.planning import public_facts
-from app.forests.profile import ProfilePlan
+from app.forests.profile import price
+from app.forests.profile.price import ProfilePlan
 from app.privacy.adjacency import Adjacency
 from app.services.authorization import permitted
 from app.services.installation import Installation
@@ -78,5 +78,5 @@ def _plan_profile(session: Session, dataset: catalog.Dataset, body: ProfileIn) -
     """Plans the release and prices it, from public facts alone."""
     part = price_part(session, dataset, body)
     facts = public_facts(part.account_request, dataset.schema, Adjacency.ADD_REMOVE_ONE)
-    plan = profile.plan(body.parameters, facts)
+    plan = price.plan(body.parameters, facts)
     return plan, part.paying_for(plan.event)

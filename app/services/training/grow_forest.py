@@ -23,7 +23,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     labelled, *unlabelled = task.parts
     schema = Schema.from_json(labelled.schema)
     plan = planning.read(task.work["plan"])
-    protects_labels = catalogue.mechanism(plan.algorithm).adjacency is Adjacency.LABEL
+    protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
     rows = _rows(labelled, schema, keep_unlabelled=protects_labels)
     others = [_rows(part, Schema.from_json(part.schema), keep_unlabelled=True) for part in unlabelled]
     forest = grow(

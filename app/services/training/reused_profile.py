@@ -9,7 +9,7 @@ from app.access.roles import TRAIN, Principal
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.forests.bins.reused_profile import ReusedProfile
-from app.forests.profile import Profile
+from app.forests.profile.read import Profile
 from app.privacy.composition import Scope
 from app.registry import profiles
 from app.registry.tables import ProfileRow

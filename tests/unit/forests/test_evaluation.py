@@ -7,16 +7,21 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import catalogue, evaluation, metrics, profile
+from app.forests import catalogue, metrics
 from app.forests.bins import noisy_counts
-from app.forests.contract.algorithm import PublicFacts
+from app.forests.bins.grow import count_noise
+from app.forests.contract.facts import PublicFacts
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.evaluation import Evaluation, EvaluationInvalid, EvaluationPlan
+from app.forests.evaluation import grow as evaluation_grow
+from app.forests.evaluation import price as evaluation_price
+from app.forests.evaluation.price import EvaluationInvalid, EvaluationPlan
+from app.forests.evaluation.read import Evaluation
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan, public_facts
 from app.forests.predict import probabilities
+from app.forests.profile import price as profile_price
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 
@@ -44,7 +49,7 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 
 @pytest.fixture(scope="module")
-def model() -> evaluation.Model:
+def model() -> evaluation_grow.Model:
     wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
     return grow(wanted, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
 
@@ -53,7 +58,7 @@ def model() -> evaluation.Model:
 @pytest.mark.parametrize("wanted", [["accuracy"], ["confusion", "auroc"]])
 def test_tables_use_the_price_up(accountant: str, delta: Fraction | None, wanted: list[str]) -> None:
     public = facts(accountant, delta, "1")
-    spent = public.budget.loss(evaluation.plan_tables(wanted, public, score_bins=32).event)
+    spent = public.budget.loss(evaluation_price.plan_tables(wanted, public, score_bins=32).event)
     assert 0.999 * public.budget.limit < spent <= public.budget.limit
 
 
@@ -67,9 +72,9 @@ def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
     request = PlanRequest("evaluation", {}, asked, None, adjacency=adjacency, max_rows=max_rows)
     public = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     for event in (
-        evaluation.plan_tables(["accuracy"], public, score_bins=2).event,
-        evaluation.plan_best(3, public, winner_accuracy=True).event,
-        profile.plan({}, public).event,
+        evaluation_price.plan_tables(["accuracy"], public, score_bins=2).event,
+        evaluation_price.plan_best(3, public, winner_accuracy=True).event,
+        profile_price.plan({}, public).event,
     ):
         assert 0.999 * asked < max_rows * pure.loss(event, adjacency=adjacency) <= asked
 
@@ -81,17 +86,17 @@ def test_a_choice_uses_the_price_up_however_many_models_there_are(
 ) -> None:
     public = facts(accountant, delta, "1")
     for n_models in (2, 50):
-        event = evaluation.plan_best(n_models, public, winner_accuracy=winner_accuracy).event
+        event = evaluation_price.plan_best(n_models, public, winner_accuracy=winner_accuracy).event
         assert 0.999 * public.budget.limit < public.budget.loss(event) <= public.budget.limit
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_released_numbers_are_near_the_exact_ones(
-    accountant: str, delta: Fraction | None, model: evaluation.Model
+    accountant: str, delta: Fraction | None, model: evaluation_grow.Model
 ) -> None:
     rows = rows_of(4_000)
-    planned = evaluation.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
-    found = evaluation.release(planned, [model], rows, SystemRandomness())
+    planned = evaluation_price.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
+    found = evaluation_grow.release(planned, [model], rows, SystemRandomness())
     shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
     exact = float((shares.argmax(axis=1) == rows.y).mean())
     told = metrics.accuracy(found)
@@ -115,11 +120,11 @@ def _area(scores: np.ndarray, y: np.ndarray) -> float:
 
 
 def test_the_interval_holds_as_often_as_it_says() -> None:
-    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "0.1"), score_bins=2)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None, "0.1"), score_bins=2)
     event = planned.event_of("accuracy")
     exact, held = np.array([80, 20], dtype=np.int64), 0
     for _ in range(400):
-        table = noisy_counts.release(exact, event, SystemRandomness())
+        table = count_noise.release(exact, event, SystemRandomness())
         told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
         assert told is not None
         held += told.low <= 0.8 <= told.high
@@ -127,7 +132,7 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
 
 
 def test_the_interval_lets_both_sums_err_and_shares_the_chance_between_them() -> None:
-    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2)
     told = metrics.accuracy(Evaluation(planned, None, {"accuracy": np.array([80, 20], dtype=np.int64)}))
     off = noisy_counts.noise_bound(planned.event_of("accuracy"), level=0.975)
 
@@ -137,7 +142,8 @@ def test_the_interval_lets_both_sums_err_and_shares_the_chance_between_them() ->
 
 
 def test_the_bound_of_a_sum_of_many_counts_grows_with_their_root() -> None:
-    (accuracy,) = (evaluation.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2).event_of("accuracy"),)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2)
+    accuracy = planned.event_of("accuracy")
     of_many = noisy_counts.noise_bound(accuracy, level=0.95, n_counts=10_000)
 
     assert of_many == pytest.approx(1.96 * 100 * noisy_counts.noise_sd(accuracy), rel=0.02)
@@ -147,10 +153,10 @@ def test_the_bound_of_a_sum_of_many_counts_grows_with_their_root() -> None:
 def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: str) -> None:
     """At a large ε the noise of most cells is 0, and that of their sums is not."""
     ten = Schema.from_json({**SCHEMA.to_json(), "label": {"name": "y", "classes": list("abcdefghij")}})
-    planned = evaluation.plan_tables(["confusion"], facts("pure", None, epsilon, ten), score_bins=2)
+    planned = evaluation_price.plan_tables(["confusion"], facts("pure", None, epsilon, ten), score_bins=2)
     exact, held = (3 + 197 * np.eye(10, dtype=np.int64)).ravel(), 0
     for _ in range(400):
-        table = noisy_counts.release(exact, planned.event_of("confusion"), SystemRandomness())
+        table = count_noise.release(exact, planned.event_of("confusion"), SystemRandomness())
         told = metrics.accuracy(Evaluation(planned, None, {"confusion": table}))
         assert told is not None
         held += told.low <= 2_000 / 2_270 <= told.high
@@ -159,12 +165,12 @@ def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: s
 
 @pytest.mark.parametrize(("n_rows", "share"), [(30, 0.97), (200, 0.99), (500, 0.8)])
 def test_the_population_interval_holds_as_often_as_it_says(n_rows: int, share: float) -> None:
-    planned = evaluation.plan_tables(["accuracy"], facts("pure", None, "6"), score_bins=2)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None, "6"), score_bins=2)
     generator, held = np.random.default_rng(17), 0
     for _ in range(400):
         right = generator.binomial(n_rows, share)
         exact = np.array([right, n_rows - right], dtype=np.int64)
-        table = noisy_counts.release(exact, planned.event_of("accuracy"), SystemRandomness())
+        table = count_noise.release(exact, planned.event_of("accuracy"), SystemRandomness())
         told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
         assert told is not None
         held += told.population_low <= share <= told.population_high
@@ -172,7 +178,7 @@ def test_the_population_interval_holds_as_often_as_it_says(n_rows: int, share: f
 
 
 def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:
-    planned = evaluation.plan_tables(["confusion", "auroc"], facts("pure", None, "3000"), score_bins=2)
+    planned = evaluation_price.plan_tables(["confusion", "auroc"], facts("pure", None, "3000"), score_bins=2)
     tables = {"confusion": np.array([9, 0, 1, 10]), "auroc": np.array([9, 0, 1, 10])}
     told = metrics.accuracy(Evaluation(planned, None, tables))
     assert told is not None
@@ -180,7 +186,7 @@ def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:
 
 
 def test_empty_tables_say_nothing() -> None:
-    planned = evaluation.plan_tables(["accuracy", "auroc"], facts("pure", None), score_bins=4)
+    planned = evaluation_price.plan_tables(["accuracy", "auroc"], facts("pure", None), score_bins=4)
     empty = Evaluation(planned, None, {"accuracy": np.array([-3, -1]), "auroc": np.array([0, -1, 0, 0, 5, 0, 0, 0])})
     told, area = metrics.accuracy(empty), metrics.auroc(empty)
     assert told is not None
@@ -189,18 +195,18 @@ def test_empty_tables_say_nothing() -> None:
     assert area.estimate is None
 
 
-def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation.Model) -> None:
+def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_grow.Model) -> None:
     flipped = rows_of(5_000, wrong=0.9)
     wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
     bad = grow(wanted, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
     for accountant, delta in ACCOUNTS:
-        planned = evaluation.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
-        found = evaluation.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
+        planned = evaluation_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
+        found = evaluation_grow.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
         assert found.best == 1
 
 
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
-    model: evaluation.Model, monkeypatch: pytest.MonkeyPatch
+    model: evaluation_grow.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A score s is in bin ⌊s · n⌋; 1 has no bin of its own."""
     scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
@@ -210,19 +216,19 @@ def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
         np.zeros((len(scores), 16), np.uint8),
     )
     monkeypatch.setattr(
-        evaluation,
+        evaluation_grow,
         "probabilities",
         lambda *given, **_: np.stack([1 - given[2].columns[0], given[2].columns[0]], axis=1),
     )
-    planned = evaluation.plan_tables(["auroc"], facts("pure", None, "1000"), score_bins=4)
-    released = evaluation.release(planned, [model], rows, SystemRandomness())
+    planned = evaluation_price.plan_tables(["auroc"], facts("pure", None, "1000"), score_bins=4)
+    released = evaluation_grow.release(planned, [model], rows, SystemRandomness())
 
     assert released.in_rows("auroc").tolist() == [2, 2, 1, 2, 0, 0, 0, 0]
 
 
 def test_scores_of_more_than_two_classes_have_no_curve() -> None:
     with pytest.raises(InvalidRequest) as refused:
-        evaluation.plan_tables(["auroc"], facts("pure", None, schema=THREE), score_bins=4)
+        evaluation_price.plan_tables(["auroc"], facts("pure", None, schema=THREE), score_bins=4)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/metrics", "needs-two-classes")]
 
 
@@ -232,7 +238,7 @@ def test_scores_of_more_than_two_classes_have_no_curve() -> None:
      {"plan": {}}, {"more": 1}],
 )  # fmt: skip
 def test_foreign_evaluations_are_refused(changes: dict[str, Any]) -> None:
-    planned = evaluation.plan_tables(["accuracy"], facts("pure", None), score_bins=4)
+    planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None), score_bins=4)
     value = Evaluation(planned, None, {"accuracy": np.array([3, 4])}).to_json()
     assert Evaluation.from_json(value).to_json() == value
     with pytest.raises(EvaluationInvalid):
@@ -240,7 +246,7 @@ def test_foreign_evaluations_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_plan_survives_its_json() -> None:
-    planned = evaluation.plan_best(4, facts("gdp", DELTA), winner_accuracy=True)
+    planned = evaluation_price.plan_best(4, facts("gdp", DELTA), winner_accuracy=True)
     assert EvaluationPlan.from_json(planned.to_json()) == planned
 
 
@@ -255,7 +261,7 @@ _OF_ROWS_ALONE = sorted(
 @pytest.mark.parametrize("slug", _OF_ROWS_ALONE)
 def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
     """The precondition of the proof: drop, permute and shift rows; every other row's answer keeps its bits."""
-    mechanism = catalogue.mechanism(slug)
+    mechanism = catalogue.algorithm(slug)
     accountant, delta = ("pure", None) if "pure" in mechanism.accountants else ("gdp", DELTA)
     asked = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)
     forest = grow(plan(asked, SCHEMA), SCHEMA, rows_of(500), SystemRandomness(), on_tree_done=lambda: None)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.forests.data import grid
+from app.forests.bins import grid
+from app.forests.bins.grow import quantile_cuts
+from app.forests.data import ordinals
 from app.forests.data.schema import Feature
 
 finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
@@ -35,7 +37,7 @@ def test_edges_ascend_inside_the_bounds_and_are_few(bounds: tuple[float, float])
 def test_integer_with_a_short_range_has_a_cell_per_value() -> None:
     assert grid.edges(integer(-2, 1)).tolist() == [-1.5, -0.5, 0.5]
     assert grid.n_cells(integer(0, 255)) == 256
-    assert grid.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
+    assert quantile_cuts.cell_counts(integer(-2, 1), np.array([-2.0, 1.0, 1.0, -1.0])).tolist() == [1, 1, 0, 2]
 
 
 def test_wide_integer_is_cut_between_integers() -> None:
@@ -72,7 +74,7 @@ def test_range_around_zero_is_cut_at_zero_and_on_both_sides() -> None:
 
 def test_single_value_has_a_single_cell() -> None:
     assert grid.n_cells(numeric(3.25, 3.25)) == 1
-    assert grid.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
+    assert quantile_cuts.cell_counts(numeric(3.25, 3.25), np.full(5, 3.25)).tolist() == [5]
 
 
 def test_extreme_bounds_do_not_overflow() -> None:
@@ -92,16 +94,20 @@ def test_edges_cannot_be_changed_by_a_reader() -> None:
 def test_counts_of_parts_add_up_and_missing_values_are_left_out(values: list[float], cut: int) -> None:
     feature = numeric(-3.0, 5.0, missing=True)
     column = np.array([*values, math.nan, math.nan])
-    whole = grid.cell_counts(feature, column)
+    whole = quantile_cuts.cell_counts(feature, column)
 
     assert whole.sum() == len(values)
-    assert np.array_equal(whole, grid.cell_counts(feature, column[:cut]) + grid.cell_counts(feature, column[cut:]))
+    assert np.array_equal(
+        whole, quantile_cuts.cell_counts(feature, column[:cut]) + quantile_cuts.cell_counts(feature, column[cut:])
+    )
 
 
 def test_value_on_an_edge_belongs_to_the_cell_below() -> None:
     feature = numeric(0.0, 256.0)
     edge = grid.edges(feature)[100]
-    cells = [int(grid.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))]
+    cells = [
+        int(quantile_cuts.cell_counts(feature, np.array([value])).argmax()) for value in (edge, np.nextafter(edge, 999))
+    ]
 
     assert cells == [100, 101]
 
@@ -111,5 +117,5 @@ def test_ordered_categories_are_integers() -> None:
     column = np.array([0, 2, 3, 4], dtype=np.int32)  # a, c, OTHER, MISSING
 
     assert grid.edges(grades).tolist() == [0.5, 1.5]
-    assert np.array_equal(grid.numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
-    assert grid.cell_counts(grades, column).tolist() == [1, 0, 2]
+    assert np.array_equal(ordinals.numbers(grades, column), [0.0, 2.0, 2.0, math.nan], equal_nan=True)
+    assert quantile_cuts.cell_counts(grades, column).tolist() == [1, 0, 2]

@@ -13,9 +13,10 @@ from app.forests.grow import grow
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import assignment, greedy, shapes
-from app.forests.trees.in_memory_histograms import LocalHistograms
-from app.forests.trees.structure import random_structure
+from app.forests.trees import shapes
+from app.forests.trees.grow import assignment, greedy
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow.structure import random_structure
 
 SCHEMA = Schema.from_json(
     {

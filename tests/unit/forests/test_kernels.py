@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.forests.kernels import cell_sums, code_cache, prediction, reweighting, routing
+from app.forests.compilation import code_cache
+from app.forests.kernels import cell_sums, prediction, reweighting, routing
 from app.forests.kernels.compiled import cell_sum_loops
 
 # --- oracles ------------------------------------------------------------------------------------------------------
@@ -366,12 +367,12 @@ def test_no_message_tells_a_private_value() -> None:
 # --- where compiled code lives ------------------------------------------------------------------------------------
 
 
-def test_the_compiler_is_not_loaded_before_the_first_call() -> None:
+def test_the_api_loads_neither_the_compiler_nor_growth() -> None:
     code = (
-        "import sys, app.forests.noise.randomness\n"
-        "from app.forests.kernels import cell_sums, prediction, routing\n"
-        "app.forests.noise.randomness.SystemRandomness()\n"
-        "assert 'numba' not in sys.modules"
+        "import sys, app.api.main\n"
+        "from app.forests.kernels import boosting, cell_sums, fourth_roots, prediction, reweighting, routing\n"
+        "assert 'numba' not in sys.modules\n"
+        "assert not [name for name in sys.modules if name.startswith('app.forests.noise') or name.endswith('.grow')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

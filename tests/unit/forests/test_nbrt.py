@@ -13,9 +13,9 @@ from app.forests.algorithms.nbrt import price
 from app.forests.algorithms.nbrt import read as nbrt_read
 from app.forests.algorithms.nbrt.event_parts import Parts
 from app.forests.algorithms.nbrt.read import calibrated, probabilities
-from app.forests.algorithms.nbrt.scales import VARIANCE
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.bins import quantile_bins
+from app.forests.bins.noise_prices import VARIANCE
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
@@ -311,22 +311,20 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
     assert found[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
 
-def test_stored_plan_from_before_undoes_the_clip_and_a_new_one_does_not() -> None:
+def test_calibration_for_the_clip_undoes_it_and_none_changes_nothing() -> None:
     schema = schema_of(2)
     X = np.random.default_rng(6).integers(0, 10, (300, 5)).astype(float)
     forest = grown(planned(schema, "4", n_estimators=8, calibration="none"), schema, X, (X[:, 0] > 4).astype(int))
-    stored = forest.plan.to_json()
-    first = {name: value for name, value in forest.plan.parameters.items() if name not in ("calibration", "start")}
-    before = Forest(planning.read({**stored, "parameters": first}), forest.arrays)
+    of_clip = planned(schema, "4", n_estimators=8, calibration="clip")
     columns = columns_of(schema, X)
-    new, plain, old = (
+    default, plain, clipped = (
         predict.probabilities(own, schema, columns, read_out=read_out)
-        for own, read_out in ((forest, None), (forest, "logistic"), (before, None))
+        for own, read_out in ((forest, None), (forest, "logistic"), (Forest(of_clip, forest.arrays), None))
     )
 
-    assert np.array_equal(new, plain)
-    assert np.array_equal(old, calibrated(plain))
-    assert not np.allclose(old, new)
+    assert np.array_equal(default, plain)
+    assert np.array_equal(clipped, calibrated(plain))
+    assert not np.allclose(clipped, default)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

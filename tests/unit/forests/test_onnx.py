@@ -16,9 +16,9 @@ from onnx.reference import ReferenceEvaluator
 from app.core.errors import InvalidRequest, NotSupported
 from app.forests import artifacts, catalogue, predict
 from app.forests.artifacts import Artifact
+from app.forests.bins import grid
 from app.forests.contract.family import Reader
 from app.forests.contract.forest import Forest
-from app.forests.data import grid
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.sanitiser import sanitise_codes, sanitise_numbers
@@ -98,7 +98,7 @@ def artifact(slug: str, n_classes: int = 2, depth: int = 6, n_trees: int = 20) -
     own = schema(n_classes)
     shape = {"n_estimators": n_trees, "max_depth": depth}
     accountant, delta = (
-        ("pure", None) if "pure" in catalogue.mechanism(slug).accountants else ("gdp", Fraction(1, 10**6))
+        ("pure", None) if "pure" in catalogue.algorithm(slug).accountants else ("gdp", Fraction(1, 10**6))
     )
     settled = plan(request_for(slug, shape, Fraction(200), 10**4, accountant=accountant, delta=delta), own)
     columns = sanitised(own, raw_rows(own, 600, seed=1))

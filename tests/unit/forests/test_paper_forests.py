@@ -19,7 +19,7 @@ from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import common, pooling
-from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
 
 SCHEMA = Schema.from_json(

@@ -33,7 +33,7 @@ def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 
 
 def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None) -> PlanRequest:
     """On the first kind of account that the algorithm is for."""
-    own = catalogue.mechanism(slug)
+    own = catalogue.algorithm(slug)
     accountant = own.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
     return request_for(slug, parameters, epsilon, size, accountant=accountant, delta=delta)
@@ -186,7 +186,7 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 @pytest.mark.parametrize("assignment", ["sequential", "sharded"])
 def test_plan_survives_json(slug: str, assignment: str) -> None:
-    known = {parameter.name for parameter in catalogue.mechanism(slug).parameters}
+    known = {parameter.name for parameter in catalogue.algorithm(slug).parameters}
     asked = {"assignment": assignment} if "assignment" in known else {}
     settled = plan(request(slug, asked, Fraction(1, 3), None), wide())
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import InvalidRequest
 from app.forests.bins import quantile_bins
-from app.forests.data import grid
+from app.forests.bins.grow import quantile_cuts
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
@@ -39,10 +39,10 @@ MIXED = schema(
 
 def release(of: Schema, epsilon: int, columns: list[np.ndarray]) -> np.ndarray:
     private = quantile_bins.private_features(of)
-    return quantile_bins.release(
+    return quantile_cuts.release(
         of,
         quantile_bins.event(of, Fraction(epsilon)),
-        cell_counts=lambda index: grid.cell_counts(of.features[index], columns[private.index(index)]),
+        cell_counts=lambda index: quantile_cuts.cell_counts(of.features[index], columns[private.index(index)]),
         randomness=SystemRandomness(),
     )
 

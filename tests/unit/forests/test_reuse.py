@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.core.errors import InvalidRequest
-from app.forests import artifacts, predict, profile
+from app.forests import artifacts, predict
 from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.plan import Plan
@@ -17,6 +17,8 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import AccountRequest, PlanRequest, plan, public_facts, read
+from app.forests.profile import grow as profile_grow
+from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
 
@@ -45,7 +47,7 @@ def rows_of(n_rows: int = 2_000) -> SanitisedRows:
 @pytest.fixture(scope="module")
 def released() -> ReusedProfile:
     facts = public_facts(PlanRequest("profile", {}, Fraction(5), None), SCHEMA, Adjacency.ADD_REMOVE_ONE)
-    return profile.release(profile.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
+    return profile_grow.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
 
 
 def planned(slug: str, accountant: str, delta: Fraction | None, found: ReusedProfile | None, **asked: object) -> Plan:

@@ -6,7 +6,7 @@ import pytest
 
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest
-from app.forests.algorithms.rpf import joint_splits, price
+from app.forests.algorithms.rpf import joint_limits, price
 from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
@@ -81,9 +81,9 @@ def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, de
     """As many trees as the rule ever chooses may always choose two levels at once where one tree may."""
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
-    assert joint_splits.is_affordable(widest, depth, 2)
-    assert joint_splits.most_trees(widest, depth, 2) >= price.MAX_RULE_TREES
-    assert joint_splits.MAX_FOREST_WORK >= price.MAX_RULE_TREES * joint_splits.MAX_WORK
+    assert joint_limits.is_affordable(widest, depth, 2)
+    assert joint_limits.most_trees(widest, depth, 2) >= price.MAX_RULE_TREES
+    assert joint_limits.MAX_FOREST_WORK >= price.MAX_RULE_TREES * joint_limits.MAX_WORK
 
 
 def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None:
@@ -92,7 +92,7 @@ def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None
     widest = quantile_bins.widest_encoding(schema)
     most = refusal(schema=schema, n_estimators=limits.MAX_TREES, at_once=3, max_depth=3).limit
 
-    assert most == joint_splits.MAX_FOREST_TABLES // (60 * 60 * 61 // 2) == joint_splits.most_trees(widest, 3, 3)
+    assert most == joint_limits.MAX_FOREST_TABLES // (60 * 60 * 61 // 2) == joint_limits.most_trees(widest, 3, 3)
     assert planned(schema, n_estimators=most, max_depth=3, at_once=3).n_trees == most
 
     def by_rule(n_trees: int, size: int) -> object:

@@ -17,8 +17,8 @@ from app.forests.grow import grow as grow_forest
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import assignment, greedy
-from app.forests.trees.greedy import SplitRule
+from app.forests.trees.grow import assignment, greedy
+from app.forests.trees.grow.greedy import SplitRule
 from app.privacy.events import Parallel, Sequential
 
 SCHEMA = Schema.from_json(

@@ -40,7 +40,7 @@ def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
     """Where membership and features are public, a row that went with its label would move every exact median."""
     (own,) = reads(monkeypatch, algorithm, LABELLED)
 
-    assert own["keep_unlabelled"] is (catalogue.mechanism(algorithm).adjacency is Adjacency.LABEL)
+    assert own["keep_unlabelled"] is (catalogue.algorithm(algorithm).adjacency is Adjacency.LABEL)
     assert own["keep_unlabelled"] is (algorithm in ("sspe-2", "pte"))
 
 

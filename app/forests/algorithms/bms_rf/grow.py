@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import amounts
 from app.forests.algorithms.bms_rf import layers, read, stacked_features, votes
-from app.forests.bins import tree_bins
+from app.forests.contract.algorithm import Parameters
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
+from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.trees import assignment
+from app.forests.noise.randomness import Randomness
+from app.forests.trees import tree_bins
+from app.forests.trees.grow import assignment, greedy
+from app.forests.trees.grow.histograms import TreeHistograms
+from app.forests.trees.grow.leaves import ReleasedTree
+from app.forests.trees.grow.tree_by_tree import grow_trees
 from app.forests.trees.leaf_sums import LeafSums
-from app.forests.trees.tree_by_tree import grow_trees
-
-if TYPE_CHECKING:
-    from app.forests.contract.algorithm import TreeMechanism
-    from app.forests.noise.randomness import Randomness
+from app.privacy.events import Event
 
 
-def grow_layers(
-    mechanism: TreeMechanism,
+def grow_forest(
     plan: Plan,
-    *,
     schema: Schema,
     rows: SanitisedRows,
     randomness: Randomness,
+    *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases the layers of a plan. One call is one release, at the loss of ``plan.event``.
+    """Releases layer after layer on the PRIVATE rows, as the layer before it moves them. One call is one release.
 
-    Args:
-        mechanism: grows a tree of any layer.
-        plan: what was priced.
-        schema: public; as declared.
-        rows: PRIVATE.
-        randomness: source of every draw.
-        on_tree_done: told after each tree.
+    The projections are drawn before any row is read.
+
+    Privacy:
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest
+        (Theorem 1 of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row
+        are read off *released* leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no row
+        moves another and every sensitivity is that of one forest. Dropout tosses public coins and restricts public
+        candidates (lemma B2). Layers on the same rows add up (Theorem L), ε/N each; layers on rows apart by a keyed
+        hash count at their largest (lemma L5). The number of layers is public: no accuracy on rows decides it.
+        *Not covered:* running time.
+
+    Source:
+        Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated. Theorem 1 of
+        docs/proofs/bms-rf.md.
     """
     parameters, grown = plan.parameters, list[Forest]()
     plans, schemas = layers.plans(plan), layers.schemas(schema, parameters)
@@ -54,7 +62,7 @@ def grow_layers(
             said = votes_of(released, seen_by, seen)
             seen = stacked_features.add_votes(schema, mine.features, said, weights=weights, shift=shift)
         layer = grow_trees(
-            mechanism,
+            grow_tree,
             own,
             schema=own_schema,
             rows=SanitisedRows(seen, mine.y, mine.row_ids),
@@ -63,6 +71,31 @@ def grow_layers(
         )
         grown.append(layer)
     return Forest(plan, {**read.joined(grown), read.PROJECTION: projection})
+
+
+def grow_tree(
+    event: Event,
+    parameters: Parameters,
+    *,
+    encoding: Encoding,
+    rows: TreeHistograms,
+    randomness: Randomness,
+) -> ReleasedTree:
+    """Selects splits level by level on the PRIVATE rows, then releases the leaves; see ``GrowTree``.
+
+    Privacy:
+        That of ``mrf``, under add/remove and replace-one: coins are public, and a utility has at most the
+        range sensitivity over fewer candidates that it has over all. *Not covered:* running time.
+
+    Source:
+        Song and Wang (2024), Algorithm 2; lemma B2 of docs/proofs/bms-rf.md.
+    """
+    rule = greedy.SplitRule(
+        str(parameters["utility"]),
+        kept_features=amounts.parse(parameters["kept_features"]),
+        kept_splits=amounts.parse(parameters["kept_splits"]),
+    )
+    return greedy.grow_tree(event, rule, encoding=encoding, rows=rows, randomness=randomness)
 
 
 def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArray[np.int64]:

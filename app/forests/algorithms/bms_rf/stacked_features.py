@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from app.core import amounts
 from app.forests.contract.parameters import Value
-from app.forests.data import grid
+from app.forests.data import ordinals
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 
@@ -57,7 +57,7 @@ def _stacked(feature: Feature, shift: int) -> Feature:
 def origin(feature: Feature) -> int:
     """Where the ticks of a feature begin, so that 0 stays at 0 where its range holds it, or else at the nearer bound:
     public bins resolve values near 0 best."""
-    number = grid.as_number(feature)
+    number = ordinals.as_number(feature)
     lower, width = Fraction(number.lower), Fraction(number.upper) - Fraction(number.lower)
     return 0 if width == 0 else int(max(min(lower / width, Fraction(0)), Fraction(-1)) * TICKS)
 
@@ -96,11 +96,11 @@ def ticks(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> 
     (IEEE 754), so a row's ticks do not depend on its place in the array, on the machine, or on the other rows.
     """
     lower, width = halves(feature)
-    return np.floor((grid.numbers(feature, column) / 2 - lower) / width * TICKS)
+    return np.floor((ordinals.numbers(feature, column) / 2 - lower) / width * TICKS)
 
 
 def halves(feature: Feature) -> tuple[float, float]:
     """Half of the lower bound and half of the width; 1 for the width of a constant, whose only tick is 0."""
-    number = grid.as_number(feature)
+    number = ordinals.as_number(feature)
     width = number.upper / 2 - number.lower / 2
     return number.lower / 2, width if width > 0 else 1.0

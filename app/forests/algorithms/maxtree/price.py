@@ -5,29 +5,17 @@ What was wrong, and the proof of this version, stand in docs/proofs/maxtree.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from app.core import amounts
-from app.forests.bins import tree_bins
 from app.forests.contract.about import About, at_epsilon_one
-from app.forests.contract.algorithm import Parameters, PublicFacts, ReleasedTree
-from app.forests.contract.family import Family
+from app.forests.contract.algorithm import Algorithm, Parameters
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.data.encoding import Encoding
-from app.forests.trees import common, greedy, leaves, selections, utilities
-from app.forests.trees.count_read_out import CountFamily
-from app.forests.trees.histograms import TreeHistograms
+from app.forests.trees import common, greedy_sizes, leaf_prices, selections, tree_bins, utilities
 from app.forests.trees.tree_price import TreePrice
-from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
-
-_RULE = greedy.SplitRule(utilities.MISCOUNT)
 _RANGE_SENSITIVITY = utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
 
 
@@ -46,31 +34,15 @@ _ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class MaximalVoteTrees:
-    """Trees whose every split is selected for leaving the fewest rows outside their side's most common class.
+class MaximalVoteTrees(Algorithm):
+    """Trees whose every split is selected for leaving the fewest rows outside their side's most common class."""
 
-    Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. The utility −(miscount left + miscount
-        right) is monotone with range sensitivity 1; a selection by it among public splits is ε_l-DP (lemma L2, or L1
-        on accounts in ρ and μ²), and a path pays Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3).
-        Every row is in a tree once: there is no bootstrap, in which a row that is drawn m times would change a count
-        by m. Sequential trees add, sharded trees count at their largest (lemma L5). *Not covered:* running time.
-
-    Source:
-        Liu, Li, Li and Chen, "Differentially private classification with decision tree ensemble", Applied Soft
-        Computing (2018), as Huang, Lei and Kabán describe it; Theorem 1 of docs/proofs/maxtree.md.
-    """
-
-    slug: str = "maxtree"
-    title: str = "Greedy maximal-vote trees, without bootstrap"
-    source: str = "Liu et al. (2018), Applied Soft Computing, in its outline; repaired"
-    about: About = _ABOUT
-    accountants: tuple[str, ...] = accountants.NAMES
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    read_outs: tuple[str, ...] = ("log", "ta", "mv")
-    family: Family = CountFamily()  # noqa: RUF009 - it has no state
-    parameters: tuple[Parameter, ...] = (
+    slug = "maxtree"
+    title = "Greedy maximal-vote trees, without bootstrap"
+    source = "Liu et al. (2018), Applied Soft Computing, in its outline; repaired"
+    about = _ABOUT
+    read_outs = ("log", "ta", "mv")
+    parameters = (
         common.N_ESTIMATORS,
         common.MAX_DEPTH,
         common.N_BINS,
@@ -97,7 +69,7 @@ class MaximalVoteTrees:
         """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
         settled = dict(asked)
         common.settle_structure_share(settled, facts, usual="0.5")
-        return greedy.settle(settled, facts)
+        return greedy_sizes.settle(settled, facts)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, one after another or on disjoint rows; a tree is one selection per node of a path, then counts."""
@@ -110,34 +82,11 @@ class MaximalVoteTrees:
             (selections.priced(loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates),)
             for loss in losses
         )
-        price = TreePrice(levels, leaves.priced(leaves.COUNTS, (1 - share) * per_tree, depth, facts))
+        price = TreePrice(levels, leaf_prices.priced(leaf_prices.COUNTS, (1 - share) * per_tree, depth, facts))
         return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Mechanism.check``."""
+        """See ``Algorithm.check``."""
         price = TreePrice.of(event)
         price.require(depth=int(parameters["max_depth"]), selections=[Fraction(_RANGE_SENSITIVITY)], apart=False)
-        leaves.require(leaves.COUNTS, price.leaves)
-
-    def grow_tree(
-        self,
-        event: Event,
-        parameters: Parameters,
-        *,
-        encoding: Encoding,
-        rows: TreeHistograms,
-        randomness: Randomness,
-    ) -> ReleasedTree:
-        """Selects splits level by level on the PRIVATE rows, then releases noisy leaf counts.
-
-        Args:
-            event: what was priced; every noise scale is taken from it.
-            parameters: settled.
-            encoding: public bins and candidates.
-            rows: PRIVATE rows of this tree, each of them once.
-            randomness: source of all draws.
-
-        Returns:
-            The released tree. One call is one release, at the loss of one part of ``event``.
-        """
-        return greedy.grow_tree(event, _RULE, encoding=encoding, rows=rows, randomness=randomness)
+        leaf_prices.require(leaf_prices.COUNTS, price.leaves)

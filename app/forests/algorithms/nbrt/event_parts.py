@@ -7,34 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.nbrt import first_split
-from app.forests.algorithms.nbrt.scales import VARIANCE
+from app.forests.algorithms.nbrt import event_parts
 from app.forests.bins import quantile_bins
-from app.privacy.adjacency import Adjacency
+from app.forests.bins.noise_prices import LARGEST_START, VARIANCE
 from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
-
-SMALLEST_PRICED: Final = 2**8
-"""A squared sensitivity, in units of 2^-48 variances, that leaves a row one unit of count."""
-
-LARGEST_START: Final = 2**62
-"""Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
-
-
-def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
-    """Integers with noise of deviation 2^24, of which one row changes a vector of this squared length.
-
-    Raises:
-        InvalidRequest: the share of the budget is too small to be drawn with at all.
-    """
-    if squared_sensitivity < SMALLEST_PRICED:
-        raise InvalidRequest.at("/epsilon", "too-small")
-    return RoundedGaussian(
-        Adjacency.ADD_REMOVE_ONE,
-        l2_sensitivity_squared=Fraction(squared_sensitivity),
-        sigma_squared=Fraction(VARIANCE),
-        coordinates=coordinates,
-    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +74,7 @@ def _inverse_scale(split: Event | None) -> Fraction:
     """That of the selection of a first split, if there is one."""
     if not isinstance(split, ExponentialMechanism):
         return Fraction(0)
-    if split.range_sensitivity != first_split.RANGE_SENSITIVITY:
+    if split.range_sensitivity != event_parts.RANGE_SENSITIVITY:
         raise UnknownPrivacyEvent("not the selection of a first split")
     return split.inverse_scale
 
@@ -108,3 +84,10 @@ def _squared_sensitivity(noise: RoundedGaussian) -> int:
     if noise.sigma_squared != VARIANCE or square.denominator != 1 or square > LARGEST_START:
         raise UnknownPrivacyEvent("not noise of boosted random trees")
     return int(square)
+
+
+RANGE_SENSITIVITY: Final = 1
+"""A row raises the utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split by 0 or 1."""
+
+
+N_SIDES: Final = 2

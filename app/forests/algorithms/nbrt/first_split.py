@@ -15,17 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.algorithms.nbrt.event_parts import N_SIDES
 from app.forests.algorithms.nbrt.random_trees import Trees, no_trees
-from app.forests.algorithms.nbrt.scales import SCALE_BITS, SCORE_LIMIT, SCORE_UNIT
+from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT
 from app.forests.algorithms.nbrt.start_scores import centred_logs, start_scores
+from app.forests.bins.noise_prices import SCALE_BITS
 from app.forests.data.encoding import Encoding
 from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import MASK_WORDS
-
-RANGE_SENSITIVITY: Final = 1
-"""A row raises the utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split by 0 or 1."""
-
-N_SIDES: Final = 2
 
 _STEP: Final = Decimal("0.75")
 """Share of the way from the class prior to a side's own proportions: random trees go the rest, or back."""

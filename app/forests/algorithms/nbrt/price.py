@@ -7,39 +7,26 @@ The proof stands in docs/proofs/nbrt.md, that of its bins in docs/proofs/bins.md
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from app.core import amounts
-from app.core.errors import InvalidRequest
-from app.forests.algorithms.nbrt import first_split, temperature
-from app.forests.algorithms.nbrt.event_parts import LARGEST_START, Parts, noise, trees_alone
-from app.forests.algorithms.nbrt.grow import boost
-from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP, BoostedFamily
-from app.forests.algorithms.nbrt.scales import VARIANCE
+from app.forests.algorithms.nbrt import event_parts, temperature
+from app.forests.algorithms.nbrt.event_parts import Parts, trees_alone
+from app.forests.algorithms.nbrt.read import CALIBRATED, FOR_CLIP, LOGISTIC, MEASURED, NOT_FOR_CLIP
 from app.forests.bins import priced_bins, quantile_bins
+from app.forests.bins.noise_prices import LARGEST_START, VARIANCE, draw_scale, loss_of_unit, mu_squared, noise
 from app.forests.contract.about import About, at_epsilon_one
-from app.forests.contract.algorithm import Parameters, PublicFacts, draw_scale
-from app.forests.contract.family import Family
-from app.forests.contract.forest import Forest
+from app.forests.contract.algorithm import Algorithm, Parameters
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.contract.plan import Plan
-from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from app.forests.trees import common, shapes
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.adjacency import Adjacency
-from app.privacy.calibration import Budget, fitted
+from app.privacy.calibration import fitted
 from app.privacy.events import Event, ExponentialMechanism, Part, RoundedGaussian, Sequential, UnknownPrivacyEvent
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 START_SHARE = Fraction(3, 100)
 """Share of μ² (after the bins) that the class counts get."""
@@ -108,35 +95,16 @@ _ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class NoiseMatchedBoosting:
-    """Random trees, boosted with gradients that are clipped far below their worst case.
+class NoiseMatchedBoosting(Algorithm):
+    """Random trees, boosted with gradients that are clipped far below their worst case."""
 
-    Privacy:
-        Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
-        amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
-        a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
-        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or those of the sides
-        of a first split, and to the table of margins it adds one integer in one cell. Its contribution is a bit-exact
-        function of the row and of what was released before (lemma L6), so trees compose adaptively (Theorem L (b) and
-        (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and so
-        is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
-        post-processing (lemma L7). *Not covered:* running time.
-
-    Source:
-        Theorem 1 of docs/proofs/nbrt.md. Random structures: Geurts, Ernst and Wehenkel 2006; Gaussian differential
-        privacy: Dong, Roth and Su 2022.
-    """
-
-    slug: str = "nbrt"
-    title: str = "Noise-matched boosting of random trees"
-    source: str = "Grovekeeper; docs/proofs/nbrt.md"
-    about: About = _ABOUT
-    accountants: tuple[str, ...] = (gdp.NAME, zcdp.NAME)
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    read_outs: tuple[str, ...] = (CALIBRATED, LOGISTIC)
-    family: Family = BoostedFamily()  # noqa: RUF009 - it has no state
-    parameters: tuple[Parameter, ...] = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
+    slug = "nbrt"
+    title = "Noise-matched boosting of random trees"
+    source = "Grovekeeper; docs/proofs/nbrt.md"
+    about = _ABOUT
+    accountants = (gdp.NAME, zcdp.NAME)
+    read_outs = (CALIBRATED, LOGISTIC)
+    parameters = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in depth and start from the public size and the budget."""
@@ -163,16 +131,17 @@ class NoiseMatchedBoosting:
             return Sequential((Part(1, _counts(left, coordinates=n_classes)),))
         before = tuple[Part, ...]()
         if facts.profile is None and quantile_bins.private_features(facts.schema):
-            chosen = priced_bins.event(facts, amounts.parse(parameters["bins_share"]))
+            part = facts.part(amounts.parse(parameters["bins_share"]))
+            chosen = priced_bins.event(facts.schema, part.epsilon, part.budget)
             before = (Part(1, chosen),)
-            left -= facts.budget.loss(chosen) / _loss_of_unit(facts.budget)
+            left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
         for_tally = TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
         after = (Part(1, _counts(for_tally, coordinates=2 * temperature.N_BINS)),) if for_tally else ()
         if facts.profile is not None:
             alone = trees_alone(n_trees, _tree(left - for_tally, n_trees, depth, facts.schema))
             return Sequential((Part(1, alone), *after))
         start = _start(parameters, facts, left)
-        squares = facts.budget.loss(Sequential(start)) / _loss_of_unit(facts.budget)
+        squares = facts.budget.loss(Sequential(start)) / loss_of_unit(facts.budget)
         n_random = n_trees - (parameters["start"] == FROM_SPLIT)
         tree = _tree(left - squares - for_tally, n_random, depth, facts.schema)
         return Sequential((*before, *start, Part(n_random, tree), *after))
@@ -187,63 +156,25 @@ class NoiseMatchedBoosting:
         if not is_whole or parts.tree > LARGEST_SQUARED_LENGTH:
             raise UnknownPrivacyEvent("not the event of boosted random trees")
 
-    def grow_forest(
-        self,
-        plan: Plan,
-        schema: Schema,
-        rows: SanitisedRows,
-        randomness: Randomness,
-        *,
-        on_tree_done: Callable[[], None],
-    ) -> Forest:
-        """Releases bins and class counts, then trees one by one, then margins. One call is one release."""
-        from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
-        from app.forests.contract.forest import Forest
-
-        parts = Parts.of(plan.event)
-        cuts = priced_bins.cuts(parts.bins, schema, rows, randomness, reused=plan.profile)
-        encoding = quantile_bins.encoding(schema, cuts)
-        codes = np.ascontiguousarray(encoding.encode(rows.features).T)
-        boosted = LocalBoostedRows(codes, rows.y, n_classes=schema.n_classes)
-        return Forest(
-            plan, {"cuts": cuts, **boost(plan, encoding, boosted, randomness, on_tree_done=on_tree_done).arrays()}
-        )
-
-
-def mu_squared(budget: Budget) -> Fraction:
-    """The squared ratio of L2 sensitivity to deviation that normal noise may have in all: μ² of a ``gdp`` account.
-
-    Raises:
-        NoBoundHere: the account's unit does not take normal noise.
-    """
-    return budget.limit / _loss_of_unit(budget)
-
-
-def _loss_of_unit(budget: Budget) -> Fraction:
-    return budget.loss(RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1), 1))
-
 
 def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
     """Class counts; or the selection of a split, and class counts on its sides. From what the bins left of μ²."""
     n_classes = facts.schema.n_classes
     if parameters["start"] == FROM_CLASSES:
         return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
-    share = SPLIT_SHARE * left * _loss_of_unit(facts.budget) / facts.budget.limit
-    own = Budget(facts.budget.accountant, int(share * facts.budget.amount), facts.budget.adjacency)
-    if own.amount == 0:
-        raise InvalidRequest.at("/epsilon", "too-small")
+    share = SPLIT_SHARE * left * loss_of_unit(facts.budget) / facts.budget.limit
     n_candidates = len(quantile_bins.widest_encoding(facts.schema).candidates)
 
     def selection(epsilon: Fraction) -> Event:
         return ExponentialMechanism(
             Adjacency.ADD_REMOVE_ONE,
-            range_sensitivity=Fraction(first_split.RANGE_SENSITIVITY),
-            inverse_scale=draw_scale(epsilon, first_split.RANGE_SENSITIVITY),
+            range_sensitivity=Fraction(event_parts.RANGE_SENSITIVITY),
+            inverse_scale=draw_scale(epsilon, event_parts.RANGE_SENSITIVITY),
             max_candidates=n_candidates,
         )
 
-    sides = _counts(SIDES_SHARE * left, coordinates=first_split.N_SIDES * n_classes)
-    return (Part(1, fitted(own, selection, start=Fraction(1, 10))), Part(1, sides))
+    sides = _counts(SIDES_SHARE * left, coordinates=event_parts.N_SIDES * n_classes)
+    return (Part(1, fitted(facts.part(share).budget, selection, start=Fraction(1, 10))), Part(1, sides))
 
 
 def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:

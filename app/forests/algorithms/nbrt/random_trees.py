@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Encoding
 from app.forests.kernels.boosting import MASK_WORDS
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
+from app.forests.noise.randomness import Randomness
 
 FEWEST_FEATURES = 3
 """A tree draws half of the features, rounded up, and at least these (or all, where there are fewer)."""

@@ -10,14 +10,10 @@ from fractions import Fraction
 from math import isqrt
 from typing import Final
 
+from app.forests.bins.noise_prices import VARIANCE
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH, PROBABILITY_BITS
 from app.forests.kernels.exponential import SCORE_BITS
 from app.privacy.events import UnknownPrivacyEvent
-
-SCALE_BITS: Final = 24
-"""Sensitivities are integers in units of 2^-24 standard deviations."""
-
-VARIANCE: Final = 4**SCALE_BITS
 
 COUNT_SHARE: Final = Fraction(1, 101)
 """a² / (1 + a²) for a = 1/10: the share of a tree's squared sensitivity that its counts take."""

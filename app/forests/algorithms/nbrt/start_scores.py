@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.nbrt.scales import SCALE_BITS, SCORE_LIMIT, SCORE_UNIT, Scales
+from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales
+from app.forests.bins.noise_prices import SCALE_BITS
 
 _QUOTIENT_BITS = (5, 4, 4, 4)
 """Bits of the score in half units, for rounding to nearest, as many at a time as stay in 63 bits."""

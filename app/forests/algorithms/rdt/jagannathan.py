@@ -7,14 +7,12 @@ Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from app.forests.algorithms.rdt.price import RandomDecisionTrees
-from app.forests.bins import tree_bins
 from app.forests.contract.about import About, at_epsilon_one
-from app.forests.contract.algorithm import PublicFacts
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import shapes
+from app.forests.trees import shapes, tree_bins
 
 DEFAULT_TREES = 10
 
@@ -31,30 +29,18 @@ _ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
 class JagannathanTrees(RandomDecisionTrees):
     """Random decision trees, ten of them, whose depth is half the number of features unless the table is small.
 
     Every leaf is released, reached by a row or not: leaving out empty ones would tell where no row is.
-
-    Privacy:
-        As :class:`RandomDecisionTrees`, whose growth it is: ε-DP under add/remove, 2ε under replace-one; L1 sensitivity
-        1 of a tree's (leaf, class) histogram. *Not covered:* running time.
-
-    Source:
-        Jagannathan, Pillaipakkamnatt and Wright, Transactions on Data Privacy 5 (2012), 273-295; Theorem 1 of
-        docs/proofs/rdt.md.
     """
 
-    slug: str = "rdt-jagannathan"
-    title: str = "Random decision trees, depth by features"
-    read_outs: tuple[str, ...] = ("ta", "sum", "mv")
-    source: str = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
+    slug = "rdt-jagannathan"
+    title = "Random decision trees, depth by features"
+    read_outs = ("ta", "sum", "mv")
+    source = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
 
-    @property
-    def about(self) -> About:
-        """See ``Mechanism.about``."""
-        return _ABOUT
+    about = _ABOUT
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in ten trees, and the depth from the number of features and the public size."""

@@ -7,26 +7,14 @@ proof stand in docs/proofs/rdt.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from app.forests.bins import tree_bins
 from app.forests.contract.about import About, at_epsilon_one
-from app.forests.contract.algorithm import Parameters, PublicFacts, ReleasedTree
-from app.forests.contract.family import Family
-from app.forests.contract.parameters import Parameter, Value
-from app.forests.data.encoding import Encoding
-from app.forests.trees import common, leaves, shapes
-from app.forests.trees.count_read_out import CountFamily
-from app.forests.trees.histograms import TreeHistograms
-from app.forests.trees.structure import drop, random_structure
-from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
+from app.forests.contract.algorithm import Algorithm, Parameters
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Value
+from app.forests.trees import common, leaf_prices, shapes, tree_bins
 from app.privacy.events import Event, Parallel, Part, Sequential
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
-
 
 _ABOUT = About(
     claimed=(
@@ -46,43 +34,16 @@ _ABOUT = About(
     accuracy=(),
 )
 
-_PERCENTS = {
-    "rdt-mv": "76.8 84.5 93.4 86.1 79.9",
-    "rdt-ta": "76.9 90.3 95.1 89.6 85.8",
-    "rdt-pa": "68.2 68.0 75.4 41.0 33.4",
-}
+
+def _measured(percents: str) -> About:
+    return replace(_ABOUT, accuracy=at_epsilon_one(percents))
 
 
-@dataclass(frozen=True)
-class RandomDecisionTrees:
-    """Trees drawn from public randomness; noise on every (leaf, class) count of every tree.
+class RandomDecisionTrees(Algorithm):
+    """Trees drawn from public randomness; noise on every (leaf, class) count of every tree."""
 
-    The three slugs are one mechanism: they differ only in the read-out that prediction takes by default.
-
-    Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. One row adds one to one count of one tree's
-        (leaf, class) histogram, so that histogram has L1 sensitivity 1. Sequential trees all see every row: the losses
-        ε/T of T trees add up. Sharded trees see disjoint rows by a keyed hash of the row id: the largest tree's loss is
-        the forest's. Empty leaves are released like any other. *Not covered:* running time.
-
-    Source:
-        Bojarski, Choromanska, Choromanski, LeCun 2014, Algorithm 2 in its three versions; Theorem 1 of
-        docs/proofs/rdt.md.
-    """
-
-    slug: str
-    title: str
-    read_outs: tuple[str, ...]
-    family: Family = CountFamily()  # noqa: RUF009 - it has no state
-    source: str = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
-    accountants: tuple[str, ...] = accountants.NAMES
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
-
-    @property
-    def about(self) -> About:
-        """See ``Mechanism.about``."""
-        return replace(_ABOUT, accuracy=at_epsilon_one(_PERCENTS[self.slug]))
+    source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
+    parameters = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema."""
@@ -97,37 +58,39 @@ class RandomDecisionTrees:
         """T noisy histograms, one after another or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = common.loss_per_tree(parameters, facts.epsilon)
-        parts = (Part(n_trees, leaves.priced(leaves.COUNTS, per_tree, depth, facts)),)
+        parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
         return Parallel("trees", parts) if common.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Mechanism.check``."""
-        leaves.require(leaves.COUNTS, common.tree_event(event))
+        """See ``Algorithm.check``."""
+        leaf_prices.require(leaf_prices.COUNTS, common.tree_event(event))
 
-    def grow_tree(
-        self,
-        event: Event,
-        parameters: Parameters,
-        *,
-        encoding: Encoding,
-        rows: TreeHistograms,
-        randomness: Randomness,
-    ) -> ReleasedTree:
-        """Draws a structure, drops the PRIVATE rows through it and releases noisy counts.
 
-        Args:
-            event: what was priced; the noise scale is taken from it.
-            parameters: settled.
-            encoding: public bins.
-            rows: PRIVATE rows of this tree.
-            randomness: source of the public structure and of the noise.
+class VotingTrees(RandomDecisionTrees):
+    """Random decision trees read by majority vote."""
 
-        Returns:
-            The released tree. One call is one release, at the loss of one part of ``event``.
-        """
-        splits = random_structure(encoding.candidates, int(parameters["max_depth"]), randomness)
-        drop(rows, splits)
-        return leaves.release(splits, common.tree_event(event), rows, randomness)
+    slug = "rdt-mv"
+    title = "Random decision trees, majority vote"
+    read_outs = ("mv", "ta", "pa")
+    about = _measured("76.8 84.5 93.4 86.1 79.9")
+
+
+class AveragedTrees(RandomDecisionTrees):
+    """The same release, read by averages of class shares."""
+
+    slug = "rdt-ta"
+    title = "Random decision trees, threshold averaging"
+    read_outs = ("ta", "mv", "pa")
+    about = _measured("76.9 90.3 95.1 89.6 85.8")
+
+
+class DrawnTrees(RandomDecisionTrees):
+    """The same release; labels are drawn by averages of class shares."""
+
+    slug = "rdt-pa"
+    title = "Random decision trees, probabilistic averaging"
+    read_outs = ("pa", "mv", "ta")
+    about = _measured("68.2 68.0 75.4 41.0 33.4")
 
 
 def default_n_trees(facts: PublicFacts) -> int:

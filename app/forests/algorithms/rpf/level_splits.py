@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.algorithms.rpf import joint_splits, node_splits
+from app.forests.algorithms.rpf import joint_limits, joint_splits, node_splits
 from app.forests.algorithms.rpf.leaf_scores import UNREACHED
 from app.forests.algorithms.rpf.node_splits import ReweightedTree
 from app.forests.algorithms.rpf.path_event import PathScales, stages
 from app.forests.algorithms.rpf.reweighted_rows import ReweightedRows
 from app.forests.data.encoding import Encoding
 from app.forests.kernels import fourth_roots
+from app.forests.noise.randomness import Randomness
 from app.forests.trees import boxes
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 
 class LevelTrees:
@@ -91,7 +88,7 @@ class LevelTrees:
         Where fewer splits are left on the columns that several at once are chosen on, one is chosen alone.
         """
         competing = np.flatnonzero(alive)
-        n_on_columns = joint_splits.n_candidates(self._encoding, self._joint_columns)
+        n_on_columns = joint_limits.n_candidates(self._encoding, self._joint_columns)
         on_columns = competing[competing < n_on_columns]
         handicaps = node_splits.handicaps(self._encoding, scale)
         if 1 < n_splits <= len(on_columns):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,8 @@ from app.forests.algorithms.rpf.path_event import PathScales
 from app.forests.algorithms.rpf.reweighted_rows import ReweightedRows
 from app.forests.data.encoding import Encoding
 from app.forests.kernels import fourth_roots
+from app.forests.noise.randomness import Randomness
 from app.forests.trees import boxes, shapes
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 FIRST_LEVEL_WITH_STOP = 1
 """The root always splits where it can."""

@@ -6,21 +6,13 @@ The proof stands in docs/proofs/rpf.md, that of its bins in docs/proofs/bins.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import partial
 from itertools import islice
 from math import comb
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from app.core import amounts
 from app.core.errors import InvalidRequest
-from app.forests.algorithms.rpf import joint_splits, leaf_scores, node_splits
-from app.forests.algorithms.rpf.level_splits import LevelTrees
-from app.forests.algorithms.rpf.node_splits import ReweightedTree
+from app.forests.algorithms.rpf import joint_limits
 from app.forests.algorithms.rpf.path_event import (
     L1_SENSITIVITY,
     RANGE_SENSITIVITY,
@@ -36,28 +28,18 @@ from app.forests.algorithms.rpf.read import (
     PAIRS,
     PLAIN,
     TEMPERED,
-    ReweightedFamily,
-    encoding_of,
 )
-from app.forests.bins import priced_bins, quantile_bins
+from app.forests.bins import quantile_bins
+from app.forests.bins.noise_prices import draw_scale
 from app.forests.contract.about import About, at_epsilon_one
-from app.forests.contract.algorithm import Parameters, PublicFacts, draw_scale
-from app.forests.contract.family import Family
-from app.forests.contract.forest import Forest
+from app.forests.contract.algorithm import Algorithm, Parameters
+from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.contract.plan import Plan
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
-from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.trees import common, shapes
-from app.privacy import accountants
-from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
-
-if TYPE_CHECKING:
-    from app.forests.algorithms.rpf.reweighted_rows import ReweightedRows
-    from app.forests.noise.randomness import Randomness
 
 MAX_RULE_TREES = 16
 """More the rule never chooses."""
@@ -103,7 +85,7 @@ _OWN_PARAMETERS = (
         "one split is chosen per level, as many as there are few enough sets of splits for the declared size. Where "
         "there are many splits, levels and classes, fewer trees may choose several.",
         minimum=Fraction(1),
-        maximum=Fraction(joint_splits.MOST_AT_ONCE),
+        maximum=Fraction(joint_limits.MOST_AT_ONCE),
     ),
     Parameter(
         "pairs",
@@ -136,34 +118,15 @@ _ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class ReweightedForest:
-    """Trees one after another, each on rows weighted by the doubt of the trees before it.
+class ReweightedForest(Algorithm):
+    """Trees one after another, each on rows weighted by the doubt of the trees before it."""
 
-    Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. Bins of numbers are released first (Theorem
-        1 of docs/proofs/bins.md). A row's weight, at most 256 units, is a bit-exact function of the row and of released
-        scores (lemma L6). A row raises the utility ‖left‖₄ + ‖right‖₄, in whole units, of every candidate of its node
-        by 0 to 256, and so their sum over a level: range sensitivity 256, so permute-and-flip at inverse scale ε_k/256
-        is ε_k-DP (lemma L2). Sums and differences of columns are functions of the row. It raises one weight of one leaf
-        by at most 256: L1 sensitivity 256, so discrete Laplace noise at inverse scale ε_v/256 is ε_v-DP (lemma L3). A
-        node that stops early leaves what its path did not spend to its leaf, so every path costs the same (lemma L4);
-        trees and bins add up. *Not covered:* running time.
-
-    Source:
-        Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the max operator, the ℓ∞ relative
-        of the utility: Breiman et al. 1984.
-    """
-
-    slug: str = "rpf"
-    title: str = "Reweighted ℓ4 permute-and-flip forest"
-    source: str = "Grovekeeper; docs/proofs/rpf.md"
-    about: About = _ABOUT
-    accountants: tuple[str, ...] = accountants.NAMES
-    adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE
-    read_outs: tuple[str, ...] = ("log",)
-    family: Family = ReweightedFamily()  # noqa: RUF009 - it has no state
-    parameters: tuple[Parameter, ...] = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)
+    slug = "rpf"
+    title = "Reweighted ℓ4 permute-and-flip forest"
+    source = "Grovekeeper; docs/proofs/rpf.md"
+    about = _ABOUT
+    read_outs = ("log",)
+    parameters = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in number and depth of trees, and shares, from the public size, ε and the schema."""
@@ -174,7 +137,7 @@ class ReweightedForest:
         settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
         depth = 0 if hopeless else default_depth(facts, n_trees, by_level=settled["splits"] == BY_LEVEL)
-        widest = _widest_encoding(settled, facts.schema)
+        widest = widest_encoding(settled, facts.schema)
         warnings = shapes.settle_depth(settled, depth, widest, tables=True)
         _settle_at_once(settled, widest, facts)
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
@@ -190,7 +153,7 @@ class ReweightedForest:
             for_trees -= for_bins
         share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         per_tree = for_trees / n_trees
-        of_selections = _stages(parameters, _widest_encoding(parameters, facts.schema))
+        of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
         losses = iter(common.level_losses(share * per_tree, depth))
         scales = PathScales(
             tuple(
@@ -203,62 +166,14 @@ class ReweightedForest:
         tree = scales.event(of_selections, n_classes=facts.schema.n_classes, by_level=by_level)
         return Sequential((*bins, Part(n_trees, tree)))
 
-    def grow_forest(
-        self,
-        plan: Plan,
-        schema: Schema,
-        rows: SanitisedRows,
-        randomness: Randomness,
-        *,
-        on_tree_done: Callable[[], None],
-    ) -> Forest:
-        """Releases bins, then grows the trees one after another on the PRIVATE rows. One call is one release."""
-        from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
-
-        bins, scales = events_of(plan.event)
-        cuts = priced_bins.cuts(bins, schema, rows, randomness, reused=plan.profile)
-        encoding = encoding_of(plan, schema, cuts)
-        weighted = LocalReweightedRows(
-            encoding.encode(rows.features),
-            rows.y,
-            n_codes=encoding.n_codes,
-            n_classes=schema.n_classes,
-            pairs=encoding.pairs,
-        )
-        by_level = plan.parameters["splits"] == BY_LEVEL
-        grow: Callable[[ReweightedRows, Randomness], ReweightedTree] = partial(node_splits.grow, scales, encoding)
-        if by_level:
-            grow = LevelTrees(
-                scales,
-                encoding,
-                depth=int(plan.parameters["max_depth"]),
-                at_once=int(plan.parameters["at_once"]),
-                joint_columns=joint_splits.n_columns(_widest_encoding(plan.parameters, schema)),
-            ).grow
-        trees: list[ReweightedTree] = []
-        for _ in range(plan.n_trees):
-            tree = grow(weighted, randomness)
-            trees.append(tree)
-            if len(trees) < plan.n_trees:  # nobody reads the weights after the last one
-                weighted.finish_tree(
-                    leaf_scores.of_tree(
-                        tree.counts, tree.selections, scales.leaves, is_first=len(trees) == 1, by_level=by_level
-                    )
-                )
-            on_tree_done()
-        arrays = {
-            field.name: np.stack([getattr(tree, field.name) for tree in trees]) for field in fields(ReweightedTree)
-        }
-        return Forest(plan, {**arrays, "cuts": cuts})
-
     def check(self, event: Event, parameters: Parameters) -> None:
-        """See ``Mechanism.check``."""
+        """See ``Algorithm.check``."""
         _, scales = events_of(event)
         if len(scales.levels) != len(stages(int(parameters["max_depth"]), int(parameters["at_once"]))):
             raise UnknownPrivacyEvent("not the event of a forest of this depth")
 
 
-def _widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
+def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
     """As many bins and columns as there can be.
 
     Raises:
@@ -282,21 +197,21 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
     if "at_once" not in settled:
-        by_rule = joint_splits.default(widest, depth, n_trees=n_trees, size=facts.size)
+        by_rule = joint_limits.default(widest, depth, n_trees=n_trees, size=facts.size)
         settled["at_once"] = by_rule if by_level else 1
     elif settled["at_once"] != 1 and not by_level:
         raise InvalidRequest.at("/parameters/at_once", "not-with-splits-node")
     elif settled["at_once"] != 1 and depth > 1:
         at_once = int(settled["at_once"])
-        if not joint_splits.is_affordable(widest, depth, at_once):
+        if not joint_limits.is_affordable(widest, depth, at_once):
             raise InvalidRequest.at("/parameters/at_once", "too-large")
-        if n_trees > (most := joint_splits.most_trees(widest, depth, at_once)):
+        if n_trees > (most := joint_limits.most_trees(widest, depth, at_once)):
             raise InvalidRequest.at("/parameters/n_estimators", "too-large", limit=most)
 
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
     """What each selection on a path chooses, in public numbers; "stop" is a candidate too."""
-    alone, joint = len(widest.candidates), joint_splits.n_candidates(widest, joint_splits.n_columns(widest))
+    alone, joint = len(widest.candidates), joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
     return tuple(
         Stage(n_splits, (alone if n_splits == 1 else max(alone, comb(joint, n_splits))) + 1)
         for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))

@@ -7,7 +7,7 @@ signed and unsigned integers meet.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled, compiled_for, integer, read, written
+from app.forests.compilation.compiler import compiled, compiled_for, integer, read, written
 
 _SCORE_FINE_BITS = np.uint64(12)
 _FINE_MASK = np.uint64(2**12 - 1)

@@ -6,7 +6,7 @@ Cell numbers are unsigned, so that no sign is tested. An empty array of weights 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled_for, integer, read, written
+from app.forests.compilation.compiler import compiled_for, integer, read, written
 
 _BLOCK_ROWS = 2**14
 

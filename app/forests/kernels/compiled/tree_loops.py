@@ -11,7 +11,7 @@ node and no branch, which the processor would mispredict every other time.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.kernels.compiler import compiled, compiled_for, integer, read, written
+from app.forests.compilation.compiler import compiled, compiled_for, integer, read, written
 
 _GROUP = 8
 _BLOCK_ROWS = 2**10

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.compilation.compiler import compiled_for, read, written
 from app.forests.kernels import exponential
-from app.forests.kernels.compiler import compiled_for, read, written
 
 _FINE_BITS = exponential.FINE_BITS
 _FINE_MASK = 2**exponential.FINE_BITS - 1

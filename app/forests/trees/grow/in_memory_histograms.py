@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.forests.kernels import cell_sums as kernels
 from app.forests.kernels import routing
-from app.forests.trees.histograms import Histograms, TreeHistograms
+from app.forests.trees.grow.histograms import Histograms, TreeHistograms
 
 
 class LocalHistograms:

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import amounts
-from app.forests.bins import tree_bins
+from app.forests.contract.algorithm import Parameters
 from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
-from app.forests.trees import assignment
-from app.forests.trees.collect import forest_of
+from app.forests.noise.randomness import Randomness
+from app.forests.trees import tree_bins
 from app.forests.trees.common import HASH, SHARDED
-from app.forests.trees.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow import assignment
+from app.forests.trees.grow.collect import forest_of
+from app.forests.trees.grow.histograms import TreeHistograms
+from app.forests.trees.grow.in_memory_histograms import LocalHistograms
+from app.forests.trees.grow.leaves import ReleasedTree
+from app.privacy.events import Event
 
-if TYPE_CHECKING:
-    from app.forests.contract.algorithm import TreeMechanism
-    from app.forests.noise.randomness import Randomness
+
+class GrowTree(Protocol):
+    """Growth of one tree that knows of no other tree."""
+
+    def __call__(
+        self,
+        event: Event,
+        parameters: Parameters,
+        /,
+        *,
+        encoding: Encoding,
+        rows: TreeHistograms,
+        randomness: Randomness,
+    ) -> ReleasedTree:
+        """Grows and releases one tree on the PRIVATE histograms of its rows; one call is one release."""
 
 
 def grow_trees(
-    mechanism: TreeMechanism,
+    grow_tree: GrowTree,
     plan: Plan,
     *,
     schema: Schema,
@@ -37,7 +54,7 @@ def grow_trees(
     """Releases the trees of a plan. One call is one release, at the loss of ``plan.event``.
 
     Args:
-        mechanism: grows a tree.
+        grow_tree: of the algorithm.
         plan: what was priced.
         schema: public.
         rows: PRIVATE.
@@ -47,12 +64,10 @@ def grow_trees(
     encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     histograms = _histograms(encoding, plan, schema, rows, randomness)
     trees = (
-        mechanism.grow_tree(
-            plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness
-        )
+        grow_tree(plan.event, plan.parameters, encoding=encoding, rows=histograms.of_tree(index), randomness=randomness)
         for index in range(plan.n_trees)
     )
-    return forest_of(plan, schema, mechanism.family, trees, on_tree_done=on_tree_done)
+    return forest_of(plan, trees, on_tree_done=on_tree_done)
 
 
 def _histograms(

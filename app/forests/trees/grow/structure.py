@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.encoding import Candidates
+from app.forests.noise.randomness import Randomness
 from app.forests.trees import boxes
-from app.forests.trees.histograms import TreeHistograms
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
+from app.forests.trees.grow.histograms import TreeHistograms
 
 Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
 """Feature, threshold and equality of the nodes of a tree, in heap order."""

@@ -7,66 +7,24 @@ is handed rows *without* labels, so it cannot look at one.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, log2
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import amounts, limits
-from app.forests.contract.algorithm import Parameters, PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.algorithm import Parameters
+from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
-from app.forests.trees import shapes, structure
-from app.forests.trees.histograms import TreeHistograms
-from app.forests.trees.structure import Splits
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
-
-ROWS_OF_A_LEAF = 8
-"""Labelled rows times ε that a rule wants in a leaf of one tree: four times the scale of the noise on its counts."""
-
-DEEPEST_BY_RULE = 10
-
-MIN_ROWS = Parameter(
-    "min_rows",
-    "integer",
-    "A node with fewer rows is not split; sizes are public where labels alone are protected. By default a rule of "
-    "ε, the number of trees and labelled_share.",
-    minimum=Fraction(2),
-    maximum=Fraction(limits.MAX_ROWS_PER_DATASET),
-)
-
-LABELLED_SHARE = Parameter(
-    "labelled_share",
-    "number",
-    "Share of the rows that are thought to have a known label: a public guess, never counted. Rules make larger leaves "
-    "where it is small.",
-    default="1",
-    minimum=Fraction(1, 1000),
-    maximum=Fraction(1),
-)
-
-
-def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int) -> tuple[str, ...]:
-    """Fills in where nodes stop and how deep trees may become, by public rules.
-
-    Args:
-        settled: with ``n_estimators``, ``n_bins`` and ``labelled_share``; gains ``min_rows`` and ``max_depth``.
-        facts: public.
-        n_noisy_trees: trees among which the labels, or ε, are divided.
-
-    Returns:
-        Warnings.
-    """
-    share = amounts.parse(settled["labelled_share"])
-    of_a_leaf = ROWS_OF_A_LEAF * n_noisy_trees / (facts.epsilon * share)
-    settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
-    depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
-    encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
-    return shapes.settle_depth(settled, depth, encoding, tables=True)
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Schema
+from app.forests.noise.randomness import Randomness
+from app.forests.trees import common, shapes
+from app.forests.trees.grow import assignment, exact_medians, leaves, structure
+from app.forests.trees.grow.histograms import TreeHistograms
+from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms
+from app.forests.trees.grow.leaves import ReleasedTree
+from app.forests.trees.grow.structure import Splits
+from app.forests.trees.tree_price import TreePrice
 
 
 def grow(encoding: Encoding, parameters: Parameters, rows: TreeHistograms, randomness: Randomness) -> Splits:
@@ -123,3 +81,29 @@ def _median(
     groups = structure.by_feature(encoding.candidates, alive)
     mine = groups[randomness.uniform(len(groups))]
     return int(mine[evenness[mine].argmax()])
+
+
+def label_trees(
+    plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness, *, n_trees: int
+) -> Iterator[ReleasedTree]:
+    """Releases trees one by one: structure over the features of all rows, leaves over the labels of a tree's own."""
+    encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
+    codes = encoding.encode(rows.features)
+    priced = TreePrice.of(plan.event).leaves
+    labelled = np.flatnonzero(rows.y >= 0)
+    shard = None
+    if common.is_sharded(plan.parameters):
+        key = assignment.fresh_key(randomness)
+        shard = assignment.shards(key, rows.row_ids[labelled], n_shards=n_trees)
+    of_labels = LocalHistograms(
+        np.ascontiguousarray(codes[:, labelled]),
+        rows.y[labelled],
+        n_codes=encoding.n_codes,
+        n_classes=schema.n_classes,
+        shard=shard,
+    )
+    apart = LabelsApart(codes, of_labels, n_codes=encoding.n_codes)
+    for index in range(n_trees):
+        own = apart.of_tree(index)
+        splits = exact_medians.grow(encoding, plan.parameters, own, randomness)
+        yield leaves.release(splits, priced, own, randomness)

@@ -7,7 +7,7 @@ one threading layer and aborts on concurrent callers with another. Callers put t
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
-from app.forests.kernels import code_cache
+from app.forests.compilation import code_cache
 
 code_cache.choose()
 

@@ -1,19 +1,13 @@
-"""What the leaves of a tree release: noisy counts of every class, or one label."""
-
-from __future__ import annotations
+"""Prices of what the leaves of a tree release: noisy counts of every class, or one label."""
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from app.forests.bins import noisy_counts
+from app.forests.bins.noise_prices import draw_scale
 from app.forests.bins.noisy_counts import SENSITIVITIES
-from app.forests.contract.algorithm import LabelTree, PublicFacts, ReleasedTree, Tree, draw_scale
+from app.forests.contract.facts import PublicFacts
 from app.forests.trees import selections
-from app.forests.trees.histograms import TreeHistograms
-from app.forests.trees.structure import Splits
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
     DiscreteLaplace,
@@ -26,10 +20,8 @@ from app.privacy.events import (
     UnknownPrivacyEvent,
 )
 
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
-
 COUNTS, LABEL = "counts", "label"
+
 
 _LEAF_NODES = "leaf nodes"
 """What is disjoint where every leaf makes a selection of its own."""
@@ -57,25 +49,6 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     return noisy_counts.at_price_of(laplace, facts.budget)
 
 
-def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Randomness) -> ReleasedTree:
-    """Releases the leaves of a tree whose splits were released, on PRIVATE rows that lie in its leaves.
-
-    Every leaf is released, whether a row reaches it or not: an empty leaf's label is uniform, its counts are noise.
-
-    Args:
-        splits: released; feature, threshold and equality of every node.
-        event: of the leaves, as priced.
-        rows: PRIVATE.
-        randomness: source of the draws.
-    """
-    exact = rows.leaf_histogram()
-    label = _label_selection(event)
-    if label is not None:
-        drawn = [selections.draw(label, own, randomness) for own in exact]
-        return LabelTree(*splits, np.array(drawn, dtype=np.int32))
-    return Tree(*splits, noisy_counts.in_whole_rows(noisy_counts.release(exact, event, randomness), event))
-
-
 def noise_scale(event: Event) -> float:
     """Scale, in rows, of the noise on leaf counts: of Laplace noise with the same deviation where it is normal; public.
 
@@ -94,7 +67,7 @@ def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REM
     Raises:
         UnknownPrivacyEvent: it is not.
     """
-    label = _label_selection(event)
+    label = label_selection(event)
     if kind == LABEL and label is not None:
         stated, sensitivity, scale = label.adjacency, label.range_sensitivity, label.inverse_scale
         known = sensitivity == SENSITIVITIES[adjacency] and scale > 0
@@ -106,7 +79,8 @@ def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REM
         raise UnknownPrivacyEvent("not the event of such leaves")
 
 
-def _label_selection(event: Event) -> selections.Selection | None:
+def label_selection(event: Event) -> selections.Selection | None:
+    """The selection of a leaf's label, as priced; ``None`` where leaves release counts."""
     match event:
         case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:
             return own

@@ -16,6 +16,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from app.forests.data.ordinals import as_number
 from app.forests.data.schema import Feature
 
 MAX_CELLS = 335
@@ -26,29 +27,6 @@ _WIDEST_LISTED_RANGE = 255
 _GEOMETRIC_STEPS = range(2, 41)
 _SHARE_BITS = 64
 """Geometric shares of the width are rounded down to multiples of 2⁻⁶⁴."""
-
-
-def as_number(feature: Feature) -> Feature:
-    """The number that a number or an ordered category stands for on the grid."""
-    if not feature.is_categorical:
-        return feature
-    assert feature.ordered
-    top = float(len(feature.categories) - 1)
-    return Feature(feature.name, "integer", lower=0.0, upper=top, missing=feature.missing)
-
-
-def numbers(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
-    """A sanitised column as numbers: OTHER stands with the highest category, MISSING is NaN. Record-wise (lemma L6).
-
-    Args:
-        feature: public.
-        column: PRIVATE or a caller's own; float64 numbers, or int32 codes of ordered categories.
-    """
-    if not feature.is_categorical:
-        return column.astype(np.float64, copy=False)
-    codes = np.minimum(column, len(feature.categories) - 1).astype(np.float64)
-    codes[column == feature.missing_code] = np.nan
-    return codes
 
 
 def edges(feature: Feature) -> NDArray[np.float64]:
@@ -85,22 +63,6 @@ def _edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
 def n_cells(feature: Feature) -> int:
     """Number of cells of a feature, MISSING not counted."""
     return len(edges(feature)) + 1
-
-
-def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.int64]:
-    """Exact number of rows in every cell of one column; empty values are left out, one by one (lemma L6).
-
-    Args:
-        feature: public.
-        column: PRIVATE, sanitised, ``(n_rows,)``.
-
-    Returns:
-        PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts of all.
-    """
-    values = numbers(feature, column)
-    present = values[~np.isnan(values)]
-    cells = np.searchsorted(edges(feature), present, side="left")
-    return np.bincount(cells, minlength=n_cells(feature)).astype(np.int64)
 
 
 def _positions(low: int, high: int) -> set[int]:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.forests.bins import tree_bins
-from app.forests.contract.algorithm import PublicFacts, ReleasedTree
-from app.forests.contract.parameters import Value
 from app.forests.data.encoding import Candidates, Encoding
-from app.forests.trees import leaves, selections, shapes, structure, utilities
-from app.forests.trees.histograms import TreeHistograms
+from app.forests.noise.randomness import Randomness
+from app.forests.trees import shapes, utilities
+from app.forests.trees.grow import leaves, selecting, structure
+from app.forests.trees.grow.histograms import TreeHistograms
+from app.forests.trees.grow.leaves import ReleasedTree
 from app.forests.trees.selections import Selection
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
-
-if TYPE_CHECKING:
-    from app.forests.noise.randomness import Randomness
 
 
 @dataclass(frozen=True)
@@ -132,12 +127,12 @@ def _select(
     if len(alive) == 0:
         return None
     if len(own) == 1:
-        return int(alive[selections.draw(own[0], scores[alive], randomness)])
+        return int(alive[selecting.draw(own[0], scores[alive], randomness)])
     of_feature, of_split = own
     groups = structure.by_feature(candidates, alive)
     best = np.array([scores[group].max() for group in groups], dtype=np.int64)
-    mine = groups[selections.draw(of_feature, best, randomness)]
-    return int(mine[selections.draw(of_split, scores[mine], randomness)])
+    mine = groups[selecting.draw(of_feature, best, randomness)]
+    return int(mine[selecting.draw(of_split, scores[mine], randomness)])
 
 
 def split_utilities(
@@ -164,26 +159,3 @@ def split_utilities(
             side = counts if candidates.equals[mine][0] else counts.cumsum(axis=1)
             scores[:, mine] = utilities.split_utility(side[:, codes], total - side[:, codes], utility)
     return scores
-
-
-def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """Fills in the number and depth of trees by public rules; see ``Mechanism.settle``."""
-    settled = dict(asked)
-    encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
-    settled.setdefault("n_estimators", default_n_trees(facts))
-    depth = default_depth(facts, int(settled["n_estimators"]))
-    warnings = shapes.settle_depth(settled, depth, encoding, tables=True)
-    return settled, warnings
-
-
-def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees by a public rule of the size, ε and the number of classes."""
-    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
-    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
-    return min(max(round(trees), 1), 16)
-
-
-def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule of the size, ε, the number of classes and of trees."""
-    strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)

@@ -1,0 +1,1 @@
+"""Releases of bins and of noisy counts on PRIVATE rows."""

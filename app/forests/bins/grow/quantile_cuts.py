@@ -1,0 +1,125 @@
+"""Cut bins at private quantiles of the rows."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.bins import quantile_bins
+from app.forests.bins.grid import edges, n_cells
+from app.forests.bins.grow import quantile_cuts
+from app.forests.bins.quantile_bins import n_levels, no_cuts, private_features, selection_of
+from app.forests.bins.reused_profile import ReusedProfile
+from app.forests.data.ordinals import numbers
+from app.forests.data.rows import SanitisedRows
+from app.forests.data.schema import Feature, Schema
+from app.forests.noise.randomness import Randomness
+from app.privacy.events import (
+    Event,
+    PermuteAndFlip,
+)
+
+
+def release(
+    schema: Schema,
+    event: Event,
+    *,
+    cell_counts: Callable[[int], NDArray[np.int64]],
+    randomness: Randomness,
+) -> NDArray[np.uint16]:
+    """Cuts every feature that needs it. One call is one release.
+
+    Args:
+        schema: public.
+        event: what was priced; the noise scale is taken from it.
+        cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
+            summed over all parts of the rows.
+        randomness: source of every draw.
+
+    Returns:
+        uint16 ``(n_private_features, MAX_CUTS)``: released positions on the public grid, ascending, then
+        :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
+
+    Privacy:
+        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also what
+        the other accountants say of the event. An interval's candidates are its inner
+        edges, a function of the public grid and of cuts released before. Their utility −|left − right| changes by one
+        either way when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2
+        is ε₀-DP: by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range
+        (lemma L1). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
+        of every feature compose one after another. Dropping rows without a value is record-wise (lemma L6). *Not
+        covered:* running time.
+
+    Source:
+        Kaplan, Schnapp and Stemmer, "Differentially Private Approximate Quantiles", 2022, for the recursion; Theorem 1
+        of docs/proofs/bins.md.
+    """
+    median = selection_of(event)
+    draw = randomness.permute_and_flip if isinstance(median, PermuteAndFlip) else randomness.select_exponential
+    private, depth = private_features(schema), n_levels(event)
+    cuts = no_cuts(schema)
+    for row, index in enumerate(private):
+        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
+        cuts[row, : len(found)] = found
+    return cuts
+
+
+def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], int], depth: int) -> list[int]:
+    below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
+    intervals, cuts = [(0, len(counts))], list[int]()
+    for _ in range(depth):
+        halves = []
+        for start, stop in intervals:
+            if stop - start < 2:
+                continue
+            inner = below[start + 1 : stop]
+            utilities = -np.abs((inner - below[start]) - (below[stop] - inner))
+            cut = start + 1 + select(utilities)
+            cuts.append(cut)
+            halves += [(start, cut), (cut, stop)]
+        intervals = halves
+    return sorted(cuts)
+
+
+def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.int64]:
+    """Exact number of rows in every cell of one column; empty values are left out, one by one (lemma L6).
+
+    Args:
+        feature: public.
+        column: PRIVATE, sanitised, ``(n_rows,)``.
+
+    Returns:
+        PRIVATE int64 ``(n_cells,)``. Counts of parts of the rows add up to the counts of all.
+    """
+    values = numbers(feature, column)
+    present = values[~np.isnan(values)]
+    cells = np.searchsorted(edges(feature), present, side="left")
+    return np.bincount(cells, minlength=n_cells(feature)).astype(np.int64)
+
+
+def cuts(
+    bins: Event | None,
+    schema: Schema,
+    rows: SanitisedRows,
+    randomness: Randomness,
+    *,
+    reused: ReusedProfile | None = None,
+) -> NDArray[np.uint16]:
+    """The cuts that a forest grows on: reused ones, or released here if they were priced, or none.
+
+    Args:
+        bins: what was priced for them, if anything; one call is one release of it.
+        schema: public.
+        rows: PRIVATE; not looked at where nothing was priced.
+        randomness: source of every draw.
+        reused: released before, and public.
+    """
+    if bins is not None:
+        return quantile_cuts.release(
+            schema,
+            bins,
+            cell_counts=lambda index: quantile_cuts.cell_counts(schema.features[index], rows.features.columns[index]),
+            randomness=randomness,
+        )
+    return quantile_bins.no_cuts(schema) if reused is None else reused.cut_array

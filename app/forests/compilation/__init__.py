@@ -1,0 +1,1 @@
+"""Compilation of loops by Numba, and where compiled code is kept."""

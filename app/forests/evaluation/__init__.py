@@ -1,0 +1,1 @@
+"""Private evaluation of released models: priced, released, and read."""

@@ -1,0 +1,78 @@
+"""Read a released evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.forests.bins import noisy_counts
+from app.forests.evaluation.price import BEST, TABLES, EvaluationInvalid, EvaluationPlan
+from app.privacy.events import UnknownPrivacyEvent
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Released numbers; nothing else about the rows.
+
+    Attributes:
+        plan: what was priced.
+        best: number of the chosen model, where one was chosen.
+        tables: by release; int64 in the units of ``noisy_counts.release``. ``accuracy``: correct, incorrect.
+            ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the first class's score bins, then
+            those of the second.
+    """
+
+    plan: EvaluationPlan
+    best: int | None
+    tables: dict[str, NDArray[np.int64]]
+
+    def to_json(self) -> dict[str, object]:
+        """Counts as text: they may have more than 53 bits."""
+        tables = {name: [str(count) for count in table.tolist()] for name, table in self.tables.items()}
+        return {"plan": self.plan.to_json(), "best": self.best, "tables": tables}
+
+    @classmethod
+    def from_json(cls, value: object) -> Evaluation:
+        """Inverse of :meth:`to_json`; checks everything that a reader takes for granted.
+
+        Raises:
+            EvaluationInvalid: not of that form.
+        """
+        try:
+            return _read(value)
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            raise EvaluationInvalid from error
+
+    def in_rows(self, released: str) -> NDArray[np.float64]:
+        """A table in rows; counts may be negative."""
+        return noisy_counts.in_rows(self.tables[released], self.plan.event_of(released))
+
+
+def _read(value: object) -> Evaluation:
+    match value:
+        case {"plan": planned, "best": best, "tables": dict(tables), **rest} if not rest:
+            plan = EvaluationPlan.from_json(planned)
+            read = Evaluation(
+                plan,
+                best,
+                {name: np.array([int(count) for count in table], dtype=np.int64) for name, table in tables.items()},
+            )
+            if read.to_json() == value and _is_whole(read):
+                return read
+    raise EvaluationInvalid
+
+
+def _is_whole(read: Evaluation) -> bool:
+    plan = read.plan
+    chosen = BEST in plan.releases
+    named = [each for each in plan.releases if each != BEST]
+    if set(read.tables) != set(named) or not set(named) <= set(TABLES):
+        return False
+    try:
+        is_priced = all(noisy_counts.per_row(plan.event_of(each)) > 0 for each in named)
+    except UnknownPrivacyEvent:
+        return False
+    has_best = read.best is None if not chosen else type(read.best) is int and 0 <= read.best < plan.n_models
+    return is_priced and has_best and all(len(read.tables[each]) == plan.n_cells(each) for each in named)

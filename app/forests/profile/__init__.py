@@ -1,0 +1,1 @@
+"""Profiles of datasets: priced, released once, and reused by later jobs at no cost."""

@@ -1,0 +1,140 @@
+"""Settle and price the profile of a dataset: private bins, class counts and a size. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from app.core import amounts
+from app.core.errors import GrovekeeperError, InvalidRequest
+from app.forests.bins import noisy_counts, priced_bins, quantile_bins
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Parameter, Value, read_all
+from app.privacy import events
+from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
+
+BINS = {"4": 2, "8": 3, "16": 4}
+"""Bins of a number, and the medians on the way to them."""
+
+PARAMETERS = (
+    Parameter(
+        "bins",
+        "choice",
+        "Bins of each number that needs private ones. Fewer are cut more exactly at the same price.",
+        default="16",
+        choices=tuple(BINS),
+    ),
+    Parameter(
+        "class_share",
+        "number",
+        "Share of the price for the class counts; all that the size leaves where no number needs private bins.",
+        default="0.2",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(9, 10),
+    ),
+    Parameter(
+        "size_share",
+        "number",
+        "Share of the price for a count of all rows. At 0 the size is the sum of the class counts, at no price.",
+        default="0",
+        minimum=Fraction(0),
+        maximum=Fraction(1, 2),
+    ),
+)
+
+
+class ProfileInvalid(GrovekeeperError):
+    """Stored bytes that are no profile of a known form."""
+
+    def __str__(self) -> str:
+        return "not a profile of a known form"
+
+
+@dataclass(frozen=True)
+class ProfilePlan:
+    """What a profile will release, settled and priced before any row is read.
+
+    Attributes:
+        parameters: every one of :data:`PARAMETERS` with its value.
+        event: bins if any feature needs them, class counts, and a size if it has a share: one after another.
+    """
+
+    parameters: Mapping[str, Value]
+    event: Event
+
+    def to_json(self) -> dict[str, object]:
+        """Exact."""
+        return {"parameters": dict(self.parameters), "event": self.event.to_json()}
+
+    @classmethod
+    def from_json(cls, value: object) -> ProfilePlan:
+        """Inverse of :meth:`to_json`.
+
+        Raises:
+            ProfileInvalid: not of that form.
+        """
+        match value:
+            case {"parameters": dict(asked), "event": event, **rest} if not rest:
+                try:
+                    read = cls(read_all(PARAMETERS, asked), events.from_json(event))
+                    parts_of(read.event)
+                except (InvalidRequest, UnknownPrivacyEvent):
+                    raise ProfileInvalid from None
+                return read
+        raise ProfileInvalid
+
+
+def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
+    """Settles the parameters and prices the release. Touches no row and draws nothing.
+
+    Raises:
+        InvalidRequest: a broken rule, or a share too small to be drawn with.
+    """
+    settled = read_all(PARAMETERS, asked)
+    for_counts, for_size = amounts.parse(settled["class_share"]), amounts.parse(settled["size_share"])
+    if for_counts + for_size >= 1:
+        raise InvalidRequest.at("/parameters/size_share", "too-large")
+    parts = list[Part]()
+    if quantile_bins.private_features(facts.schema):
+        part = facts.part(1 - for_counts - for_size)
+        n_levels = BINS[str(settled["bins"])]
+        bins = priced_bins.event(facts.schema, part.epsilon, part.budget, n_levels=n_levels)
+        parts.append(Part(1, bins))
+    else:
+        for_counts = 1 - for_size
+    part = facts.part(for_counts)
+    parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=facts.schema.n_classes)))
+    if for_size > 0:
+        part = facts.part(for_size)
+        parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=1)))
+    made = ProfilePlan(settled, Sequential(tuple(parts)))
+    facts.require_covered(made.event)
+    return made
+
+
+@dataclass(frozen=True)
+class ProfileParts:
+    """The releases of a profile, as priced; ``None`` where a release is not part of it."""
+
+    bins: Event | None
+    counts: Event
+    size: Event | None
+
+
+def parts_of(event: Event) -> ProfileParts:
+    """The releases of a priced profile.
+
+    Raises:
+        UnknownPrivacyEvent: not the event of a profile.
+    """
+    if not isinstance(event, Sequential) or any(part.times != 1 for part in event.parts):
+        raise UnknownPrivacyEvent("not the event of a profile")
+    bins = next((part.event for part in event.parts[:1] if isinstance(part.event, Sequential)), None)
+    tables = [part.event for part in event.parts[0 if bins is None else 1 :]]
+    if bins is not None:
+        quantile_bins.n_levels(bins)
+        quantile_bins.inverse_scale(bins)
+    if len(tables) not in (1, 2) or not all(noisy_counts.per_row(table) for table in tables):
+        raise UnknownPrivacyEvent("not the event of a profile")
+    return ProfileParts(bins, tables[0], tables[1] if len(tables) == 2 else None)

@@ -1,0 +1,1 @@
+"""Growth that several algorithms share, on PRIVATE rows."""

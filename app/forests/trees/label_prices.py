@@ -1,0 +1,79 @@
+"""Parameters and prices of median trees whose labels alone are private."""
+
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil, log2
+
+from app.core import amounts, limits
+from app.forests.contract.algorithm import Parameters
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Parameter, Value
+from app.forests.data.encoding import Encoding
+from app.forests.trees import common, leaf_prices, shapes
+from app.forests.trees.tree_price import TreePrice
+from app.privacy.adjacency import Adjacency
+from app.privacy.events import Event
+
+ROWS_OF_A_LEAF = 8
+"""Labelled rows times ε that a rule wants in a leaf of one tree: four times the scale of the noise on its counts."""
+
+DEEPEST_BY_RULE = 10
+
+
+MIN_ROWS = Parameter(
+    "min_rows",
+    "integer",
+    "A node with fewer rows is not split; sizes are public where labels alone are protected. By default a rule of "
+    "ε, the number of trees and labelled_share.",
+    minimum=Fraction(2),
+    maximum=Fraction(limits.MAX_ROWS_PER_DATASET),
+)
+
+
+LABELLED_SHARE = Parameter(
+    "labelled_share",
+    "number",
+    "Share of the rows that are thought to have a known label: a public guess, never counted. Rules make larger leaves "
+    "where it is small.",
+    default="1",
+    minimum=Fraction(1, 1000),
+    maximum=Fraction(1),
+)
+
+
+def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int) -> tuple[str, ...]:
+    """Fills in where nodes stop and how deep trees may become, by public rules.
+
+    Args:
+        settled: with ``n_estimators``, ``n_bins`` and ``labelled_share``; gains ``min_rows`` and ``max_depth``.
+        facts: public.
+        n_noisy_trees: trees among which the labels, or ε, are divided.
+
+    Returns:
+        Warnings.
+    """
+    share = amounts.parse(settled["labelled_share"])
+    of_a_leaf = ROWS_OF_A_LEAF * n_noisy_trees / (facts.epsilon * share)
+    settled.setdefault("min_rows", min(max(ceil(2 * of_a_leaf), 2), limits.MAX_ROWS_PER_DATASET))
+    depth = min(max(ceil(log2(max(float(facts.size / of_a_leaf), 1.0))), 1), DEEPEST_BY_RULE)
+    encoding = Encoding.of(facts.schema, int(settled["n_bins"]))
+    return shapes.settle_depth(settled, depth, encoding, tables=True)
+
+
+N_BINS = replace(common.N_BINS, default=255)
+"""Nothing is selected privately among the bins, so many cost nothing."""
+
+
+def label_event(parameters: Parameters, facts: PublicFacts, *, kind: str, n_trees: int) -> Event:
+    """The event of trees whose leaves alone are private."""
+    sharded = common.is_sharded(parameters)
+    per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
+    price = TreePrice((), leaf_prices.priced(kind, per_tree, int(parameters["max_depth"]), facts))
+    return price.forest_event(n_trees, sharded=sharded)
+
+
+def require_label_event(event: Event, *, kind: str) -> None:
+    """Checks an event from outside; see ``Algorithm.check``."""
+    price = TreePrice.of(event)
+    price.require(depth=0, selections=[], apart=False)
+    leaf_prices.require(kind, price.leaves, adjacency=Adjacency.LABEL)

@@ -1,0 +1,123 @@
+"""Parameters and price of trees whose splits are selected at random by a utility of class counts."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from app.core import amounts
+from app.forests.contract.algorithm import Parameters
+from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Parameter
+from app.forests.data.encoding import Encoding
+from app.forests.trees import common, leaf_prices, selections, tree_bins, utilities
+from app.forests.trees.selections import Selection
+from app.forests.trees.tree_price import TreePrice
+from app.privacy.events import Event
+
+JOINT, TWO_STAGE = "joint", "two_stage"
+
+
+USUAL_STRUCTURE_SHARE = "0.6"
+
+
+PARAMETERS = (
+    common.N_ESTIMATORS,
+    common.MAX_DEPTH,
+    common.N_BINS,
+    common.ASSIGNMENT,
+    Parameter(
+        "structure_share",
+        "number",
+        "Share of each tree's ε that its selections of splits get; the rest goes to its leaves. Without effect where "
+        "se is hash: each part of the rows is then worth all of the tree's ε. By default 0.6, and 0.85 on accounts "
+        "with a δ where leaves release counts.",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(99, 100),
+        only_with=(common.SEPARATION.name, common.NONE),
+    ),
+    Parameter(
+        "selection",
+        "choice",
+        "Choose feature and threshold in one draw, or the feature first, each stage at its own budget.",
+        default=JOINT,
+        choices=(JOINT, TWO_STAGE),
+    ),
+    Parameter(
+        "feature_share",
+        "number",
+        "Share of a selection's ε that choosing the feature gets, where the feature is chosen first.",
+        default="0.5",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(99, 100),
+        only_with=("selection", TWO_STAGE),
+    ),
+    Parameter(
+        "utility",
+        "choice",
+        "What a good split lowers: the count Gini, or the rows that are not of their side's most common class.",
+        default=utilities.GINI,
+        choices=(utilities.GINI, utilities.MISCOUNT),
+    ),
+    Parameter(
+        "leaf",
+        "choice",
+        "What a leaf releases: noisy counts of every class, or one label.",
+        default=leaf_prices.COUNTS,
+        choices=(leaf_prices.COUNTS, leaf_prices.LABEL),
+    ),
+    common.SEPARATION,
+    Parameter(
+        "structure_rows",
+        "number",
+        "Where se is hash, the expected share of rows in the structure part.",
+        default="0.5",
+        minimum=Fraction(1, 100),
+        maximum=Fraction(99, 100),
+        only_with=(common.SEPARATION.name, common.HASH),
+    ),
+)
+
+
+def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
+    """The selections of one node, which together may cost ``loss``."""
+    sensitivity = utilities.RANGE_SENSITIVITIES[str(parameters["utility"])]
+    if parameters["selection"] == JOINT:
+        n_candidates = len(encoding.candidates)
+        return (selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_candidates),)
+    share = amounts.parse(parameters["feature_share"])
+    per_feature = np.unique(encoding.candidates.feature, return_counts=True)[1]
+    return (
+        selections.priced(share * loss, facts, range_sensitivity=sensitivity, max_candidates=len(per_feature)),
+        selections.priced(
+            (1 - share) * loss, facts, range_sensitivity=sensitivity, max_candidates=int(per_feature.max())
+        ),
+    )
+
+
+def event(parameters: Parameters, facts: PublicFacts) -> Event:
+    """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""
+    n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
+    apart = parameters["se"] == common.HASH
+    per_tree = common.loss_per_tree(parameters, facts.epsilon)
+    share = common.structure_share(parameters)
+    for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
+    encoding = tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+    price = TreePrice(
+        tuple(_node(loss, parameters, encoding, facts) for loss in common.level_losses(for_levels, depth)),
+        leaf_prices.priced(str(parameters["leaf"]), for_leaves, depth, facts),
+        apart=apart,
+    )
+    return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+
+
+def check(event: Event, parameters: Parameters) -> None:
+    """See ``Algorithm.check``."""
+    price = TreePrice.of(event)
+    sensitivity = Fraction(utilities.RANGE_SENSITIVITIES[str(parameters["utility"])])
+    n_selections = 1 if parameters["selection"] == JOINT else 2
+    price.require(
+        depth=int(parameters["max_depth"]),
+        selections=[sensitivity] * n_selections,
+        apart=parameters["se"] == common.HASH,
+    )
+    leaf_prices.require(str(parameters["leaf"]), price.leaves)
