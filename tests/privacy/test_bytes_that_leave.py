@@ -25,8 +25,7 @@ from app.access import keys
 from app.access.roles import Role
 from app.api.main import create_app
 from app.core import clock
-from app.datasets import private_rows, row_files
-from app.datasets.catalog import Dataset
+from app.datasets import catalog, private_rows, row_files
 from app.db import migrate
 from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
@@ -247,11 +246,12 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkey
     """The mutant: the metadata of every output hold the number of rows in scope."""
     honest = run_job.kinds.BY_NAME["train"].public_facts
 
-    def with_count(session: Session, row: JobRow, dataset: Dataset) -> dict[str, Any]:
-        files = [row_files.epoch_file(homes[-1] / "home", dataset.id, epoch) for epoch in row.task["epochs"]]
+    def with_count(session: Session, row: JobRow) -> dict[str, Any]:
+        dataset = catalog.find(session, row.dataset_id)
+        files = [row_files.epoch_file(homes[-1] / "home", dataset.id, epoch) for epoch in row.parts[0].epochs]
         schema, partitions = Schema.from_json(dataset.row.schema), Partitions.from_json(dataset.row.partitions)
         rows = private_rows.read(files, schema=schema, partitions=partitions, scope={})
-        return {**honest(session, row, dataset), "n_rows": len(rows.y)}
+        return {**honest(session, row), "n_rows": len(rows.y)}
 
     homes, found = list[Path](), []
     monkeypatch.setattr(run_job.kinds.BY_NAME["train"], "public_facts", with_count)
