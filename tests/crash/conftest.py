@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +32,18 @@ class Launcher:
     @contextmanager
     def running(self, point: str) -> "Iterator[subprocess.Popen[bytes]]":
         """Runs a worker that is killed at a point, or not (``for-ever``), and at the latest when the block ends."""
-        process = self._start(point)
+        process = self._start("worker", point, str(self.journal(point)))
         try:
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+    def exit_codes(self, points: Sequence[str]) -> dict[str, int]:
+        """Runs a worker to its end at each point, a few at a time, and returns their exit codes."""
+        assert self._start("workers", str(self.folder), *points).wait(timeout=1_200) == 0
+        return {point: int(code) for point in points for (code,) in self.facts(point, "exit")}
 
     def journal(self, point: str) -> Path:
         """The journal of the worker of a point."""
@@ -55,7 +60,7 @@ class Launcher:
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
         return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
 
-    def _start(self, point: str) -> "subprocess.Popen[bytes]":
+    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         settings = self.scene.installation.settings
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
         ours = {
@@ -65,7 +70,7 @@ class Launcher:
             "GROVEKEEPER_LEASE_TTL_S": str(LEASE_TTL_S),
             "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
         }
-        command = [sys.executable, "-m", "tests.support.crash", "worker", point, str(self.journal(point))]
+        command = [sys.executable, "-m", "tests.support.crash", *arguments]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, env=clean | ours, stdout=log, stderr=log)
 

@@ -7,7 +7,6 @@ killed jobs, as after a power cut. Each test checks one of them.
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,6 @@ POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)
 UNCHARGED = ("claimed", "charge-not-committed")
 SUCCEEDED = ("success-committed", "job-ended")
 HEALTHY = "for-ever"
-_AT_ONCE = 3
 _SETTLED_WITHIN_S = 600
 
 
@@ -60,9 +58,7 @@ def aftermath(launcher: Launcher) -> Aftermath:
     scene = launcher.scene
     for point in POINTS:
         scene.submit_job(key=point)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        ended = pool.map(lambda point: _run(launcher, point), POINTS)
-        exit_codes = dict(zip(POINTS, ended, strict=True))
+    exit_codes = launcher.exit_codes(POINTS)
     children = {point: launcher.children_end(point) for point in POINTS}
     job_ids = {point: launcher.facts(point, "claimed")[0][0] for point in POINTS}
     assert len(set(job_ids.values())) == len(POINTS), "each worker claimed a job of its own"
@@ -76,11 +72,6 @@ def aftermath(launcher: Launcher) -> Aftermath:
             for point, job_id in job_ids.items()
         },
     )
-
-
-def _run(launcher: Launcher, point: str) -> int:
-    with launcher.running(point) as worker:
-        return worker.wait(timeout=600)
 
 
 def _is_settled(launcher: Launcher, job_ids: list[str]) -> bool:

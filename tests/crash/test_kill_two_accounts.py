@@ -19,8 +19,7 @@ def wrecks(launcher: Launcher) -> tuple[Launcher, Pair, dict[str, tuple[str, obj
     pair, jobs = Pair.beside(launcher.scene), {}
     for point in POINTS:
         pair.submit(key=point)
-        with launcher.running(point) as worker:
-            exit_code = worker.wait(timeout=600)
+    for point, exit_code in launcher.exit_codes(POINTS).items():
         ((job_id,),) = launcher.facts(point, "claimed")
         jobs[point] = (job_id, pair.kinds_of(job_id), exit_code)
     with launcher.running("for-ever"):

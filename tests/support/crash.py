@@ -5,6 +5,9 @@ environment. ``app/`` has no hook for tests: this module wraps public functions 
 ends after one job, unless it is killed at its point. With the points ``never`` and ``for-ever`` it is not killed; with
 ``for-ever`` it continues with the next job.
 
+``python -m tests.support.crash workers <folder> <point> …`` forks such a worker per point, a few at a time, from one
+process that has imported the product. It writes ``exit <code>`` into the journal of each point.
+
 ``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is the child that such a worker starts
 in place of ``app.worker.child``.
 
@@ -20,6 +23,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +66,7 @@ HEAD_POINTS = ("head-not-written", "head-half-written", "head-written")
 """Points at which a process is killed that serves a submission and then writes the ledger's head to a file."""
 
 _SLOW_S = 600.0
+_WORKERS_AT_ONCE = 3
 
 
 POPULATION_POINTS = (
@@ -120,6 +125,33 @@ def run_worker(point: str, journal: Path) -> int:
     _kill_worker_at(point)
     exit_code: int = main.run(settings)
     return exit_code
+
+
+def run_workers(folder: Path, points: list[str]) -> None:
+    """Runs one forked worker per point and records the exit codes."""
+    import app.worker.main  # noqa: F401 - imported once, for all workers
+
+    waiting, running = list(points), {}
+    while waiting or running:
+        while waiting and len(running) < _WORKERS_AT_ONCE:
+            point = waiting.pop(0)
+            process_id = os.fork()
+            if process_id == 0:
+                _run_fork(point, folder / f"{point}.journal")
+            running[process_id] = point
+        process_id, status = os.wait()
+        note(folder / f"{running.pop(process_id)}.journal", f"exit {os.waitstatus_to_exitcode(status)}")
+
+
+def _run_fork(point: str, journal: Path) -> None:
+    code = 1
+    try:
+        code = run_worker(point, journal)
+    except BaseException:  # noqa: BLE001 - a fork must not continue with its parent's program
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _kill_worker_at(point: str) -> None:
@@ -346,9 +378,11 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["worker", point, journal]:
             sys.exit(run_worker(point, Path(journal)))
+        case ["workers", folder, *points]:
+            run_workers(Path(folder), points)
         case ["child", point, journal, database_url, supervisor]:
             run_child(point, Path(journal), database_url, int(supervisor))
         case ["request", point, database_url, home, dataset_id]:
             run_request(point, database_url, Path(home), dataset_id)
         case _:
-            sys.exit("usage: worker, child or request with their arguments; see the module's docstring")
+            sys.exit("usage: worker, workers, child or request with their arguments; see the module's docstring")
