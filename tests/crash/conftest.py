@@ -1,5 +1,6 @@
 """Starts workers and requests of the crash launcher on scenes, each on both databases."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 import pytest
@@ -85,13 +87,32 @@ def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:
     return True
 
 
-def kill_request(point: str, scene: Scene, dataset_id: str | None = None) -> None:
+KillRequest: TypeAlias = Callable[..., None]
+"""``kill_request(point, scene)`` or ``kill_request(point, scene, dataset_id)``."""
+
+
+@pytest.fixture(scope="session")
+def kill_request(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillRequest]:
     """Runs a request of the crash launcher in a process that is killed at a point."""
-    settings = scene.installation.settings
-    arguments = [settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
-    command = [sys.executable, "-m", "tests.support.crash", "request", point, *arguments]
-    killed = subprocess.run(command, cwd=_ROOT, capture_output=True, timeout=600, check=False)
-    assert (killed.returncode, killed.stderr) == (-signal.SIGKILL, b"")
+    errors = tmp_path_factory.mktemp("requests") / "errors"
+    command = [sys.executable, "-m", "tests.support.crash", "requests"]
+
+    def kill(point: str, scene: Scene, dataset_id: str | None = None) -> None:
+        settings = scene.installation.settings
+        request = [point, settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
+        process.stdin.write(f"{json.dumps(request)}\n")
+        process.stdin.flush()
+        assert (process.stdout.readline(), errors.read_text()) == (f"{-signal.SIGKILL}\n", "")
+
+    with (
+        errors.open("w") as log,
+        subprocess.Popen(
+            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield kill
 
 
 def _lives(pid: int) -> bool:

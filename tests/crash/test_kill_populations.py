@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.crash.conftest import Launcher, kill_request
+from tests.crash.conftest import KillRequest, Launcher
 from tests.support.member_scene import MemberScene
 
 
@@ -12,7 +12,9 @@ def member(own_launcher: Launcher) -> MemberScene:
 
 
 @pytest.mark.parametrize("point", ["member-entry-written", "load-written"])
-def test_a_reservation_and_its_load_are_committed_together(member: MemberScene, point: str) -> None:
+def test_a_reservation_and_its_load_are_committed_together(
+    member: MemberScene, point: str, kill_request: KillRequest
+) -> None:
     kill_request(point, member.scene)
     assert member.scene.verified().kinds == {"open": 1}
     assert member.verified().kinds == {"open": 1, "join": 1}
@@ -22,7 +24,7 @@ def test_a_reservation_and_its_load_are_committed_together(member: MemberScene, 
 
 
 @pytest.mark.parametrize("point", ["void-written", "void-load-written"])
-def test_a_void_and_its_load_are_committed_together(member: MemberScene, point: str) -> None:
+def test_a_void_and_its_load_are_committed_together(member: MemberScene, point: str, kill_request: KillRequest) -> None:
     member.scene.submit(key="k", epsilon="3")
     kill_request(point, member.scene)
     assert member.scene.verified().kinds == {"open": 1, "reserve": 1}
@@ -33,7 +35,9 @@ def test_a_void_and_its_load_are_committed_together(member: MemberScene, point: 
 
 
 @pytest.mark.parametrize(("point", "n_changes"), [("population-cap-written", 0), ("population-cap-answered", 1)])
-def test_a_population_cap_is_changed_once_or_not_at_all(member: MemberScene, point: str, n_changes: int) -> None:
+def test_a_population_cap_is_changed_once_or_not_at_all(
+    member: MemberScene, point: str, n_changes: int, kill_request: KillRequest
+) -> None:
     kill_request(point, member.scene)
     assert member.verified().kinds.get("cap", 0) == n_changes
     member.lower_cap("1", key=point)

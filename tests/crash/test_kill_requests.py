@@ -9,7 +9,7 @@ from app.datasets import catalog
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
 from app.services.ledger.heads import Heads
-from tests.crash.conftest import Launcher, kill_request
+from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import Scene
@@ -36,7 +36,9 @@ def _row_files(scene: Scene) -> set[str]:
 
 
 @pytest.mark.parametrize("point", ["reserved", "enqueued"])
-def test_an_uncommitted_submission_leaves_nothing_and_its_key_is_free(scene: Scene, point: str) -> None:
+def test_an_uncommitted_submission_leaves_nothing_and_its_key_is_free(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
     kill_request(point, scene)
     assert _jobs(scene) == []
     assert scene.verified().kinds == {"open": 1}
@@ -45,7 +47,9 @@ def test_an_uncommitted_submission_leaves_nothing_and_its_key_is_free(scene: Sce
     assert scene.verified().kinds == {"open": 1, "reserve": 1}
 
 
-def test_repeating_a_submission_after_a_lost_answer_returns_the_answer_and_charges_once(scene: Scene) -> None:
+def test_repeating_a_submission_after_a_lost_answer_returns_the_answer_and_charges_once(
+    scene: Scene, kill_request: KillRequest
+) -> None:
     kill_request("accepted", scene)
     (job_id,) = _jobs(scene)
     assert scene.submit_job(key="accepted") == job_id
@@ -54,14 +58,18 @@ def test_repeating_a_submission_after_a_lost_answer_returns_the_answer_and_charg
 
 
 @pytest.mark.parametrize("point", ["external-reserved", "external-charged"])
-def test_an_external_charge_that_did_not_commit_left_nothing(scene: Scene, point: str) -> None:
+def test_an_external_charge_that_did_not_commit_left_nothing(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
     kill_request(point, scene)
     assert scene.verified().kinds == {"open": 1}
     assert json.loads(scene.charge_external(key=point, epsilon="3").body)["state"] == "charged"
     assert scene.verified().kinds == {"open": 1, "reserve": 1, "charge": 1}
 
 
-def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_once(scene: Scene) -> None:
+def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_once(
+    scene: Scene, kill_request: KillRequest
+) -> None:
     kill_request("external-answered", scene)
     before = scene.export()
     answer = json.loads(scene.charge_external(key="external-answered").body)
@@ -71,7 +79,9 @@ def test_an_external_charge_whose_answer_was_lost_is_answered_again_and_paid_onc
 
 
 @pytest.mark.parametrize(("point", "caps"), [("cap-written", [3]), ("cap-answered", [3, 1])])
-def test_a_cap_is_changed_once_or_not_at_all(scene: Scene, point: str, caps: list[int]) -> None:
+def test_a_cap_is_changed_once_or_not_at_all(
+    scene: Scene, point: str, caps: list[int], kill_request: KillRequest
+) -> None:
     kill_request(point, scene)
     assert [entry.amount for entry in scene.entries()] == [cap * 10**9 for cap in caps]
     scene.lower_cap("1", key=point)
@@ -80,7 +90,9 @@ def test_a_cap_is_changed_once_or_not_at_all(scene: Scene, point: str, caps: lis
 
 
 @pytest.mark.parametrize("point", ["rows-written", "epoch-added"])
-def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(scene: Scene, point: str) -> None:
+def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
     epochs = _epochs(scene)
     kill_request(point, scene)
     assert _epochs(scene) == epochs
@@ -92,7 +104,9 @@ def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(scene: Sce
 
 
 @pytest.mark.parametrize("point", ["admitted", "book-closed"])
-def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(scene: Scene, point: str) -> None:
+def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
     installation = scene.installation
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     people.upload(installation, dataset, people.visits([("ben", 0)]))
@@ -103,7 +117,7 @@ def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(scene: Scene
     assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
 
 
-def test_an_uncommitted_sweep_is_repeated(scene: Scene) -> None:
+def test_an_uncommitted_sweep_is_repeated(scene: Scene, kill_request: KillRequest) -> None:
     job_id = scene.submit_job(key="k")
     kill_request("expired-not-committed", scene)
     assert (scene.job(job_id).state, scene.kinds_of(job_id)) == ("queued", ["reserve"])
@@ -113,7 +127,9 @@ def test_an_uncommitted_sweep_is_repeated(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("point", HEAD_POINTS)
-def test_a_database_is_not_refused_after_a_kill_between_a_commit_and_its_head(scene: Scene, point: str) -> None:
+def test_a_database_is_not_refused_after_a_kill_between_a_commit_and_its_head(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
     kill_request(point, scene)
     folder = HeadFolder(scene.installation.home / "checkpoints")
     (head,) = folder.read_all()

@@ -11,13 +11,14 @@ process that has imported the product. It writes ``exit <code>`` into the journa
 ``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is the child that such a worker starts
 in place of ``app.worker.child``.
 
-``python -m tests.support.crash request <point> <database> <home> <dataset>`` serves one request, or sweeps once, and is
-killed at its point.
+``python -m tests.support.crash requests`` reads ``[point, database, home, dataset]`` per line of standard input. A fork
+serves one request, or sweeps once, and is killed at its point; its exit code is printed.
 
 The journal is a file with one line per fact: ``claimed <job>``, ``child <pid>`` when a child was started, and
 ``read <job> <kinds of the job's committed entries>`` before private rows are opened.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -137,16 +138,16 @@ def run_workers(folder: Path, points: list[str]) -> None:
             point = waiting.pop(0)
             process_id = os.fork()
             if process_id == 0:
-                _run_fork(point, folder / f"{point}.journal")
+                _run_fork(run_worker, point, folder / f"{point}.journal")
             running[process_id] = point
         process_id, status = os.wait()
         note(folder / f"{running.pop(process_id)}.journal", f"exit {os.waitstatus_to_exitcode(status)}")
 
 
-def _run_fork(point: str, journal: Path) -> None:
+def _run_fork(run: Callable[..., int | None], *arguments: Any) -> None:
     code = 1
     try:
-        code = run_worker(point, journal)
+        code = run(*arguments) or 0
     except BaseException:  # noqa: BLE001 - a fork must not continue with its parent's program
         traceback.print_exc()
     finally:
@@ -286,6 +287,19 @@ def _population_places(
     return places
 
 
+def run_requests() -> None:
+    """Runs one fork per line of standard input and prints its exit code."""
+    import tests.support.member_scene
+    import tests.support.sweeping  # noqa: F401 - imported once, for all requests
+
+    for line in sys.stdin:
+        point, database_url, home, dataset_id = json.loads(line)
+        process_id = os.fork()
+        if process_id == 0:
+            _run_fork(run_request, point, database_url, Path(home), dataset_id)
+        print(os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1]), flush=True)
+
+
 def run_request(point: str, database_url: str, home: Path, dataset_id: str) -> None:
     """Runs one use case in a process that is killed at a point."""
     from datetime import UTC, datetime, timedelta
@@ -382,7 +396,7 @@ if __name__ == "__main__":
             run_workers(Path(folder), points)
         case ["child", point, journal, database_url, supervisor]:
             run_child(point, Path(journal), database_url, int(supervisor))
-        case ["request", point, database_url, home, dataset_id]:
-            run_request(point, database_url, Path(home), dataset_id)
+        case ["requests"]:
+            run_requests()
         case _:
-            sys.exit("usage: worker, workers, child or request with their arguments; see the module's docstring")
+            sys.exit("usage: worker, workers, child or requests with their arguments; see the module's docstring")
