@@ -14,17 +14,23 @@ from sqlalchemy.orm import Session
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
 from app.db.upsert import insert
+from app.wire import base
 
 _IN_FLIGHT = 0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A serialised answer, as it is stored and sent."""
+    """A serialised answer: the stored bytes are the bytes that are sent."""
 
     status: int
     body: bytes
     location: str | None = None
+
+    @classmethod
+    def of(cls, status: int, body: base.Answer, *, location: str | None = None) -> "Answer":
+        """Serialises a body once; replays send the same bytes."""
+        return cls(status, body.model_dump_json(by_alias=True).encode("utf-8"), location)
 
 
 @dataclass(frozen=True)

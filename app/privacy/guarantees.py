@@ -25,6 +25,14 @@ _ASSUMES = (
     f"{_NOT_OBSERVED}"
 )
 _LABELS_ONLY = "Labels only; features and membership are not protected."
+_PARTS_OF_TWO_DATASETS = (
+    "The two datasets are declared to be about different people. For a person who is in both, the job adds the sum of "
+    "the two prices, told in one unit, to what was released before; nothing checks it."
+)
+_TWO_PARTS_OF_ONE_DATASET = (
+    "Both parts are of one dataset, on cells that no row is in both of. For its people the job adds the larger of the "
+    "two prices to what was released before; its account shows both, cell by cell."
+)
 _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
 
 
@@ -218,6 +226,15 @@ def guarantee_of_population(
         f"the people in them is true, and what the guarantees of the single datasets assume."
     )
     return {"epsilon": epsilon, "delta": shown_delta, "text": text}
+
+
+def of_two_parts(*, is_one_dataset: bool) -> str:
+    """What a job of two parts adds for a person who is in both (docs/proofs/sspe-1.md).
+
+    Args:
+        is_one_dataset: whether both parts are of one dataset, on cells that no row is in both of.
+    """
+    return _TWO_PARTS_OF_ONE_DATASET if is_one_dataset else _PARTS_OF_TWO_DATASETS
 
 
 def _split(delta: Fraction | SplitDelta | None) -> SplitDelta:

@@ -19,7 +19,6 @@ from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.registry import models
-from app.services.answers import answer
 from app.services.authorization import permitted
 from app.services.datasets.show_datasets import dataset_out
 from app.services.guarantees import population_guarantee
@@ -60,7 +59,7 @@ def open_population(
                 declared_by=principal.key_id,
             )
             row = populations.open_population(session, new, at=at)
-            return answer(201, population_out(session, row), location=f"/populations/{row.id}")
+            return Answer.of(201, population_out(session, row), location=f"/populations/{row.id}")
 
         return once(session, request, at=at, work=work)
 

@@ -17,9 +17,7 @@ from app.forests.data.schema import Schema, column_name_problem
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services import populations
-from app.services.answers import answer
-from app.services.datasets.declare_partitions import read_partitions
-from app.services.datasets.public_sizes import two_significant_digits
+from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
 from app.services.ledger.caps import cap_of
@@ -57,7 +55,7 @@ def register_dataset(
                 named = declaration.population
                 row.population = populations.join(session, principal, row.id, population=named, at=at)
             grants.put(session, dataset_id=row.id, key_id=principal.key_id, role=Role.OWNER)
-            return answer(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
+            return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
 
         return once(session, request, at=at, work=work)
 

@@ -14,7 +14,6 @@ from app.privacy.composition import (
     Partition,
     Partitions,
 )
-from app.services.datasets.public_sizes import two_significant_digits
 from app.wire.datasets import PartitionIn
 
 _FIELDS = {"hash": ("cells",), "column": ("column", "categories", "sizes"), "epoch": ("how",)}
@@ -125,3 +124,9 @@ def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
 
 def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
     return next((feature for feature in schema.features if feature.name == partition.column), None)
+
+
+def two_significant_digits(size: int) -> int:
+    """A declared size rounded to two significant digits, half up: an order of magnitude, never a count."""
+    scale: int = 10 ** max(len(str(size)) - 2, 0)
+    return (2 * size + scale) // (2 * scale) * scale

@@ -14,7 +14,6 @@ from app.core.errors import DatasetDeleted, TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
-from app.services.answers import answer
 from app.services.authorization import permitted
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
@@ -139,7 +138,7 @@ class _Upload:
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._kept = True
-        return answer(201, _report_out(self._epoch_id, report))
+        return Answer.of(201, _report_out(self._epoch_id, report))
 
     def _discard_unless_committed(self) -> None:
         """Erases the file of an epoch whose commit failed. After a lost connection the database is asked first."""

@@ -15,7 +15,6 @@ from app.ledger import service as ledger
 from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.registry import models
-from app.services.answers import answer
 from app.services.guarantees import account_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
@@ -74,7 +73,7 @@ def change_cap(
             if dataset is not None:
                 guarantee = account_guarantee(dataset, ledger.highest_cap(session, dataset.id), balance)
                 models.put_guarantee(session, dataset.id, guarantee)
-            return answer(200, balance_out(account, balance))
+            return Answer.of(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)
 

@@ -14,7 +14,6 @@ from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss
-from app.services.answers import answer
 from app.services.authorization import permitted
 from app.services.installation import Installation
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
@@ -68,7 +67,7 @@ def charge_external(
         new = _reservation(charge, body, attested_by=principal.key_id)
         reservation_id = external.charge(session, new, delta=charge.delta, actor=principal.key_id)
         reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
-        return answer(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
+        return Answer.of(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 
     return submit(
         installation,

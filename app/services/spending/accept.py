@@ -14,7 +14,6 @@ from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
-from app.services.answers import answer
 from app.services.jobs.part_fields import part_fields
 from app.services.spending import scopes
 from app.services.spending.price import PricedPart
@@ -70,7 +69,7 @@ def accept(session: Session, job: Job, *, actor: str, at: datetime) -> Answer:
         n_trees=job.n_trees,
     )
     queue.enqueue(session, row, at=at)
-    return answer(202, TrainOut(job_id=job_id, **part_fields(parts)), location=f"/jobs/{job_id}")
+    return Answer.of(202, TrainOut(job_id=job_id, **part_fields(parts)), location=f"/jobs/{job_id}")
 
 
 def _lock_datasets(session: Session, dataset_ids: Sequence[str]) -> None:

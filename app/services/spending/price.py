@@ -15,7 +15,6 @@ from app.ledger import service as ledger
 from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.privacy.events import Event
-from app.services.datasets.public_sizes import expected_rows
 from app.services.spending import scopes
 from app.wire.training import PriceOut
 
@@ -119,5 +118,17 @@ def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -
         amount=price_of(body.epsilon, accountant=accountant, delta=body.delta),
         epsilon=body.epsilon,
         delta=body.delta,
-        public_size=expected_rows(session, dataset, scope),
+        public_size=_expected_rows(session, dataset, scope),
     )
+
+
+def _expected_rows(session: Session, dataset: catalog.Dataset, scope: Scope) -> int | None:
+    """The expected number of rows in a scope, from declared sizes alone; ``None`` where no size is declared.
+
+    Shares of several partitions multiply. All uploads have equal shares; their number is public.
+    """
+    size = dataset.row.public_size
+    if size is None:
+        return None
+    inside, all_cells = dataset.partitions.share(scope, n_epochs=len(catalog.epochs(session, dataset.id)))
+    return max(size * inside // all_cells, 1)

@@ -1,9 +1,9 @@
 """``POST /plans``: the quote of a training request, which reads no rows."""
 
 from app.access.roles import Principal
+from app.privacy import guarantees
 from app.services.installation import Installation
 from app.services.spending.part_quotes import quote_parts
-from app.services.training.persons_in_both import persons_in_both
 from app.services.training.plan_training import authorized_datasets, plan_training
 from app.wire.training import AccountPlanOut, PlanIn, PlanOut
 
@@ -27,7 +27,8 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     warnings = [*planned.plan.warnings, *labelled.warnings]
     for quote in unlabelled:
         warnings += [sentence for sentence in quote.warnings if sentence not in warnings]
-        warnings.append(persons_in_both(labelled.part.dataset.id, quote.part.dataset.id))
+        is_one_dataset = labelled.part.dataset.id == quote.part.dataset.id
+        warnings.append(guarantees.of_two_parts(is_one_dataset=is_one_dataset))
     return PlanOut(
         **labelled.fields,
         algorithm=planned.plan.algorithm,

@@ -9,13 +9,13 @@ from sqlalchemy.orm import Session
 from app.core import ids
 from app.forests import artifacts
 from app.jobs.tables import JobRow
+from app.privacy import guarantees
 from app.registry import models, profiles
 from app.registry.tables import ModelRow, ProfileRow
 from app.services.installation import Installation
 from app.services.jobs import output_facts
 from app.services.jobs.kind import OutputInvalid
 from app.services.jobs.task import JobTask
-from app.services.training.persons_in_both import persons_in_both
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TrainKind:
             labelled, unlabelled = row.parts
             facts["unlabelled"] = {
                 **output_facts.of_part(session, row, 1, output="model"),
-                "persons_in_both": persons_in_both(labelled.dataset, unlabelled.dataset),
+                "persons_in_both": guarantees.of_two_parts(is_one_dataset=labelled.dataset == unlabelled.dataset),
             }
         return facts
 
