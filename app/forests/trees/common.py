@@ -50,6 +50,9 @@ SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
 STRUCTURE_SHARE_WITH_DELTA = "0.85"
 """By default, on accounts with a δ: as good as the usual share or better on every table (docs/results/papers.md)."""
 
+MAX_RULE_TREES = 16
+"""The rule of :func:`default_n_trees` never chooses more."""
+
 _COUNTS = "counts"
 
 NONE, HASH = "none", "hash"
@@ -71,6 +74,13 @@ def is_sharded(parameters: Mapping[str, Value]) -> bool:
 def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
     """What one tree may cost: all of ε on its own rows, or its share on everybody's."""
     return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
+
+
+def default_n_trees(facts: PublicFacts) -> int:
+    """Number of trees of a forest whose splits look at the rows: a public rule of the size, ε and the classes."""
+    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
+    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
+    return min(max(round(trees), 1), MAX_RULE_TREES)
 
 
 def settle_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usual: str) -> None:

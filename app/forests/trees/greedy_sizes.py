@@ -4,24 +4,17 @@ import math
 
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import shapes, tree_bins
+from app.forests.trees import common, shapes, tree_bins
 
 
 def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
     """Fills in the number and depth of trees by public rules; see ``Algorithm.settle``."""
     settled = dict(asked)
     encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
-    settled.setdefault("n_estimators", default_n_trees(facts))
+    settled.setdefault("n_estimators", common.default_n_trees(facts))
     depth = default_depth(facts, int(settled["n_estimators"]))
     warnings = shapes.settle_depth(settled, depth, encoding, tables=True)
     return settled, warnings
-
-
-def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees by a public rule of the size, ε and the number of classes."""
-    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
-    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
-    return min(max(round(trees), 1), 16)
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:

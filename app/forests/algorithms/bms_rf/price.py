@@ -95,7 +95,7 @@ class StackedForest(Algorithm):
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
         settled = dict(asked)
         common.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
-        settled.setdefault("n_estimators", max(greedy_sizes.default_n_trees(facts), int(settled.get("n_layers", 1))))
+        settled.setdefault("n_estimators", max(common.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:

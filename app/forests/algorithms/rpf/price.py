@@ -41,9 +41,6 @@ from app.forests.data.schema import Schema
 from app.forests.trees import common, shapes
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
-MAX_RULE_TREES = 16
-"""More the rule never chooses."""
-
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
@@ -132,7 +129,7 @@ class ReweightedForest(Algorithm):
         """Fills in number and depth of trees, and shares, from the public size, ε and the schema."""
         settled = dict(asked)
         hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
-        settled.setdefault("n_estimators", 1 if hopeless else default_n_trees(facts))
+        settled.setdefault("n_estimators", 1 if hopeless else common.default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
@@ -221,13 +218,6 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
 def default_pairs(schema: Schema) -> str:
     """Pairs where there are any, but not so many that tabulating them outweighs all else."""
     return PAIRS if 2 <= len(pairs.ordered(schema)) <= pairs.MAX_ORDERED else NO_PAIRS
-
-
-def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees by a public rule of the size, ε and the number of classes."""
-    factor = 1.6 if facts.schema.n_classes == 2 else 3.0
-    trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
-    return min(max(round(trees), 1), MAX_RULE_TREES)
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:
