@@ -29,7 +29,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
+from app.privacy.events import EventCostsMore, ExponentialMechanism, Parallel, Part, RoundedGaussian, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.test_delta_accounts import planned as planned_on
 from tests.privacy.test_delta_accounts import share_of_charge
@@ -162,7 +162,7 @@ def test_layers_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.Monk
     assert Laws(honest, TWO_SPLITS).worst(pairs) == pytest.approx(1.0)
 
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "bms-rf": LayersThatShareOnePrice()})
-    with pytest.raises(AssertionError):  # the plan itself sees it
+    with pytest.raises(EventCostsMore):  # the plan itself sees it
         planned("bms-rf", TWO_SPLITS, "1", **flat)
     event = layers.joined(layers.events(dear.event, dear.parameters), disjoint=False)
 
