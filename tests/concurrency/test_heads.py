@@ -21,7 +21,7 @@ def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path
             try:
                 while not done.is_set():
                     Heads(scene.installation).publish()
-            except Exception as error:  # noqa: BLE001  # the test fails with any failure of a thread  # the test fails with any failure of a thread
+            except Exception as error:  # noqa: BLE001  # the test fails with any failure of a thread
                 failures.append(error)
 
         def watch() -> None:

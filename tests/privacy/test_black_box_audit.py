@@ -21,7 +21,7 @@ from app.forests.trees.tree_price import TreePrice
 from tests.privacy.laws import ALPHA
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 
-N_RUNS = 4_000
+N_RUNS = 2_500
 ONE_ROW: Dataset = {0: RECORDS[1]}
 
 
