@@ -1,1 +1,1 @@
-"""Algorithms."""
+"""The algorithms: each folder holds the price, the growth and the read-out of one algorithm or one paper."""

@@ -1,1 +1,1 @@
-"""Bins."""
+"""Bins of numbers: the public grid, private quantiles, and noisy counts with their prices."""

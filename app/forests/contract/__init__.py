@@ -1,1 +1,1 @@
-"""Contract."""
+"""The contract of an algorithm: its protocol, parameters, public facts, plan and released forest."""

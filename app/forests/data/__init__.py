@@ -1,1 +1,1 @@
-"""Data."""
+"""The public schema, and rows that are sanitised and encoded by it."""

@@ -1,1 +1,1 @@
-"""Bms rf."""
+"""``bms-rf``: a stacked multinomial forest with Bernoulli dropout."""

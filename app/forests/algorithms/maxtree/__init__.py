@@ -1,1 +1,1 @@
-"""Maxtree."""
+"""``maxtree``: greedy trees by the maximal vote."""

@@ -1,1 +1,1 @@
-"""Mrf."""
+"""``mrf``: the multinomial random forest."""

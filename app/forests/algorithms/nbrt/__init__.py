@@ -1,1 +1,1 @@
-"""Nbrt."""
+"""``nbrt``: noise-matched boosting of random trees."""

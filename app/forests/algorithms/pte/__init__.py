@@ -1,1 +1,1 @@
-"""Pte."""
+"""``pte``: an ensemble for private labels that teaches a larger one."""

@@ -1,1 +1,1 @@
-"""Rdt."""
+"""``rdt-mv``, ``rdt-ta``, ``rdt-pa`` and ``rdt-jagannathan``: random decision trees."""

@@ -1,1 +1,1 @@
-"""Rpf."""
+"""``rpf``: the reweighted ℓ4 permute-and-flip forest."""

@@ -1,1 +1,1 @@
-"""Spe."""
+"""``spe``: a supervised ensemble of median trees."""

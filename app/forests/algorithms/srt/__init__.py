@@ -1,1 +1,1 @@
-"""Srt."""
+"""``srt``: random trees whose leaves release one label each."""

@@ -1,1 +1,1 @@
-"""Sspe1."""
+"""``sspe-1``: median trees from an unlabelled and a labelled dataset."""

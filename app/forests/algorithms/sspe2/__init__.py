@@ -1,1 +1,1 @@
-"""Sspe2."""
+"""``sspe-2``: median trees for private labels."""
