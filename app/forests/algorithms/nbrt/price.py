@@ -91,7 +91,7 @@ _ABOUT = About(
     ),
     proof="docs/proofs/nbrt.md",
     results="docs/results/nbrt.md",
-    accuracy=at_epsilon_one("85.7 96.7 99.6 96.4 95.6", accountant="gdp"),
+    accuracy=at_epsilon_one("85.5 97.2 99.6 96.3 95.8", accountant="gdp"),
 )
 
 
