@@ -8,7 +8,7 @@ import pytest
 from app.forests import catalogue
 from app.forests.contract.about import About, Measured
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OURS = ["auto", "rpf", "nbrt"]
 TOLERANCE = 2.0
 """Points by which a table that was measured again may differ before the number here has to follow."""
