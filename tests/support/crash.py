@@ -132,7 +132,7 @@ def run_workers(folder: Path, points: list[str]) -> None:
     """Runs one forked worker per point and records the exit codes."""
     import app.worker.main  # noqa: F401 - imported once, for all workers
 
-    waiting, running = list(points), {}
+    waiting, running = list(points), dict[int, str]()
     while waiting or running:
         while waiting and len(running) < _WORKERS_AT_ONCE:
             point = waiting.pop(0)

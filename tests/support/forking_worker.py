@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from app.cli import worker_process
-from app.forests.kernels import loops
+from app.forests.kernels import compiled
 from app.services.jobs.task import JobTask
 from app.worker import child, supervise
 
@@ -77,7 +77,7 @@ def _run(folder: Path, supervisor_pid: int, task_reader: int, progress_writer: i
 
 def main() -> int:
     """Import the modules that jobs need, then run the worker."""
-    kernels = [f"{loops.__name__}.{module.name}" for module in pkgutil.iter_modules(loops.__path__)]
+    kernels = [f"{compiled.__name__}.{module.name}" for module in pkgutil.iter_modules(compiled.__path__)]
     for name in (*_LOADED_BY_JOBS, *kernels):
         importlib.import_module(name)
     supervise._start = _Child  # type: ignore[assignment]  # this process runs one worker, then ends

@@ -6,10 +6,10 @@ is not positive, else upward and downward from 0 (with the bounds in place of R)
 resolves skewed columns, such as amounts of money, whose values crowd at one end. An integer feature with R ≤ 255 has
 one cell per value; a wider one has its edges moved to halves. That makes at most 335 cells. MISSING is no cell.
 
-Every edge is a function of the declaration alone, computed in integers, so it is the same on every machine and tells
-nothing about rows. Ordered categories count as the integers 0, 1, 2, ….
+Ordered categories count as the integers 0, 1, 2, ….
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import isqrt
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.forests.data.ordinals import as_number
+from app.forests.data.public_edges import public_edges
 from app.forests.data.schema import Feature
 
 MAX_CELLS = 335
@@ -44,20 +45,7 @@ def edges(feature: Feature) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=4_096)
 def _edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
-    """Edges are integers over a common power of two until the end: true division of integers rounds to nearest."""
-    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
-    scale = max(low_scale, high_scale)  # both are powers of two
-    low, high = low * (scale // low_scale), high * (scale // high_scale)
-    if whole and high - low <= _WIDEST_LISTED_RANGE:
-        exact, unit = {2 * step + 1 for step in range(low, high)}, 2
-    else:
-        exact, unit = _positions(low << _SHARE_BITS, high << _SHARE_BITS), scale << _SHARE_BITS
-        if whole:
-            exact, unit = {2 * (position // unit) + 1 for position in exact}, 2
-    found = {position / unit for position in exact}
-    edges = np.array(sorted(edge for edge in found if lower <= edge < upper), dtype=np.float64)
-    edges.flags.writeable = False
-    return edges
+    return public_edges(lower, upper, whole=whole, widest_listed=_WIDEST_LISTED_RANGE, positions=_positions)
 
 
 def n_cells(feature: Feature) -> int:
@@ -65,17 +53,18 @@ def n_cells(feature: Feature) -> int:
     return len(edges(feature)) + 1
 
 
-def _positions(low: int, high: int) -> set[int]:
-    """Positions between two multiples of 2⁶⁴, in their unit, rounded down."""
-    width = high - low
-    equal = {low + width * step // _EQUAL_STEPS for step in range(1, _EQUAL_STEPS)}
+def _positions(low: int, high: int) -> Iterator[tuple[int, int]]:
+    width, one = high - low, 2**_SHARE_BITS
+    yield from ((low * _EQUAL_STEPS + width * step, _EQUAL_STEPS) for step in range(1, _EQUAL_STEPS))
     if low >= 0:
-        return equal | {low + (width >> _SHARE_BITS) * share for share in _shares()}
-    if high <= 0:
-        return equal | {high - (width >> _SHARE_BITS) * share for share in _shares()}
-    return equal | {0} | {(side >> _SHARE_BITS) * share for side in (low, high) for share in _shares()}
+        yield from ((low * one + width * share, one) for share in _shares())
+    elif high <= 0:
+        yield from ((high * one - width * share, one) for share in _shares())
+    else:
+        yield 0, 1
+        yield from ((side * share, one) for side in (low, high) for share in _shares())
 
 
 def _shares() -> list[int]:
-    """2^(−k/2) for every geometric step k, in units of 2⁻⁶⁴."""
+    """2^(−k/2) for every geometric step k, in units of 2⁻⁶⁴, rounded down."""
     return [isqrt(2 ** (2 * _SHARE_BITS - k)) for k in _GEOMETRIC_STEPS]

@@ -4,6 +4,7 @@ Everything here is a function of the schema and of one public number, so a bin t
 map is record-wise (lemma L6, docs/proofs/lemmas.md).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from app.forests.data import ordinals
 from app.forests.data import pairs as pairing
+from app.forests.data.public_edges import public_edges
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 
@@ -174,43 +176,21 @@ def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
 
 @lru_cache(maxsize=4096)
 def _number_edges(lower: float, upper: float, n_bins: int, *, whole: bool) -> NDArray[np.float64]:
-    """Ascending edges in [lower, upper), the same on every machine.
+    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero)."""
 
-    Edges are fractions of integers until the end: true division of integers rounds to nearest, whatever their size.
-    """
-    (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
-    scale = max(low_scale, high_scale)  # both are powers of two
-    low, high = low * (scale // low_scale), high * (scale // high_scale)
-    if whole and high - low < n_bins:
-        exact = {(2 * step + 1, 2) for step in range(low, high)}
-    else:
-        exact = _positions(low, high, scale, n_edges=n_bins - 1)
-        if whole:
-            exact = {(2 * (numerator // denominator) + 1, 2) for numerator, denominator in exact}
-    rounded = {numerator / denominator for numerator, denominator in exact}
-    edges = np.array(sorted(edge for edge in rounded if lower <= edge < upper), dtype=np.float64)
-    edges.setflags(write=False)
-    return edges
+    def positions(low: int, high: int) -> Iterator[tuple[int, int]]:
+        n_halving = floor((n_bins - 1) * GEOMETRIC_SHARE)
+        n_steps = n_bins - n_halving
+        yield from ((low * n_steps + (high - low) * step, n_steps) for step in range(1, n_steps))
+        yield from (_halving(low, high, step) for step in range(n_halving))
+
+    return public_edges(lower, upper, whole=whole, widest_listed=n_bins - 1, positions=positions)
 
 
-def _positions(low: int, high: int, scale: int, *, n_edges: int) -> set[tuple[int, int]]:
-    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero).
-
-    Bounds are ``low / scale`` and ``high / scale``; so are the results, as numerator and denominator.
-    """
-    if low == high:
-        return set()
-    n_halving = floor(n_edges * GEOMETRIC_SHARE)
-    n_steps = n_edges - n_halving + 1
-    steps = {(low * n_steps + (high - low) * step, scale * n_steps) for step in range(1, n_steps)}
-    return steps | {_halving(low, high, scale, step=step) for step in range(n_halving)}
-
-
-def _halving(low: int, high: int, scale: int, *, step: int) -> tuple[int, int]:
+def _halving(low: int, high: int, step: int) -> tuple[int, int]:
     power: int = 2 ** (step + FIRST_HALVING)
     if low >= 0:
-        return low * power + (high - low), scale * power
+        return low * power + (high - low), power
     if high <= 0:
-        return high * power - (high - low), scale * power
-    power = 2 ** (step // 2 + FIRST_HALVING)
-    return (low if step % 2 else high), scale * power
+        return high * power - (high - low), power
+    return (low if step % 2 else high), 2 ** (step // 2 + FIRST_HALVING)
