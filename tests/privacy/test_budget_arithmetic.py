@@ -14,7 +14,7 @@ from app.forests.bins.noise_prices import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import common
+from app.forests.trees import tree_losses, tree_parameters
 from app.forests.trees.tree_price import TreePrice
 from app.forests.trees.utilities import GINI_RANGE_SENSITIVITY
 from app.privacy.accountants import pure
@@ -47,11 +47,15 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
         "max_depth": st.integers(0, 6),
         "n_bins": st.integers(2, 64),
         "min_rows": st.integers(2, 10**6),
-        "assignment": st.sampled_from([common.SEQUENTIAL, common.SHARDED]),
+        "assignment": st.sampled_from([tree_parameters.SEQUENTIAL, tree_parameters.SHARDED]),
     }
     optional["structure_share"] = optional["bins_share"] = st.sampled_from(["0.01", "0.3", "0.5"])
     modes = {"selection": ["joint", "two_stage"], "utility": ["gini", "miscount"], "leaf": ["counts", "label"]}
-    modes |= {"n_layers": [1], "layer_assignment": [common.SEQUENTIAL, common.SHARDED], "kept_splits": ["0.1", "1"]}
+    modes |= {
+        "n_layers": [1],
+        "layer_assignment": [tree_parameters.SEQUENTIAL, tree_parameters.SHARDED],
+        "kept_splits": ["0.1", "1"],
+    }
     modes |= {"se": ["none", "hash"], "exploration": ["0", "0.2"], "feature_share": ["0.3"], "level_ratio": ["1.5"]}
     optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
     known = {parameter.name for parameter in catalogue.algorithm(slug).parameters}
@@ -99,7 +103,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
     path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for own in levels for selection in own)
-    tree = path + common.leaves_of(settled.event).inverse_scale
+    tree = path + tree_losses.leaves_of(settled.event).inverse_scale
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     assert len(levels) == settled.parameters["max_depth"]
@@ -110,7 +114,7 @@ def test_sharding_gives_every_tree_the_whole_price(slug: str) -> None:
     shape = {"n_estimators": 4, "max_depth": 2}
     sequential, sharded = (
         planned(slug, {**shape, "assignment": where}, Fraction(1), 1_000)
-        for where in (common.SEQUENTIAL, common.SHARDED)
+        for where in (tree_parameters.SEQUENTIAL, tree_parameters.SHARDED)
     )
     own, whole = (leaves_of(settled.event)[-1].inverse_scale for settled in (sequential, sharded))
 

@@ -23,7 +23,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import common
+from app.forests.trees import tree_losses
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
@@ -141,7 +141,7 @@ def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: 
 def test_the_attack_finds_forgotten_noise() -> None:
     """Counts with a twentieth of the noise that was charged."""
     settled = planned("rdt-ta", "1", **FLAT)
-    leaves = common.tree_event(settled.event)
+    leaves = tree_losses.tree_event(settled.event)
     louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
 
     assert proved(replace(settled, epsilon=Fraction(20), event=replace(settled.event, parts=(louder,)))) > 1.2

@@ -9,8 +9,8 @@ from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.trees import leaf_prices, pooling, tree_bins
-from app.forests.trees.common import leaves_of
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
+from app.forests.trees.tree_losses import leaves_of
 
 
 class CountFamily:

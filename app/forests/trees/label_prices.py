@@ -9,7 +9,7 @@ from app.forests.contract.algorithm import Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
 from app.forests.data.encoding import Encoding
-from app.forests.trees import common, leaf_prices, shapes
+from app.forests.trees import leaf_prices, shapes, tree_parameters
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
@@ -60,13 +60,13 @@ def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int)
     return shapes.settle_depth(settled, depth, encoding, tables=True)
 
 
-N_BINS = replace(common.N_BINS, default=255)
+N_BINS = replace(tree_parameters.N_BINS, default=255)
 """Nothing is selected privately among the bins, so many cost nothing."""
 
 
 def label_event(parameters: Parameters, facts: PublicFacts, *, kind: str, n_trees: int) -> Event:
     """The event of trees whose leaves alone are private."""
-    sharded = common.is_sharded(parameters)
+    sharded = tree_parameters.is_sharded(parameters)
     per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
     price = TreePrice((), leaf_prices.priced(kind, per_tree, int(parameters["max_depth"]), facts))
     return price.forest_event(n_trees, sharded=sharded)

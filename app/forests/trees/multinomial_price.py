@@ -9,7 +9,7 @@ from app.forests.contract.algorithm import Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter
 from app.forests.data.encoding import Encoding
-from app.forests.trees import common, leaf_prices, selections, tree_bins, utilities
+from app.forests.trees import leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
 from app.forests.trees.selections import Selection
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
@@ -21,10 +21,10 @@ USUAL_STRUCTURE_SHARE = "0.6"
 
 
 PARAMETERS = (
-    common.N_ESTIMATORS,
-    common.MAX_DEPTH,
-    common.N_BINS,
-    common.ASSIGNMENT,
+    tree_parameters.N_ESTIMATORS,
+    tree_parameters.MAX_DEPTH,
+    tree_parameters.N_BINS,
+    tree_parameters.ASSIGNMENT,
     Parameter(
         "structure_share",
         "number",
@@ -33,7 +33,7 @@ PARAMETERS = (
         "with a δ where leaves release counts.",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
-        only_with=(common.SEPARATION.name, common.NONE),
+        only_with=(tree_parameters.SEPARATION.name, tree_parameters.NONE),
     ),
     Parameter(
         "selection",
@@ -65,7 +65,7 @@ PARAMETERS = (
         default=leaf_prices.COUNTS,
         choices=(leaf_prices.COUNTS, leaf_prices.LABEL),
     ),
-    common.SEPARATION,
+    tree_parameters.SEPARATION,
     Parameter(
         "structure_rows",
         "number",
@@ -73,7 +73,7 @@ PARAMETERS = (
         default="0.5",
         minimum=Fraction(1, 100),
         maximum=Fraction(99, 100),
-        only_with=(common.SEPARATION.name, common.HASH),
+        only_with=(tree_parameters.SEPARATION.name, tree_parameters.HASH),
     ),
 )
 
@@ -97,17 +97,17 @@ def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: Pub
 def event(parameters: Parameters, facts: PublicFacts) -> Event:
     """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""
     n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-    apart = parameters["se"] == common.HASH
-    per_tree = common.loss_per_tree(parameters, facts.epsilon)
-    share = common.structure_share(parameters)
+    apart = parameters["se"] == tree_parameters.HASH
+    per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+    share = tree_parameters.structure_share(parameters)
     for_levels, for_leaves = (per_tree, per_tree) if apart else (share * per_tree, (1 - share) * per_tree)
     encoding = tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile)
     price = TreePrice(
-        tuple(_node(loss, parameters, encoding, facts) for loss in common.level_losses(for_levels, depth)),
+        tuple(_node(loss, parameters, encoding, facts) for loss in tree_losses.level_losses(for_levels, depth)),
         leaf_prices.priced(str(parameters["leaf"]), for_leaves, depth, facts),
         apart=apart,
     )
-    return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+    return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
 
 def check(event: Event, parameters: Parameters) -> None:
@@ -118,6 +118,6 @@ def check(event: Event, parameters: Parameters) -> None:
     price.require(
         depth=int(parameters["max_depth"]),
         selections=[sensitivity] * n_selections,
-        apart=parameters["se"] == common.HASH,
+        apart=parameters["se"] == tree_parameters.HASH,
     )
     leaf_prices.require(str(parameters["leaf"]), price.leaves)

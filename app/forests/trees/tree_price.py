@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from app.forests.trees import common
+from app.forests.trees import tree_losses
 from app.forests.trees.selections import Selection
 from app.privacy.events import Event, ExponentialMechanism, Parallel, Part, PermuteAndFlip, Sequential
 from app.privacy.events import UnknownPrivacyEvent as Unknown
@@ -50,7 +50,7 @@ class TreePrice:
         Raises:
             UnknownPrivacyEvent: not the event of such a forest.
         """
-        match common.tree_event(forest):
+        match tree_losses.tree_event(forest):
             case Parallel(over, (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves))) if (
                 over == _APART
             ):
@@ -86,7 +86,7 @@ def levels_of(forest: Event) -> Levels:
     Raises:
         UnknownPrivacyEvent: not the event of trees without leaves.
     """
-    tree = common.tree_event(forest)
+    tree = tree_losses.tree_event(forest)
     if isinstance(tree, Sequential):
         return _read(tree.parts)
     raise Unknown("not the event of the structure of trees")
@@ -119,7 +119,7 @@ def _read(levels: Sequence[Part]) -> Levels:
 
 
 def _selections(level: Event) -> tuple[Selection, ...]:
-    node = common.tree_event(level)
+    node = tree_losses.tree_event(level)
     parts = [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
     found = tuple(each for each in parts if isinstance(each, PermuteAndFlip | ExponentialMechanism))
     if not found or len(found) != len(parts):

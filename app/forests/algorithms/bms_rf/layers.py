@@ -10,7 +10,7 @@ from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.parameters import Value
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
-from app.forests.trees.common import is_sharded
+from app.forests.trees.tree_parameters import is_sharded
 from app.privacy.events import Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 
 LAYERS = "layers"

@@ -16,7 +16,7 @@ from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import POINTER, Parameter, Value
 from app.forests.data.encoding import Encoding
-from app.forests.trees import common, greedy_sizes, multinomial_price, shapes, tree_bins
+from app.forests.trees import greedy_sizes, multinomial_price, shapes, tree_bins, tree_parameters
 from app.privacy.events import Event
 
 DEFAULT_LAYERS = 2
@@ -32,7 +32,7 @@ _OWN_PARAMETERS = (
         maximum=Fraction(MAX_LAYERS),
     ),
     replace(
-        common.ASSIGNMENT,
+        tree_parameters.ASSIGNMENT,
         name="layer_assignment",
         description="Every layer sees all rows at its share of ε, or each row is in one layer (by a keyed hash of its "
         "id) at all of ε.",
@@ -94,8 +94,8 @@ class StackedForest(Algorithm):
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
         settled = dict(asked)
-        common.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
-        settled.setdefault("n_estimators", max(common.default_n_trees(facts), int(settled.get("n_layers", 1))))
+        tree_parameters.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
+        settled.setdefault("n_estimators", max(tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("n_layers", min(DEFAULT_LAYERS, n_trees))
         if int(settled["n_layers"]) > n_trees:

@@ -12,7 +12,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import common, greedy_sizes, leaf_prices, selections, tree_bins, utilities
+from app.forests.trees import greedy_sizes, leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -43,10 +43,10 @@ class MaximalVoteTrees(Algorithm):
     about = _ABOUT
     read_outs = ("log", "ta", "mv")
     parameters = (
-        common.N_ESTIMATORS,
-        common.MAX_DEPTH,
-        common.N_BINS,
-        common.ASSIGNMENT,
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.ASSIGNMENT,
         Parameter(
             "structure_share",
             "number",
@@ -68,22 +68,22 @@ class MaximalVoteTrees(Algorithm):
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
         settled = dict(asked)
-        common.settle_structure_share(settled, facts, usual="0.5")
+        tree_parameters.settle_structure_share(settled, facts, usual="0.5")
         return greedy_sizes.settle(settled, facts)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees, one after another or on disjoint rows; a tree is one selection per node of a path, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
-        share = common.structure_share(parameters)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        share = tree_parameters.structure_share(parameters)
         n_candidates = len(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile).candidates)
-        losses = common.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
+        losses = tree_losses.geometric_losses(share * per_tree, depth, amounts.parse(parameters["level_ratio"]))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=_RANGE_SENSITIVITY, max_candidates=n_candidates),)
             for loss in losses
         )
         price = TreePrice(levels, leaf_prices.priced(leaf_prices.COUNTS, (1 - share) * per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+        return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""

@@ -13,7 +13,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import common, greedy_sizes, multinomial_price
+from app.forests.trees import greedy_sizes, multinomial_price, tree_parameters
 from app.forests.trees.multinomial_price import USUAL_STRUCTURE_SHARE
 from app.privacy.events import Event
 
@@ -67,7 +67,7 @@ class MultinomialForest(Algorithm):
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
         settled = dict(asked)
-        common.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
+        tree_parameters.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
         settled, warnings = greedy_sizes.settle(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:
             warnings = (*warnings, _ALL_RANDOM)

@@ -22,7 +22,7 @@ from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
-from app.forests.trees import common, shapes
+from app.forests.trees import shapes, tree_parameters
 from app.privacy.accountants import gdp, zcdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import fitted
@@ -52,8 +52,8 @@ _N_ESTIMATORS = Parameter(
     "integer",
     "Number of trees. The noise of all trees together does not depend on it: as many as one can afford to run.",
     default=400,
-    minimum=common.N_ESTIMATORS.minimum,
-    maximum=common.N_ESTIMATORS.maximum,
+    minimum=tree_parameters.N_ESTIMATORS.minimum,
+    maximum=tree_parameters.N_ESTIMATORS.maximum,
 )
 _BINS_SHARE = Parameter(
     "bins_share",
@@ -104,7 +104,7 @@ class NoiseMatchedBoosting(Algorithm):
     about = _ABOUT
     accountants = (gdp.NAME, zcdp.NAME)
     read_outs = (CALIBRATED, LOGISTIC)
-    parameters = (_N_ESTIMATORS, common.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
+    parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in depth and start from the public size and the budget."""

@@ -15,7 +15,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import common, label_prices, leaf_prices
+from app.forests.trees import label_prices, leaf_prices, tree_parameters
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
@@ -61,11 +61,11 @@ class TransductiveEnsemble(Algorithm):
     reuses_profiles = False
     read_outs = ("ta", "mv")
     parameters = (
-        replace(common.N_ESTIMATORS, description="Trees of both ensembles together."),
+        replace(tree_parameters.N_ESTIMATORS, description="Trees of both ensembles together."),
         _TEACHERS,
-        common.MAX_DEPTH,
+        tree_parameters.MAX_DEPTH,
         label_prices.N_BINS,
-        common.SHARDED_ASSIGNMENT,
+        tree_parameters.SHARDED_ASSIGNMENT,
         label_prices.MIN_ROWS,
         label_prices.LABELLED_SHARE,
     )

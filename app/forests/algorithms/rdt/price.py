@@ -13,7 +13,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import common, leaf_prices, shapes, tree_bins
+from app.forests.trees import leaf_prices, shapes, tree_bins, tree_losses, tree_parameters
 from app.privacy.events import Event, Parallel, Part, Sequential
 
 _ABOUT = About(
@@ -43,7 +43,12 @@ class RandomDecisionTrees(Algorithm):
     """Trees drawn from public randomness; noise on every (leaf, class) count of every tree."""
 
     source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
-    parameters = (common.N_ESTIMATORS, common.MAX_DEPTH, common.N_BINS, common.ASSIGNMENT)
+    parameters = (
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.ASSIGNMENT,
+    )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema."""
@@ -57,13 +62,13 @@ class RandomDecisionTrees(Algorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T noisy histograms, one after another or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
-        return Parallel("trees", parts) if common.is_sharded(parameters) else Sequential(parts)
+        return Parallel("trees", parts) if tree_parameters.is_sharded(parameters) else Sequential(parts)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
-        leaf_prices.require(leaf_prices.COUNTS, common.tree_event(event))
+        leaf_prices.require(leaf_prices.COUNTS, tree_losses.tree_event(event))
 
 
 class VotingTrees(RandomDecisionTrees):

@@ -38,7 +38,7 @@ from app.forests.contract.parameters import Parameter, Value
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
-from app.forests.trees import common, shapes
+from app.forests.trees import shapes, tree_losses, tree_parameters
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
@@ -123,13 +123,13 @@ class ReweightedForest(Algorithm):
     source = "Grovekeeper; docs/proofs/rpf.md"
     about = _ABOUT
     read_outs = ("log",)
-    parameters = (common.N_ESTIMATORS, common.MAX_DEPTH, *_OWN_PARAMETERS)
+    parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in number and depth of trees, and shares, from the public size, ε and the schema."""
         settled = dict(asked)
         hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
-        settled.setdefault("n_estimators", 1 if hopeless else common.default_n_trees(facts))
+        settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))
         settled.setdefault("pairs", default_pairs(facts.schema))
@@ -151,7 +151,7 @@ class ReweightedForest(Algorithm):
         share = amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         per_tree = for_trees / n_trees
         of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
-        losses = iter(common.level_losses(share * per_tree, depth))
+        losses = iter(tree_losses.level_losses(share * per_tree, depth))
         scales = PathScales(
             tuple(
                 draw_scale(sum(islice(losses, stage.n_splits), Fraction(0)), RANGE_SENSITIVITY)

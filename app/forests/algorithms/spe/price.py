@@ -12,7 +12,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import common, leaf_prices, selections, shapes, tree_bins
+from app.forests.trees import leaf_prices, selections, shapes, tree_bins, tree_losses, tree_parameters
 from app.forests.trees.median_prices import DEFAULT_TREES, LEVEL_RATIO, RANGE_SENSITIVITY, default_depth, most_splits
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
@@ -42,10 +42,10 @@ class MedianTrees(Algorithm):
     about = _ABOUT
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        common.N_ESTIMATORS,
-        common.MAX_DEPTH,
-        common.N_BINS,
-        common.SHARDED_ASSIGNMENT,
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.SHARDED_ASSIGNMENT,
         Parameter(
             "structure_share",
             "number",
@@ -69,15 +69,15 @@ class MedianTrees(Algorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or one after another; a tree is one private median per level, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
-        share = common.structure_share(parameters)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
+        share = tree_parameters.structure_share(parameters)
         widest = most_splits(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=RANGE_SENSITIVITY, max_candidates=widest),)
-            for loss in common.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
+            for loss in tree_losses.geometric_losses(share * per_tree, depth, LEVEL_RATIO)
         )
         price = TreePrice(levels, leaf_prices.priced(leaf_prices.COUNTS, (1 - share) * per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+        return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""

@@ -13,7 +13,7 @@ from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
 from app.forests.data.schema import Schema
-from app.forests.trees import common, leaf_prices, shapes, tree_bins
+from app.forests.trees import leaf_prices, shapes, tree_bins, tree_losses, tree_parameters
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -53,11 +53,15 @@ class LabelledRandomTrees(Algorithm):
     read_outs = ("mv",)
     parameters = (
         replace(
-            common.N_ESTIMATORS, description="Number of trees; each adds a vote and takes its share of the rows or ε."
+            tree_parameters.N_ESTIMATORS,
+            description="Number of trees; each adds a vote and takes its share of the rows or ε.",
         ),
-        replace(common.MAX_DEPTH, description="Splits on every path. By default a rule of the features and the size."),
-        common.N_BINS,
-        common.SHARDED_ASSIGNMENT,
+        replace(
+            tree_parameters.MAX_DEPTH,
+            description="Splits on every path. By default a rule of the features and the size.",
+        ),
+        tree_parameters.N_BINS,
+        tree_parameters.SHARDED_ASSIGNMENT,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
@@ -71,9 +75,9 @@ class LabelledRandomTrees(Algorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """T trees on disjoint rows, or one after another; a tree is a label per leaf."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.LABEL, per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+        return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""

@@ -12,7 +12,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import common, tree_bins, tree_price
+from app.forests.trees import tree_bins, tree_parameters, tree_price
 from app.forests.trees.grow import assignment, leaves, private_medians, structure
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
@@ -74,7 +74,7 @@ def _parted(
 ) -> LabelsApart:
     """The rows of both datasets, to each tree its own; the splits are chosen by one and the leaves count the other."""
     shard = shard_of_unlabelled = None
-    if common.is_sharded(plan.parameters):
+    if tree_parameters.is_sharded(plan.parameters):
         key = assignment.fresh_key(randomness)
         shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees)
         shard_of_unlabelled = assignment.shards(key, unlabelled.row_ids, n_shards=plan.n_trees)

@@ -12,7 +12,16 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Parameters, TwoDatasetAlgorithm
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import common, leaf_prices, median_prices, selections, shapes, tree_bins, tree_price
+from app.forests.trees import (
+    leaf_prices,
+    median_prices,
+    selections,
+    shapes,
+    tree_bins,
+    tree_losses,
+    tree_parameters,
+    tree_price,
+)
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -43,10 +52,10 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
     about = _ABOUT
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        common.N_ESTIMATORS,
-        common.MAX_DEPTH,
-        common.N_BINS,
-        common.SHARDED_ASSIGNMENT,
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
+        tree_parameters.N_BINS,
+        tree_parameters.SHARDED_ASSIGNMENT,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
@@ -61,20 +70,20 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """What the labelled dataset pays for: counts of every leaf of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts))
-        return price.forest_event(n_trees, sharded=common.is_sharded(parameters))
+        return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """What the unlabelled dataset pays for: one private median per level of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
-        per_tree = common.loss_per_tree(parameters, facts.epsilon)
+        per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         widest = median_prices.most_splits(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))
         levels = tuple(
             (selections.priced(loss, facts, range_sensitivity=median_prices.RANGE_SENSITIVITY, max_candidates=widest),)
-            for loss in common.geometric_losses(per_tree, depth, median_prices.LEVEL_RATIO)
+            for loss in tree_losses.geometric_losses(per_tree, depth, median_prices.LEVEL_RATIO)
         )
-        return tree_price.structure_event(levels, n_trees, sharded=common.is_sharded(parameters))
+        return tree_price.structure_event(levels, n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""

@@ -10,7 +10,7 @@ from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
-from app.forests.trees import common, label_prices, leaf_prices
+from app.forests.trees import label_prices, leaf_prices, tree_parameters
 from app.forests.trees.label_prices import N_BINS, label_event, require_label_event
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
@@ -58,10 +58,10 @@ class LabelMedianTrees(Algorithm):
     """Features are public there, and medians are exact ones among 255 steps, at no price."""
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        common.N_ESTIMATORS,
-        common.MAX_DEPTH,
+        tree_parameters.N_ESTIMATORS,
+        tree_parameters.MAX_DEPTH,
         N_BINS,
-        common.SHARDED_ASSIGNMENT,
+        tree_parameters.SHARDED_ASSIGNMENT,
         LEAF,
         label_prices.MIN_ROWS,
         label_prices.LABELLED_SHARE,

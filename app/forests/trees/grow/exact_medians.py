@@ -18,7 +18,7 @@ from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
-from app.forests.trees import common, shapes
+from app.forests.trees import shapes, tree_parameters
 from app.forests.trees.grow import assignment, exact_medians, leaves, structure
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.in_memory_histograms import LabelsApart, LocalHistograms
@@ -92,7 +92,7 @@ def label_trees(
     priced = TreePrice.of(plan.event).leaves
     labelled = np.flatnonzero(rows.y >= 0)
     shard = None
-    if common.is_sharded(plan.parameters):
+    if tree_parameters.is_sharded(plan.parameters):
         key = assignment.fresh_key(randomness)
         shard = assignment.shards(key, rows.row_ids[labelled], n_shards=n_trees)
     of_labels = LocalHistograms(

@@ -17,12 +17,12 @@ from app.forests.data.rows import SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.noise.randomness import Randomness
 from app.forests.trees import tree_bins
-from app.forests.trees.common import HASH, SHARDED
 from app.forests.trees.grow import assignment
 from app.forests.trees.grow.collect import forest_of
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.grow.leaves import ReleasedTree
+from app.forests.trees.tree_parameters import HASH, SHARDED
 from app.privacy.events import Event
 
 

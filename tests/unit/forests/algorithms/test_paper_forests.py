@@ -18,7 +18,7 @@ from app.forests.grow import grow
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import common, pooling
+from app.forests.trees import pooling, tree_losses, tree_parameters
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
 
@@ -74,7 +74,7 @@ def test_without_noise_sequential_trees_count_every_row_where_it_lies(slug: str)
 
 @pytest.mark.parametrize("slug", ["spe", "srt"])
 def test_sharded_is_the_default_of_forests_on_shards(slug: str) -> None:
-    assert plan(PlanRequest(slug, {}, Fraction(1), N_ROWS), SCHEMA).parameters["assignment"] == common.SHARDED
+    assert plan(PlanRequest(slug, {}, Fraction(1), N_ROWS), SCHEMA).parameters["assignment"] == tree_parameters.SHARDED
 
 
 def test_without_noise_shards_hold_every_row_once() -> None:
@@ -227,8 +227,8 @@ def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() ->
 
 
 def test_deeper_levels_get_a_little_more_and_all_of_them_the_whole() -> None:
-    of_levels = common.level_losses(Fraction(33), 3)
+    of_levels = tree_losses.level_losses(Fraction(33), 3)
 
     assert of_levels == (10, 11, 12)
-    assert common.geometric_losses(Fraction(19), 3, Fraction(3, 2)) == (4, 6, 9)
-    assert common.level_losses(Fraction(1), 0) == ()
+    assert tree_losses.geometric_losses(Fraction(19), 3, Fraction(3, 2)) == (4, 6, 9)
+    assert tree_losses.level_losses(Fraction(1), 0) == ()

@@ -11,7 +11,7 @@ from app.forests.bins import quantile_bins
 from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
-from app.forests.trees import common
+from app.forests.trees import tree_parameters
 
 DEPTH = 10
 
@@ -83,8 +83,8 @@ def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, de
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
     assert joint_limits.is_affordable(widest, depth, 2)
-    assert joint_limits.most_trees(widest, depth, 2) >= common.MAX_RULE_TREES
-    assert joint_limits.MAX_FOREST_WORK >= common.MAX_RULE_TREES * joint_limits.MAX_WORK
+    assert joint_limits.most_trees(widest, depth, 2) >= tree_parameters.MAX_RULE_TREES
+    assert joint_limits.MAX_FOREST_WORK >= tree_parameters.MAX_RULE_TREES * joint_limits.MAX_WORK
 
 
 def test_trees_of_three_levels_at_once_are_bounded_by_their_tables_too() -> None:

@@ -1,4 +1,4 @@
-"""Parameters that several mechanisms share, and how growth finds its noise scales in the event that was priced."""
+"""Parameters that several algorithms share, and the public rules that choose them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Parameter, Value
 from app.forests.data.encoding import MAX_BINS
 from app.privacy.accountants import pure
-from app.privacy.events import Event, Parallel, Sequential, UnknownPrivacyEvent
 
 SEQUENTIAL, SHARDED = "sequential", "sharded"
 
@@ -71,11 +70,6 @@ def is_sharded(parameters: Mapping[str, Value]) -> bool:
     return parameters["assignment"] == SHARDED
 
 
-def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
-    """What one tree may cost: all of ε on its own rows, or its share on everybody's."""
-    return epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
-
-
 def default_n_trees(facts: PublicFacts) -> int:
     """Number of trees of a forest whose splits look at the rows: a public rule of the size, ε and the classes."""
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
@@ -101,36 +95,3 @@ def settle_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usu
 def structure_share(parameters: Mapping[str, Value]) -> Fraction:
     """Share of a tree's loss that its selections get: none of it where there is nothing to select."""
     return amounts.parse(parameters["structure_share"]) if int(parameters["max_depth"]) > 0 else Fraction(0)
-
-
-def tree_event(event: Event) -> Event:
-    """The event of one of the like parts that a forest (or a level) consists of.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of a forest or a level.
-    """
-    if isinstance(event, Sequential | Parallel) and len(event.parts) == 1:
-        return event.parts[0].event
-    raise UnknownPrivacyEvent("not an event of like parts")
-
-
-def leaves_of(event: Event) -> Event:
-    """What the leaves of one tree release, as priced in a forest's event.
-
-    Raises:
-        UnknownPrivacyEvent: not the event of a forest.
-    """
-    tree = tree_event(event)
-    return tree.parts[-1].event if isinstance(tree, Sequential | Parallel) and tree.parts else tree
-
-
-def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
-    """A path's structure budget over its levels: deeper nodes hold fewer rows and get a little more."""
-    weights = [10 + level for level in range(depth)]
-    return tuple(total * weight / sum(weights) for weight in weights)
-
-
-def geometric_losses(total: Fraction, depth: int, ratio: Fraction) -> tuple[Fraction, ...]:
-    """A path's structure budget over its levels, each level getting ``ratio`` times what the one above it gets."""
-    weights = [ratio**level for level in range(depth)]
-    return tuple(total * weight / sum(weights) for weight in weights)
