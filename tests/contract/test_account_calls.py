@@ -1,4 +1,4 @@
-"""The calls about an account, of a dataset and of a population alike, over the services on both databases."""
+"""The service calls on an account, of a dataset and of a population, on both databases."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""One suite, three accountants: what the ledger relies on, whatever the unit."""
+"""The three accountants: one suite of the properties that the ledger relies on."""
 
 from fractions import Fraction
 
@@ -85,7 +85,7 @@ def test_printed_epsilon_of_a_cap_is_the_owners(unit: Accountant, epsilon: Fract
 
 @every_accountant
 def test_printed_epsilon_is_enough_for_the_amount(unit: Accountant) -> None:
-    """What is printed would buy at least the amount: never a smaller ε than the amount implies."""
+    """The printed ε buys at least the amount; it is never smaller than the ε that the amount implies."""
     delta = delta_for(unit)
     for amount in (10**7, 123_456_789_012, 5 * 10**12 + 1):
         printed = unit.epsilon_of(amount, delta)

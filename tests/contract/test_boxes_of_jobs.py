@@ -1,4 +1,4 @@
-"""A job reads the rows of the box that it paid for, and no others: neither of other cells nor of later uploads."""
+"""A job reads exactly the rows of the box that it paid for: no row of another cell and no row of a later upload."""
 
 import json
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
 
 
 def _upload(installation: Installation, dataset: str, first_age: int) -> str:
-    """Forty rows with ages from ``first_age`` on, ten in each land."""
+    """Forty rows with ages from ``first_age`` upward, ten in each land."""
     rows = b"".join(f"{first_age + at},low,{LANDS[at % 4]}\n".encode() for at in range(40))
     return str(people.upload(installation, dataset, b"age,income,land\n" + rows)["epoch"])
 
@@ -54,7 +54,7 @@ def _submit(installation: Installation, dataset: str, key: str, scope: dict[str,
 
 
 def _ages_read(installation: Installation) -> set[int]:
-    """What the next job in the queue would read, once it is charged."""
+    """The ages that the next job in the queue would read after its charge."""
     claim = run_job.claim_next(installation)
     assert claim is not None
     task = run_job.charge_job(installation, claim)
@@ -92,7 +92,7 @@ def test_a_job_reads_its_box_alone(installation: Installation) -> None:
 
 
 def test_a_job_that_waited_reads_what_was_there_when_it_was_paid_for(installation: Installation) -> None:
-    """Otherwise rows of a new cell would be read by a job that is not in the cell's account."""
+    """Otherwise a job would read rows of a new cell without a charge to that cell."""
     dataset = people.declared(installation, partitions=PARTITIONS)["id"]
     _upload(installation, dataset, 0)
     _submit(installation, dataset, "everything", {}, epsilon="3")
@@ -105,7 +105,7 @@ def test_a_job_that_waited_reads_what_was_there_when_it_was_paid_for(installatio
 
 
 def test_without_a_partition_of_uploads_a_later_row_pays_for_what_came_before(installation: Installation) -> None:
-    """Uploads are no cells unless the declaration says so: the account does not start again."""
+    """Without a partition by upload, uploads are not cells: a later upload does not open a fresh budget."""
     dataset = people.declared(installation, partitions=PARTITIONS[1:])["id"]
     _upload(installation, dataset, 0)
     _submit(installation, dataset, "everything", {}, epsilon="3")
@@ -126,7 +126,7 @@ def test_the_entries_of_a_job_name_the_box_that_it_read(installation: Installati
 
 
 def test_the_one_row_of_a_unit_is_in_one_cell_of_each_partition(installation: Installation) -> None:
-    """Rows that the unit's bound drops are in no cell; those that stay keep their column and their unit's hash."""
+    """Rows beyond the unit's bound are in no cell; admitted rows keep their column and their unit's hash."""
     dataset = people.declared(installation, partitions=PARTITIONS, privacy_unit=people.per_patient(1))["id"]
     rows = [f"patient {age % 20},{age},low,{LANDS[age % 4]}" for age in range(40)]
     body = "\n".join(["patient,age,income,land", *rows, ",77,low,EU", ""]).encode()

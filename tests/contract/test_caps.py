@@ -1,4 +1,4 @@
-"""Caps of datasets on both databases: what a lower cap changes, and what it never changes."""
+"""Caps of datasets on both databases: which numbers a lower cap changes, and which numbers it never changes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def _charge_next(scene: Scene) -> None:
 
 
 def test_what_the_owner_lowered_only_an_admin_raises_again(scene: Scene) -> None:
-    """Also while guarantees still follow the higher cap, because something is held."""
+    """The rule also holds while an open reservation keeps the guarantee at the higher cap."""
     scene.submit(key="held", epsilon="1")
     _cap(scene, "2")
     for epsilon in ("2.000000001", "3"):

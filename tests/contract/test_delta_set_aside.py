@@ -1,4 +1,4 @@
-"""zcdp accounts that set a part of δ aside for external (ε, δ)-mechanisms, on both databases."""
+"""zcdp accounts that set aside a part of δ for external (ε, δ)-mechanisms, on both databases."""
 
 import json
 from collections.abc import Iterator
@@ -183,7 +183,7 @@ def test_only_a_part_of_delta_is_set_aside(changes: dict[str, Any], problem: str
 def test_what_is_said_to_fit_can_be_declared(
     installation: Installation, budget: dict[str, Any], unit: dict[str, Any] | None, delta: str | None
 ) -> None:
-    """An ε that somebody declares costs more than a job's, and once for each row of a unit."""
+    """A declared ε costs more than the ε of a job, and is charged once for each row of a unit."""
     changes = {} if unit is None else {"privacy_unit": unit}
     dataset = _declared(installation, budget=budget, **changes)
     quoted = quote_external(installation, OWNER, dataset, _wanted("50", delta))

@@ -1,4 +1,4 @@
-"""Charges for external mechanisms, over the services on both databases."""
+"""Charges for external mechanisms through the services, on both databases."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Heads outside the database, on both databases: written after commits, never backwards, and held against a restore."""
+"""Head files beside both databases: written after commits, never reduced, compared after a restore."""
 
 import shutil
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
 
 
 def test_what_was_committed_after_the_last_head_is_no_contradiction(scene: Scene) -> None:
-    """A process that is killed between a commit and its head leaves a sound database."""
+    """A process that is killed between a commit and the write of its head leaves a consistent database."""
     Heads(scene.installation).publish()
     scene.submit(key="unpublished")
     Heads(scene.installation).confirm()
@@ -109,7 +109,7 @@ def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
 
 
 def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None:
-    """Served without heads, a restore would go unnoticed."""
+    """If the service ran without heads, it could not detect a restore."""
     folder = scene.installation.home / "checkpoints"
     folder.write_text("no folder")
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_a_damaged_head_of_one_account_holds_no_other_up(scene: Scene) -> None:
     damaged = scene.installation.home / "checkpoints" / f"{scene.dataset_id}.checkpoint"
     damaged.write_bytes(b"damaged")
     scene.submit(key="second")
-    others = {f"{side}_other" for side in ("aa", "zz")}  # one on either side of it, in whatever order they come
+    others = {f"{side}_other" for side in ("aa", "zz")}  # one entry on either side of the head, in either order
     for account_id in others:
         open_account(scene.installation, account_id, cap=5)
     for _ in range(2):
@@ -157,12 +157,12 @@ def test_a_damaged_head_of_one_account_holds_no_other_up(scene: Scene) -> None:
 
 @pytest.mark.parametrize("n_later", [1, 3])
 def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, tmp_path: Path, n_later: int) -> None:
-    """Also where the restored database has grown beyond the last head before anybody looked."""
+    """The restore is also detected if the restored database has grown beyond the last head before the next check."""
     with opened(sqlite_database_url, tmp_path / "home") as scene:
         scene.submit(key="first")
         scene.installation.database.close()
         file = tmp_path / "grovekeeper.sqlite3"
-        with scene.installation.database.write() as session:  # checkpoints the write-ahead log when it is closed
+        with scene.installation.database.write() as session:  # closing the connection checkpoints the write-ahead log
             assert session.is_active
         scene.installation.database.close()
         backup = shutil.copyfile(file, tmp_path / "backup")

@@ -1,4 +1,4 @@
-"""One key, one answer, for ever; and a refusal leaves the key free. On both databases."""
+"""Idempotency keys on both databases: each key has one permanent answer, and a refusal leaves the key free."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ ANSWER = Answer(202, b'{"n": 1}', "/jobs/jb_1")
 
 
 class Refused(Exception):
-    """What a service would raise."""
+    """The error that a service would raise."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Quotes of jobs on two members of one population: both parts fit if and only if admission takes both."""
+"""Quotes of jobs on two members of a population: both parts fit if and only if admission accepts both."""
 
 import itertools
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _rooms(session: Session, *asked: Asked) -> list[int]:
 
 
 def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
-    """Why admission does not take all of it, if it does not; nothing of it stays."""
+    """The reason why admission refuses the job, or nothing; the reservations are rolled back."""
     new = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
     nested = session.begin_nested()
     try:
@@ -79,7 +79,7 @@ def test_disjoint_halves_of_one_member_cost_its_people_the_larger_part(session: 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, turned: bool) -> None:
-    """Beside what lies on one half of a member, in either order of the accounts' ids, around the cap of the sum."""
+    """For every load on half of a member, both orders of the accounts' ids, and amounts around the cap of the sum."""
     held = ledger.NewReservation("ds_1", 4, {"half": (0,)}, EVENT, "jb_held")
     ledger.reserve(session, [held], actor="key_a")
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
@@ -91,7 +91,7 @@ def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, tur
         fits = all(amount <= room for (*_, amount), room in zip(asked, rooms, strict=True))
         refused = _refused(session, *asked)
         assert fits is (refused is None), (asked, rooms)
-        if refused is not None:  # by either part: it says of that one what the quote does
+        if refused is not None:  # the refusal of either part agrees with the quote of that part
             room = {name: each for (name, *_), each in zip(asked, rooms, strict=True)}[refused.dataset]
             assert Fraction(refused.largest_that_fits) * 10**9 == room
         outcomes.add(None if refused is None else refused.dataset)

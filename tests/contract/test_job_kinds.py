@@ -1,4 +1,4 @@
-"""Profiles and evaluations end as training does: through one queue, one charge, one settling."""
+"""Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
 
 import shutil
 from collections.abc import Callable, Iterator

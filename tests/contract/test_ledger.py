@@ -1,4 +1,4 @@
-"""The ledger's steps on both databases: what each one changes, and what it refuses to."""
+"""The steps of the ledger on both databases: the effect of each step, and the steps that are refused."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The state behind an account that is cut in several ways, on both databases: rows per distinct box, and bounds."""
+"""Stored totals of accounts with several partitions, on both databases: rows per distinct box, and upper bounds."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_refused_reservation_leaves_no_row(installation: Installation) -> None
 
 
 def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
-    """A text of 4 KiB is too long for a key; the row is found by its digest."""
+    """A text of 4 KiB is too long for a key, so the row is found by its digest."""
     wide = Partitions((HashPartition("shard", limits.MAX_HASH_CELLS),))
     open_account(installation, "ds_wide", cap=100, partitions=wide)
     cells = tuple(range(limits.MAX_HASH_CELLS))
@@ -90,7 +90,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
 def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is in the first and in the third box. The bound counts them apart, so it adds them."""
+    """The first and the third box are disjoint. The bound cannot tell, and adds their loads."""
     _reserve(installation, "jb_1", 30, shard=(0,), region=("EU",))
     _reserve(installation, "jb_2", 30, shard=(0, 1), region=("EU", "US"))
     _reserve(installation, "jb_3", 30, shard=(0,), region=("MISSING", "OTHER"))
@@ -111,7 +111,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
 
 
 def test_a_charge_without_an_upload_covers_the_uploads_to_come(installation: Installation) -> None:
-    """What an external mechanism reads is not known, so its box is not tied to the uploads of today."""
+    """The rows that an external mechanism reads are unknown, so its box is not limited to the present uploads."""
     _reserve(installation, "jb_1", 40)
     _reserve(installation, "jb_2", 30, month=("ep_1",))
     assert _balance(installation, month=("ep_1",)).remaining == 30
@@ -131,7 +131,7 @@ def test_scopes_that_are_forgotten_are_read_again(installation: Installation, mo
 def test_what_is_given_back_between_two_reads_carries_nothing(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks at a member of a population holds no lock of it: a row may go when its scope is about to be read."""
+    """A reader of a population's member does not lock it: a row of totals may disappear between the two reads."""
     _reserve(installation, "jb_1", 5, shard=(0,))
     held = _reserve(installation, "jb_2", 7, shard=(3,))
     monkeypatch.setattr(scope_cache, "_by_names", {})
@@ -149,7 +149,7 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
 
 
 def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Amounts fit into 64 bits each; what a bound adds up over cells that do not meet need not."""
+    """Each amount fits into 64 bits; the sum that a bound forms over disjoint cells may not."""
     cut = Partitions((HashPartition("a", 64), HashPartition("b", 11)))
     open_account(installation, "ds_large", cap=10**18, partitions=cut)
 

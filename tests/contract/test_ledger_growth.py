@@ -1,4 +1,4 @@
-"""The benchmark's bulk filler writes what the service would: the chain, the balances and the stored subtrees hold."""
+"""Entries of the benchmark's bulk filler are valid: chain, balances and stored subtrees match those of the service."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
     grown = opened(sqlite_database_url, tmp_path / "home")
     for size in (301, 901):
         Filler(grown).fill(size)
-        with grown.database.write() as session:  # the service goes on where the filler stopped
+        with grown.database.write() as session:  # the service continues from the filler's last entry
             new = ledger.NewReservation(grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}")
             ledger.reserve(session, [new], actor="key_owner")
     with grown.database.read() as session:

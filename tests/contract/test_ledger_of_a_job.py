@@ -1,4 +1,4 @@
-"""Jobs that hold reservations on several accounts: all are settled together, on both databases."""
+"""Jobs with reservations on several accounts: all reservations are settled together, on both databases."""
 
 import threading
 from collections.abc import Iterator
@@ -121,7 +121,7 @@ def test_a_job_without_a_reservation_cannot_be_charged_and_gives_nothing_back(in
 
 
 def test_jobs_that_cross_never_wait_in_a_circle(on_postgresql: Installation) -> None:
-    """One transaction voids jobs on A and C and on A and B; another charges a job on C and B meanwhile."""
+    """One transaction voids jobs on A and C and on A and B while another one charges a job on C and B."""
     n_rounds = 25
     for index in range(n_rounds):
         _reserve(on_postgresql, f"jb_{index}_ac", {THIRD: 1, FIRST: 1})

@@ -1,4 +1,4 @@
-"""Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that a guarantee is made of."""
+"""Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that the guarantee must cover."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -120,7 +120,7 @@ def test_highest_cap_forgets_what_was_in_force_before_anything_was_held_only(
 
 @approximate
 def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Installation, accountant: str) -> None:
-    """Held under 900, the cap lowered to 300, then charged: a guarantee of 300 would be false."""
+    """A reservation under cap 900 is charged after the cap fell to 300: a guarantee of 300 would be false."""
     opened(installation, accountant, cap=900)
     held = reserved(installation, "jb_0", 800)
     cap_set(installation, 300)
@@ -133,7 +133,7 @@ def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Install
 def test_what_fits_is_worked_out_when_no_lock_is_held(
     installation: Installation, accountant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes up to 40 ms, and everybody who wants the account would wait."""
+    """The computation takes up to 40 ms; under the lock, every other user of the account would wait."""
     opened(installation, accountant, cap=CAPS[accountant])
     unit, asked = accountants.by_name(accountant), []
     real = unit.largest_that_fits

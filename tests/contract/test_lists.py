@@ -1,4 +1,4 @@
-"""Lists ask the database as often for many datasets as for few."""
+"""Lists need a constant number of database queries, whatever the number of datasets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -99,7 +99,7 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
 
 
 def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(database_url: str, tmp_path: Path) -> None:
-    """One that was made, and copies of it that other datasets paid for, of accounts with and without a δ."""
+    """One evaluation and copies of it on other accounts, with and without a δ."""
     with opened(database_url, tmp_path / "home") as scene:
         made, model_id = evaluated(scene)
         counts = []
@@ -144,7 +144,7 @@ def _add_models(installation: Installation, ids: list[str]) -> None:
 
 
 def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Installation) -> None:
-    _add_models(installation, [f"md_{number}" for number in range(5)])  # of one moment: the id decides
+    _add_models(installation, [f"md_{number}" for number in range(5)])  # rows of equal time are ordered by id
     shown, cursor = [], None
     while True:
         page = models.list_models(installation, OWNER, PageRequest(2, cursor))

@@ -1,7 +1,7 @@
 """Every use case that touches the ledger locks in one order: datasets, jobs, accounts, populations, each by id.
 
-On PostgreSQL only: on SQLite a write transaction excludes every other one. The two datasets belong to two populations
-that cross them, so that locking "as one goes" is another order than this one.
+The tests run on PostgreSQL only, because a SQLite write transaction excludes every other one. The two datasets belong
+to two populations whose ids are in the opposite order, so that locking in order of use would differ from the rule.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ POPULATIONS = ["pop_a", "pop_b"]
 
 @pytest.fixture
 def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
-    """The first dataset in order of ids belongs to the second population, and the other way round."""
+    """The first dataset in order of ids belongs to the second population, and the second one to the first."""
     with opened(postgresql_database_url, tmp_path / "home") as scene:
         found = Pair.beside(scene)
         with scene.installation.database.write() as session:
@@ -56,7 +56,7 @@ def _accounts(*ids: str) -> list[Lock]:
 
 
 def _populations(*ids: str) -> list[Lock]:
-    """A population is locked by its account."""
+    """A population is locked by the row of its account."""
     return [("accounts", each) for each in ids]
 
 
@@ -65,7 +65,7 @@ def _assert_order(pair: Pair, use_case: Callable[[], object], locks: list[Lock])
 
 
 def _holding(scene: Scene, account_id: str) -> str:
-    """A reservation without a job's row."""
+    """A reservation without a row of a job."""
     with scene.installation.database.write() as session:
         return ledger.reserve(session, [ledger.NewReservation(account_id, 5, {}, EVENT, "jb_alone")], actor="key_a")[0]
 
@@ -82,7 +82,7 @@ def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
 
 @pytest.mark.parametrize("is_crossed", [False, True])
 def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
-    """Whatever was locked before: the ledger keeps its own order by itself."""
+    """The ledger locks accounts in order of id, whatever the caller locked before."""
     wanted = [ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)]
 
     def reserve() -> None:
@@ -110,7 +110,7 @@ def test_a_charge_for_an_external_mechanism(pair: Pair) -> None:
 
 
 def test_the_charge_of_a_job(pair: Pair) -> None:
-    """It changes no sum, so no population needs to know of it."""
+    """A charge changes no sum of a population, so no population is locked."""
     job_id = pair.submit(key="k")
     claim = run_job.claim_next(pair.first.installation)
     assert claim is not None
@@ -149,7 +149,7 @@ def test_the_end_of_one_reservation(pair: Pair) -> None:
 
 
 def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
-    """All jobs before the first account; the accounts of all of them before the first entry."""
+    """All jobs are locked before the first account, and all accounts before the first new entry."""
     job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     _assert_order(
         pair,

@@ -1,4 +1,4 @@
-"""The log of an account on both databases: stored subtrees give the roots and proofs that all leaves would."""
+"""The log of an account on both databases: roots and proofs from stored subtrees equal those from all leaves."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ N_ENTRIES = 41
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
-    """Two accounts, the first with 41 entries, and subtrees kept at the heights 2, 4, …"""
+    """Two accounts, the first with 41 entries, and subtrees stored at the heights 2, 4, …"""
     monkeypatch.setattr(logs, "STEP", 2)
     found = open_installation(database_url, tmp_path / "home")
     for account_id in (ACCOUNT, "ds_other"):
@@ -74,7 +74,7 @@ def test_proofs_hold_in_the_verifier(installation: Installation) -> None:
 
 
 def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most 2**STEP - 1 of each height: what keeps a checkpoint cheap however long the ledger is."""
+    """A root reads at most 2**STEP - 1 rows of each height, so a checkpoint of a long ledger stays cheap."""
     read: list[int] = []
     for name in ("_blocks", "_leaves"):
         original = getattr(Log, name)

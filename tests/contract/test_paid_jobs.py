@@ -1,4 +1,4 @@
-"""A job runs only if its reservations pay for exactly what its task will release."""
+"""A job runs only if its reservations pay for the exact releases of its task."""
 
 import copy
 import subprocess

@@ -1,4 +1,4 @@
-"""Every algorithm on every kind of account: the price covers what it plans, say the service and the verifier."""
+"""Every algorithm on every kind of account: the service and the verifier agree that the price covers the plan."""
 
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency,
 
 
 def parts_of(made: Plan) -> list[Plan | UnlabelledPlan]:
-    """What each account pays for."""
+    """The parts of a plan that each account pays for."""
     return [made] if made.unlabelled is None else [made, made.unlabelled]
 
 
@@ -106,7 +106,7 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
 
 @each_algorithm
 def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slug: str) -> None:
-    """What is priced for an account can be paid there, and nowhere that is not named: normal noise has no ε."""
+    """An algorithm names every account that can pay for it, and no other: normal noise has no finite ε."""
     named = catalogue.BY_SLUG[slug].accountants
 
     for accountant in named:
@@ -118,7 +118,7 @@ def test_accounts_that_an_algorithm_names_are_those_that_have_a_bound_for_it(slu
 
 @pytest.mark.parametrize(("accountant", "steps"), [("pure", 2), ("zcdp", 4), ("gdp", 4)])
 def test_an_add_remove_mechanism_costs_two_steps_where_labels_are_protected(accountant: str, steps: int) -> None:
-    """The same event that uses up half of an add/remove budget's ε uses up all of a label budget's."""
+    """An event that costs half of an add/remove budget's ε costs all of a label budget's ε."""
     unit, label = accountants.by_name(accountant), Adjacency.LABEL
     event = planned("auto", accountant, Fraction(2), label).event
 

@@ -1,4 +1,4 @@
-"""What a population's own entries say, on both databases, held to the verifier, with and without members' exports."""
+"""The entries of a population on both databases, checked by the verifier with and without the members' exports."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
         monkeypatch.setattr(clock, "now", lambda: ahead)
         reserve(session, "ds_2", 10, "jb_2")
         early = list(export(session, "pop_a"))
-        monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, on which the next transaction runs
+        monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, which runs the next transaction
         reserve(session, "ds_1", 20, "jb_3")
         ledger.void(session, held, actor="key_b")
         members = [MemberLedger(list(export(session, name)), (), file=name) for name in ("ds_1", "ds_2")]
@@ -188,7 +188,7 @@ def test_caps_that_cannot_be_added_up_in_64_bits_do_not_join(installation: Insta
 def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the maximum is too much work; the sum of the chain stays within the cap that admitted it."""
+    """If the maximum is too much work, the sum in the chain still stays within the cap."""
     cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("a", "b", "c")])
     with installation.database.write() as session:
         opened(session)
@@ -212,7 +212,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
 def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bound over all joint cells takes the two for one that meet, and would be over the cap that admitted them."""
+    """A bound over all joint cells would add the loads of two disjoint boxes, and would exceed the cap."""
     cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b")])
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
     with installation.database.write() as session:

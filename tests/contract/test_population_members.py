@@ -1,4 +1,4 @@
-"""What is kept beside the loads of a population's members: always what their boxes say, and no box is read for it."""
+"""Stored totals of a population's members: always equal to those of their boxes, and updated without reading a box."""
 
 import random
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str,
 
 
 def recomputed(session: Session) -> dict[str, MemberTotal]:
-    """From all boxes of all members; a load is never above what follows from the one before."""
+    """Totals recomputed from all boxes of all members; no load exceeds the bound that follows from the load before."""
     found = {}
     for name, kept in population_totals.of_population(session, "pop_a").members.items():
         tightest = state.tightest(session, repository.account(session, name), {})
@@ -89,7 +89,7 @@ def test_what_is_kept_is_what_the_boxes_say_after_every_step(
 
 @contextmanager
 def _boxes_read(installation: Installation) -> Iterator[list[object]]:
-    """What every question about boxes was asked with."""
+    """The arguments of every query of boxes."""
     asked: list[object] = []
 
     def note(_connection: object, _cursor: object, statement: str, parameters: object, *_rest: object) -> None:
@@ -126,7 +126,7 @@ def test_a_refusal_in_a_population_reads_no_boxes_of_other_members(installation:
 def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A charge, which no load follows, puts the member's chain ahead of the population's."""
+    """A charge, which no load entry follows, may put the member's clock ahead of the population's."""
     with installation.database.write() as session:
         opened(session, cap=100)
         held = reserve(session, "ds_1", 5, "jb_1", {})

@@ -1,4 +1,4 @@
-"""One cap over several accounts, on both databases: admission, refusals, late joins, and who cannot be added up."""
+"""One cap over several accounts, on both databases: admission, refusals, late joins, and incompatible members."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -158,7 +158,7 @@ def test_what_cannot_be_added_up_cannot_join(
 
 
 def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None:
-    """Charges are for a whole unit, so k may differ."""
+    """A charge is for a whole unit, so the bounds on rows per unit may differ."""
     opened(session)
     for number, max_rows in enumerate((2, 5)):
         member(session, number, privacy_unit={"column": "patient", "max_rows": max_rows})
@@ -243,7 +243,7 @@ def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
 
 
 def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session) -> None:
-    """What would fit is told in ε at the δ of the request, population or not."""
+    """The remaining ε is stated at the δ of the request, for a dataset and for a population."""
     opened(session, ZCDP, cap=10**9)
     one = member(session, 1, ZCDP, cap=10**12)
     new = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
@@ -257,7 +257,7 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
 def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     session: Session, monkeypatch: pytest.MonkeyPatch, refused_for: str
 ) -> None:
-    """The one of the account, or that over all members: another member's boxes may be what was too much work."""
+    """A refusal says whether the load of the sum that refused, the account's or the population's, is exact."""
     opened(session, cap=60 if refused_for == "population" else 1000)
     cut = Partitions.from_json([{"name": name, "kind": "hash", "cells": 4} for name in ("a", "b")])
     simple, entangled = member(session, 1), member(session, 2, partitions=cut)

@@ -1,4 +1,4 @@
-"""Every named error becomes one problem of one form; nothing else leaves the service."""
+"""Every named error becomes one problem document; no other detail leaves the service."""
 
 import asyncio
 import inspect

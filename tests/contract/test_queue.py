@@ -1,4 +1,4 @@
-"""The queue's leases on both databases: who holds a job, and that nobody else writes."""
+"""The leases of the queue on both databases: which worker holds a job, and that no other worker writes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture
 def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """On SQLite a write transaction excludes every other one, so there is nothing to test."""
+    """PostgreSQL only: on SQLite a write transaction excludes every other one."""
     with opened(postgresql_database_url, tmp_path / "home", lease_ttl_s=TTL_S) as found:
         yield found
 

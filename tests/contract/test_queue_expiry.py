@@ -1,4 +1,4 @@
-"""What the sweeper settles, at which second, on both databases."""
+"""The reservations and jobs that the sweeper settles, and at which second, on both databases."""
 
 from collections.abc import Iterator
 from datetime import timedelta

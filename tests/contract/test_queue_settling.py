@@ -1,4 +1,4 @@
-"""How a job ends: grown, failed, cancelled, deleted or cut off; and what is left behind: nothing."""
+"""The ends of a job, grown, failed, cancelled, deleted or interrupted, leave no stray row, reservation or file."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture
 def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """On SQLite a write transaction excludes every other one, so there is nothing to test."""
+    """PostgreSQL only: on SQLite a write transaction excludes every other one."""
     with opened(postgresql_database_url, tmp_path / "home") as found:
         yield found
 
@@ -79,7 +79,7 @@ def _fail(task: JobTask) -> None:
 
 
 def _leave_nothing(task: JobTask) -> None:
-    """The child said that it succeeded, but there is no file."""
+    """The child reports success but leaves no file."""
 
 
 def _leave_garbage(task: JobTask) -> None:
@@ -209,7 +209,7 @@ def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_r
     claimed = scene.submit_job(key="second")
     waiting_claim = run_job.claim_next(scene.installation)
     queued = scene.submit_job(key="third")
-    for _ in range(2):  # repeating it is legal
+    for _ in range(2):  # a repeated call is allowed
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
     assert _end(scene, charged) == ("cancelled", "cancelled", ["reserve", "charge"])
     assert _end(scene, claimed) == ("cancelled", "cancelled", ["reserve", "void"])
@@ -246,7 +246,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
             row = queue.leased(session, claim)
             held.set()
             with pytest.raises(TimeoutError):
-                deletion.result(timeout=0.5)  # it waits for this job
+                deletion.result(timeout=0.5)  # the request waits for this job
             ledger.charge(session, row.parts[0].reservation_id, actor="worker")
             row.charged_at = database.now(session)
         deletion.result(timeout=60)

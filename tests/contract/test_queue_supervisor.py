@@ -1,4 +1,4 @@
-"""What a supervisor makes of its child, whatever the child and the database do."""
+"""The supervisor of a child process settles the job correctly for every behaviour of the child and the database."""
 
 import os
 import subprocess
@@ -27,12 +27,12 @@ FOR_EVER = "time.sleep(60)"
 
 
 def until(file: Path) -> str:
-    """A child's way to wait for something that this process says: it takes as long as a busy machine needs."""
+    """Code by which a child waits for an action of this process, for as long as a busy machine needs."""
     return f"[time.sleep(0.02) for _ in iter(lambda: os.path.exists({str(file)!r}), True)]"
 
 
 class Job:
-    """A charged job and its supervisor, whose child is a line of Python."""
+    """A charged job and its supervisor, whose child is a short Python program."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -57,7 +57,7 @@ class Job:
         self.supervisor.run(self.task)
 
     def child_has_ended(self) -> bool:
-        """Whether the one child was waited for."""
+        """Whether the only child was waited for."""
         (child,) = self.children
         return child.returncode is not None
 

@@ -1,4 +1,4 @@
-"""What the sweeper erases of rows and uploads, and what it must not touch."""
+"""The rows and uploads that the sweeper erases, and the files that it must keep."""
 
 import os
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
         report = ingest_csv(*arguments, **named)  # type: ignore[arg-type]
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
         row_files.epoch_file(scene.installation.home, scene.dataset_id, "ep_other").parent.mkdir()
-        Path(str(arguments[1])).write_bytes(b"rows")  # on a slower disk the file would appear only now
+        Path(str(arguments[1])).write_bytes(b"rows")  # a slower disk shows the file only at this moment
         return report
 
     monkeypatch.setattr(ingest, "ingest_csv", delete_after)
@@ -112,7 +112,7 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
 
 
 def test_an_artifact_that_no_model_refers_to_goes_once_none_can_be_on_its_way(scene: Scene) -> None:
-    """The process that deleted the model died before it removed the file."""
+    """The process that deleted the model ended before it removed the file."""
     store = scene.installation.store
     needed, orphan, young = (store.put(name) for name in (b"needed", b"orphan", b"young"))
     with scene.installation.database.write() as session:

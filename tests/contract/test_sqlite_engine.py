@@ -1,4 +1,4 @@
-"""How connections to a SQLite file are set up."""
+"""Settings of connections to a SQLite file."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every end of a job that two accounts pay for: both sides come to it, once. On both databases."""
+"""Every end of a job that two accounts pay for settles both accounts exactly once, on both databases."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -118,15 +118,14 @@ def test_one_account_that_refuses_leaves_no_job_and_no_entry(pair: Pair, epsilon
 
 
 def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come_to_their_end(pair: Pair) -> None:
-    """A/B against B/A, eight at a time: nobody waits in a circle, and both accounts say of every job what its people
-    were told."""
+    """Eight jobs at a time on A/B and B/A do not deadlock; both accounts record the ends that callers received."""
     roles, installation = [pair, pair.swapped], pair.first.installation
     charged: set[str] = set()
     cancelled: set[str] = set()
 
     def charge_one() -> None:
         while (claim := run_job.claim_next(installation)) is not None:
-            with suppress(LeaseLost):  # its owner cancelled it in between
+            with suppress(LeaseLost):  # its owner cancelled it in the meantime
                 run_job.charge_job(installation, claim)
                 charged.add(claim.job_id)
                 return

@@ -1,4 +1,4 @@
-"""Erasing one unit: its rows and fingerprints go from every upload, its places and its spend stay."""
+"""Erasing one unit removes its rows and fingerprints from every upload and keeps its places and its charges."""
 
 import threading
 from collections.abc import Iterator
@@ -155,7 +155,7 @@ def test_a_reader_that_opened_a_file_before_goes_on_with_it(installation: Instal
 def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, n_uploads: int
 ) -> None:
-    """Between the look at it and the book; nobody is told that rows went, or that none were there."""
+    """The dataset is erased between the lookup and the admission book: the call fails and states no row count."""
     dataset = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
     for rows in UPLOADS[:n_uploads]:
         people.upload(installation, dataset, people.visits(rows))

@@ -1,4 +1,4 @@
-"""A transaction means the same on SQLite and on PostgreSQL."""
+"""Transactions behave alike on SQLite and on PostgreSQL."""
 
 import threading
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def test_a_read_transaction_cannot_write(notes: Database, statement: str) -> Non
         session.execute(text(statement))
     with notes.read() as session:
         assert session.scalars(select(_Note.amount)).all() == [None]
-    with notes.write() as session:  # The same pooled connection may write again.
+    with notes.write() as session:  # The pooled connection may write again.
         session.execute(text(statement))
 
 

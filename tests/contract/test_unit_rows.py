@@ -1,4 +1,4 @@
-"""Uploads to datasets whose privacy unit is a column, on both databases: what is stored, and what is not."""
+"""Uploads to datasets whose privacy unit is a column, on both databases: the rows that are stored or dropped."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_order_of_arrival_decides_over_all_epochs_and_the_owner_is_told(installa
 
 
 def test_the_same_file_again_is_no_second_copy(installation: Installation) -> None:
-    """A re-upload adds nothing where every unit has its rows, under another key or none."""
+    """A repeated upload stores no row if every unit has its rows, with another idempotency key or without a key."""
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     body = people.visits([("ann", 1), ("ben", 2)])
     people.upload(installation, dataset, body)
@@ -96,7 +96,7 @@ def test_a_unit_column_that_cannot_be_read_is_refused(
 def test_an_epoch_that_came_in_between_is_noticed_without_locks(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a file system that does not lock, the dataset's row still tells that another upload ended meanwhile."""
+    """On a file system without locks, the dataset's row shows that another upload ended in the meantime."""
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     epochs = catalog.epochs
 

@@ -1,4 +1,4 @@
-"""The bound on rows is one on all uploads of a dataset together: a job reads them all, and the proofs rest on it."""
+"""The bound on rows covers all uploads of a dataset together; jobs read them all, and the proofs rely on it."""
 
 from pathlib import Path
 
