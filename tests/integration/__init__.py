@@ -1,1 +1,1 @@
-"""A package, so that its servers end with its last test and not with the session."""
+"""Tests over HTTP and real processes. The folder is a package, so its servers stop after its last test."""

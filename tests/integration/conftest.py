@@ -1,7 +1,7 @@
-"""Servers that the HTTP tests share, one of each kind on each database, started once in each process of tests.
+"""Servers that the HTTP tests share: one of each kind on each database, started once per test process.
 
-A module runs on one database and then on the other. Both servers of a kind stay up until the last HTTP test: were the
-fixture that starts them the parametrised one, every change of database would stop one server and start another.
+A module runs on one database and then on the other. Both servers of a kind stay up until the last HTTP test. If the
+fixture that starts them were parametrised, every change of database would stop one server and start another.
 """
 
 import shutil
@@ -17,14 +17,14 @@ from tests.support.server import Server, running_server
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """A server with one worker; every test that asks for it runs once on each database, on datasets of its own."""
+    """A server with one worker. Each test that uses it runs once on each database, with its own datasets."""
     found: Server = request.getfixturevalue(f"_{request.param}_server")
     return found
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def idle_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """The same without a worker: its jobs stay queued until a test starts one, and are cancelled after the module."""
+    """A server without a worker: jobs stay queued until a test starts a worker, and are cancelled after the module."""
     found: Server = request.getfixturevalue(f"_idle_{request.param}_server")
     yield found
     found.cancel_what_waits()

@@ -1,4 +1,4 @@
-"""The accuracy benchmark in several processes, on a table of its own."""
+"""The accuracy benchmark in several processes, on a small generated table."""
 
 import csv
 import gzip
@@ -10,7 +10,7 @@ from benchmarks.runs import Task
 
 
 def test_several_processes_find_the_same_tasks(tmp_path: Path) -> None:
-    """Every run arrives once, whole, whichever process it was in."""
+    """Every run is returned exactly once and complete, whichever process ran it."""
     declaration = {
         "features": [{"name": "size", "type": "integer", "lower": 0, "upper": 39}],
         "label": {"name": "kind", "classes": ["small", "large"]},

@@ -1,4 +1,4 @@
-"""The walk through one export: every command gives the output that the page shows."""
+"""The walk through one export in the documentation: every command prints the output that the page shows."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _steps() -> list[tuple[str, str]]:
-    """Commands, each with the output that follows it; ``> `` continues a command."""
+    """The commands of the page, each with its output; ``> `` continues a command."""
     found: list[tuple[str, str]] = []
     for line in "".join(_FENCE.findall(_PAGE)).splitlines():
         if line.startswith("$ "):
@@ -32,7 +32,7 @@ def _steps() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A folder with copies of the examples, so that a command may leave files; their places in it are the page's."""
+    """A folder with copies of the examples at the paths that the page uses, so that commands may write files."""
     for name in ("example", "example-people"):
         shutil.copytree(_ROOT / "docs" / "guides" / name, tmp_path / "docs" / "guides" / name)
     return tmp_path

@@ -1,4 +1,4 @@
-"""``serve`` and ``demo`` as real processes: readiness, the first key, signals, nothing left behind."""
+"""``serve`` and ``demo`` as real processes: readiness, the first API key, signals, and a clean exit."""
 
 import json
 import os
@@ -20,21 +20,21 @@ from app.client.client import Client
 from tests.support.ports import free_port
 
 READY = "Grovekeeper is ready at "
-_STOPPED_WITHIN_S = 30  # a process manager waits for 10 before it kills; tests share their processors
-_GIVE_UP_S = 600  # on whatever takes its time on a busy machine
+_STOPPED_WITHIN_S = 30  # a process manager waits for 10 s before it kills; tests share their processors
+_GIVE_UP_S = 600  # for steps that take long on a busy machine
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A user's environment, with a home that does not exist yet."""
+    """A user's environment, with a home folder that does not exist yet."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
     return own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
 
 
 @pytest.fixture
 def start(environ: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Starts ``grovekeeper …``; what a test leaves running is killed."""
+    """Starts ``grovekeeper …``; processes that still run after the test are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str, **variables: str) -> "subprocess.Popen[str]":
@@ -195,7 +195,7 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
     log = (tmp_path / "log").read_text()
     assert log.count("the database was restored from an older backup, or was changed") == 3
     for head in (home / "checkpoints").iterdir():
-        head.rename(tmp_path / head.name)  # the operator's own, deliberate act
+        head.rename(tmp_path / head.name)  # the operator's deliberate act
     served("third")
 
 

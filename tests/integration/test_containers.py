@@ -1,7 +1,7 @@
-"""What the Dockerfile and the compose file say, done outside a container against a real PostgreSQL.
+"""The commands of the Dockerfile and the compose file, run outside a container against a real PostgreSQL.
 
-Paths inside the image become folders of the test, the host name of the database becomes the real server's; the
-commands, variables and secrets are those of the files.
+Folders of the test replace the paths inside the image, and the real server's address replaces the host name of the
+database. The commands, variables and secrets are those of the files.
 """
 
 import json
@@ -100,7 +100,7 @@ def test_services_have_no_more_rights_than_they_need() -> None:
 
 @dataclass(frozen=True)
 class _Stack:
-    """A set-up database, and how to run a service of the compose file outside a container."""
+    """A configured database, and a method that runs a service of the compose file outside a container."""
 
     folder: Path
     server_url: str
@@ -134,7 +134,7 @@ class _Stack:
 
 @pytest.fixture(scope="module")
 def stack(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Stack]:
-    """Secrets and roles as the operator makes them."""
+    """Secrets and database roles, created as the operator creates them."""
     built = _Stack(tmp_path_factory.mktemp("stack"), postgres_url)
     subprocess.run([sys.executable, _ROOT / "deploy" / "make_secrets.py", built.secrets], check=True)
     server = make_url(driver_url(postgres_url))
@@ -230,7 +230,7 @@ class _Client:
 
     def call(self, method: str, path: str, body: bytes | dict[str, Any] | None = None, **headers: str) -> Any:
         kind = "text/csv" if isinstance(body, bytes) else "application/json"
-        request = urllib.request.Request(  # the address is the test's own
+        request = urllib.request.Request(  # the test sets the address
             self.url + path,
             method=method,
             data=body if isinstance(body, bytes) or body is None else json.dumps(body).encode(),

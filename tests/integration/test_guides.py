@@ -1,4 +1,4 @@
-"""The commands of the guides work, in the order in which they stand, on a real service."""
+"""The commands of the guides work on a real service, in the order of each guide."""
 
 import json
 import os
@@ -23,7 +23,7 @@ READY = "Grovekeeper is ready at "
 
 
 class Shell:
-    """A user's terminal in a folder, with a key, talking to one service."""
+    """A user's terminal in a folder, with an API key and the address of a service."""
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class Shell:
         self._known: dict[str, str] = {}
 
     def run_guide(self, name: str) -> int:
-        """Runs every command of a guide; returns how many there were."""
+        """Runs every command of a guide and returns the number of commands."""
         commands = [
             line.strip()
             for language, text in FENCE.findall((GUIDES / name).read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ class Shell:
         self._learn(words, done.stdout)
 
     def _learn(self, words: list[str], printed: str) -> None:
-        """What a person would copy from one command into the next."""
+        """Stores the values that a person would copy from one command into the next."""
         if words[:2] == ["keys", "create"]:
             self._known["KEY_ID"] = json.loads(printed)["id"]
         if words[:2] == ["populations", "create"]:
@@ -115,7 +115,7 @@ def test_the_guides_work_as_written(shell: Shell, tmp_path: Path) -> None:
     assert erasing in owner, "the owner's guide ends by erasing, so the others run before its last command"
     (tmp_path / "owner.md").write_text(owner.replace(erasing, ""))
     assert shell.run_guide(str(tmp_path / "owner.md")) >= 7
-    shell._run(shlex.split("populations join census patients"))  # said there of any dataset; the auditor sees it
+    shell._run(shlex.split("populations join census patients"))  # the guide omits it; the auditor sees it
     assert shell.run_guide("analyst.md") >= 10
     outside = (GUIDES / "outside.md").read_text(encoding="utf-8")
     (mechanism,) = [text for language, text in FENCE.findall(outside) if language == "json"]

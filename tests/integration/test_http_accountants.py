@@ -1,4 +1,4 @@
-"""Accounts in ρ and μ² over HTTP, from the declaration to the verified export, on both databases."""
+"""Accounts in ρ and μ² over HTTP on both databases, from the declaration to the verified export."""
 
 import io
 from decimal import Decimal
@@ -193,8 +193,10 @@ def test_algorithms_say_which_accounts_take_them(server: Server) -> None:
 def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under(
     server: Server, accountant: str
 ) -> None:
-    """The lower-the-cap odometer: outputs are seen under ε = 1, then the cap is lowered to claim less. And a raise
-    reaches the cards of models that were made before it."""
+    """Lowering the cap after outputs were released must not lower the stated guarantee below the highest cap.
+
+    A raised cap also appears on the cards of models that were trained before.
+    """
 
     def capped(epsilon: str) -> Decimal:
         asked = {"cap": epsilon, "reason": "a test"}

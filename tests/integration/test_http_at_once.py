@@ -1,4 +1,4 @@
-"""Splits that tell something only together: quoted, charged, learned and asked over HTTP."""
+"""Parity data over HTTP: splits that carry information only jointly are quoted, charged, learned and predicted."""
 
 import itertools
 from typing import Any
@@ -17,7 +17,7 @@ def parity(answers: tuple[str, ...], n_questions: int) -> str:
 
 
 def uploaded(server: Server, n_questions: int) -> str:
-    """Every combination of answers ten times; the class is the parity of the first ones."""
+    """Every combination of answers ten times; the class is the parity of the first columns."""
     questions = [{"name": name, "type": "categorical", "categories": ["no", "yes"]} for name in QUESTIONS]
     schema = {"features": questions, "label": {"name": "kind", "classes": ["even", "odd"]}}
     dataset = str(server.declared(schema=schema, public_size=640)["id"])

@@ -1,4 +1,4 @@
-"""What the API refuses: each request gets its documented problem, changes nothing, and finds no echo of its values."""
+"""Refused requests: each gets its documented problem, changes nothing, and its values are not echoed."""
 
 import httpx
 import pytest

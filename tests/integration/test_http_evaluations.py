@@ -1,4 +1,4 @@
-"""Evaluations over HTTP: quoted, charged to the held-out cells alone, shown with intervals; the best of several."""
+"""Evaluations over HTTP: quotes, charges to the held-out cells alone, intervals, and the best of several models."""
 
 import itertools
 from typing import Any
@@ -19,7 +19,7 @@ HELD_OUT: dict[str, Any] = {"shard": [1]}
 
 
 def _trained(server: Server, accountant: str, n_models: int = 1, **changes: Any) -> tuple[dict[str, Any], list[str]]:
-    """A dataset and models that were trained on its first cell."""
+    """A dataset, and models that were trained on its first cell."""
     dataset = server.uploaded(600, budget=BUDGETS[accountant], partitions=SHARDS)
     delta = {} if accountant == "pure" else {"delta": DELTA}
     wanted = {"algorithm": "rdt-ta", "epsilon": "20", "scope": {"shard": [0]}, **delta, **changes}
@@ -135,7 +135,7 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
         several, json={"epsilon": "1", "models": [model, "md_none"]}, headers=new_idempotency_key()
     )
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
-    for reference in ("md_\0", "", "x" * 65, "é"):  # no id at all: no database is asked
+    for reference in ("md_\0", "", "x" * 65, "é"):  # an invalid id: no database query
         for body in ({"models": [model, reference]}, {"models": [reference, model], "dataset": reference}):
             answer = server.admin.http.post(f"{several}/quote", json={"epsilon": "1", **body})
             assert answer.status_code == 404, answer.text

@@ -1,4 +1,4 @@
-"""Checkpoints and proofs through a real server, checked by the verifier alone; and a restore that is refused."""
+"""Checkpoints and proofs of a real server, checked by the verifier alone; a restored database is refused."""
 
 import shutil
 import time
@@ -17,7 +17,7 @@ BEYOND = "9" * 15
 
 @pytest.fixture
 def ledger(idle_server: Server) -> tuple[Server, str]:
-    """A dataset whose account has seven entries: its opening, and three jobs that were cancelled."""
+    """A dataset whose account has seven entries: the opening, and three cancelled jobs."""
     dataset = str(idle_server.uploaded()["id"])
     for _ in range(3):
         _submit_and_cancel(idle_server, dataset)
@@ -25,7 +25,7 @@ def ledger(idle_server: Server) -> tuple[Server, str]:
 
 
 def _submit_and_cancel(server: Server, dataset: str) -> None:
-    """Two entries, and nothing left in the queue that other tests share."""
+    """Appends two entries, and leaves no job in the queue that other tests share."""
     job_id = server.submitted(dataset).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{job_id}").status_code == 200
 
@@ -37,7 +37,7 @@ def _get(server: Server, path: str) -> httpx.Response:
 
 
 def _taken(server: Server, dataset: str, folder: Path) -> list[object]:
-    """The newest checkpoint and the key, as arguments for the verifier."""
+    """The newest checkpoint and the public key, as arguments of the verifier."""
     (folder / "note").write_text(_get(server, f"/ledger/{dataset}/checkpoint").text)
     (folder / "key").write_text(_get(server, "/signer").json()["public_key"])
     return ["--checkpoint", folder / "note", "--public-key", folder / "key"]
@@ -104,7 +104,7 @@ def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query:
 
 
 def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_server: Server, tmp_path: Path) -> None:
-    """A head of an account that the database does not have: what a restore of an older backup looks like."""
+    """The head file has entries that the database lacks, as after a restore of an older backup."""
     home = tmp_path / "home"
     shutil.copytree(idle_server.settings.home, home, ignore=shutil.ignore_patterns("*.sqlite3*"))
     foreign = home / "checkpoints" / "ds_gone.checkpoint"
@@ -124,7 +124,7 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_serve
             ready = httpx.get(f"{address}/readyz", trust_env=False)
             assert (ready.status_code, ready.json()["type"]) == (503, "unavailable")
             assert "ds_gone" not in ready.text
-            for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):  # revoked keys live again in a backup
+            for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):  # a backup revives revoked keys
                 asked = httpx.get(f"{address}{path}", headers=idle_server.admin.http.headers, trust_env=False)
                 assert asked.status_code == 503, path
             assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200

@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document: whatever comes, the answer is one that the document declares."""
+"""Random requests generated from the OpenAPI document: every answer is declared in the document."""
 
 import json
 import math
@@ -23,7 +23,7 @@ OPERATIONS = [
 _texts = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     ["\x00", "a\x00b", "0", "1e-9999999", "🌲", "\u202e", "é" * 40, "a" * 200, "/", "../..", "%", "' OR 1=1 --", "null"]
 )
-_segments = _texts.filter(lambda text: text not in ("", ".", ".."))  # clients resolve dots before they send
+_segments = _texts.filter(lambda text: text not in ("", ".", ".."))  # clients resolve dots before they send the request
 _numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0, -1, 10**18, 10**400])
 _scalars = st.none() | st.booleans() | _numbers | _texts
 _junk = st.recursive(
@@ -34,7 +34,7 @@ _junk = st.recursive(
 
 
 def _like(schema: dict[str, Any], known: list[str]) -> st.SearchStrategy[Any]:
-    """Values of a JSON schema, mostly; now and then something else."""
+    """Values that mostly match a JSON schema, and sometimes break it."""
     if "$ref" in schema:
         return _like(SCHEMAS[schema["$ref"].rpartition("/")[2]], known)
     if "anyOf" in schema:
@@ -71,13 +71,13 @@ def _object(schema: dict[str, Any], known: list[str]) -> st.SearchStrategy[dict[
 
 @st.composite
 def _requests(draw: st.DrawFn, known: list[str]) -> tuple[dict[str, Any], str, str, dict[str, Any]]:
-    """An operation, its method, a path and the rest of a request."""
+    """An operation, its method, a path and the other parts of a request."""
     method, path, operation = draw(st.sampled_from(OPERATIONS))
     options: dict[str, Any] = {"params": {}, "headers": {}}
     for parameter in operation.get("parameters", ()):
         name = parameter["name"]
         if parameter["in"] == "path":
-            # What others still need is not deleted: only texts that hardly name anything.
+            # Requests must not delete objects that other requests need: their ids hardly ever match an object.
             text = draw(_segments if method == "DELETE" else st.one_of([st.sampled_from(known)] * 4 + [_segments]))
             path = path.replace(f"{{{name}}}", quote(text, safe=""))
         elif draw(st.booleans()):

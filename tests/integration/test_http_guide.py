@@ -1,4 +1,4 @@
-"""The commands of ``docs/api.md`` work as written, in their order, in one shell."""
+"""The commands of ``docs/api.md`` work as written, in order, in one shell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A request that is sent again: the same bytes for ever, one effect, and a key that a refusal leaves free."""
+"""Repeated requests: identical bytes for ever, one effect, and a key that a refusal leaves free."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -197,7 +197,7 @@ def test_an_upload_key_belongs_to_the_dataset_under_its_name_and_under_its_id(se
 
 @pytest.mark.parametrize("keys", [("one", "two"), ("two", "one"), ("one", "one")])
 def test_of_several_keys_none_counts(idle_server: Server, keys: tuple[str, str]) -> None:
-    """A retry by another way may show another of them first, and would spend again."""
+    """A retry through another proxy may carry another of the keys first, and would spend budget again."""
     dataset = idle_server.uploaded()["id"]
     several = [("Idempotency-Key", key) for key in keys]
     before = idle_server.footprint()

@@ -1,4 +1,4 @@
-"""Accounts that protect labels alone, over HTTP and on both databases."""
+"""Accounts that protect labels alone, over HTTP on both databases."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Data that looks strange and is legal: accepted, trained and charged like any other."""
+"""Unusual but legal data is accepted, trained on and charged like any other data."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
 
 @pytest.fixture
 def algorithm(server: Server) -> str:
-    """One family per database: what is legal does not depend on the database, and each job takes its seconds."""
+    """One algorithm per database: legality does not depend on the database, and each job takes seconds."""
     return {"sqlite": "mrf", "postgresql": "rdt-mv"}[server.database.dialect]
 
 

@@ -1,4 +1,4 @@
-"""Sizes: what fits a public limit exactly is served, one more is 413, however it is sent, and leaves nothing."""
+"""Size limits: a request at a public limit is served, a larger one gets 413 in any encoding and changes nothing."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def model(server: Server) -> str:
 
 
 def _chunks(content: bytes) -> Iterator[bytes]:
-    """Sent without a Content-Length."""
+    """Sends the body in chunks, without a Content-Length."""
     for start in range(0, len(content), 1_000):
         yield content[start : start + 1_000]
 

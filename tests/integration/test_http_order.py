@@ -1,4 +1,7 @@
-"""Which of several faults is told: key, size, form, grants, replay, state, budget. And bodies that never end."""
+"""The order of checks for a request with several faults: key, size, form, grants, replay, state, budget.
+
+Bodies that never end are also refused.
+"""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What an owner sees of rows that two of their datasets share, and that nobody else learns anything of it."""
+"""The overlap report: owners see rows that two of their datasets share, and other callers learn nothing of them."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_copy_subset_and_repetition_are_seen_by_their_owner(idle_server: Server)
 
 
 def test_nobody_else_can_ask_and_a_guess_in_another_owners_dataset_tells_nothing(idle_server: Server) -> None:
-    """The overlap oracle: whoever uploads one row of a stranger's dataset sees what they would see without it."""
+    """A caller who uploads one row of a stranger's dataset sees no difference from an upload without the row."""
     victim, attacker = idle_server.caller("owner"), idle_server.caller("owner")
     secret = declared_by(victim, part(0, 30))["id"]
     hit, miss = (declared_by(attacker, part(at, at + 1))["id"] for at in (3, 35))
@@ -70,7 +70,7 @@ def test_nobody_else_can_ask_and_a_guess_in_another_owners_dataset_tells_nothing
 
 @pytest.mark.parametrize("same_owner", [True, False])
 def test_nothing_follows_from_an_overlap(server: Server, *, same_owner: bool) -> None:
-    """Answers, balances, populations and what may be trained are those of a dataset that shares no row."""
+    """Answers, balances, populations and admissible trainings are those of a dataset that shares no row."""
     first = server.caller("owner")
     declared_by(first, part(0, 30), population=f"people-of-{first.id}")
     second = first if same_owner else server.caller("owner")

@@ -1,4 +1,4 @@
-"""The main path as its users walk it, through a real server, a worker and both databases."""
+"""The main path of a user, through a real server and a worker, on both databases."""
 
 import csv
 import gzip
@@ -309,7 +309,7 @@ def test_models_answer_when_every_table_of_datasets_ledger_and_jobs_is_gone(data
         card = server.admin.http.get(model).json()
         predictor = server.granted(job["dataset"], "predictor")
     needed = {"keys", "grants", "models", "dataset_guarantees", "dataset_populations", "idempotent_answers"}
-    with running_server(database_url, tmp_path / "home", n_workers=0) as server:  # ready, with nothing in its cache
+    with running_server(database_url, tmp_path / "home", n_workers=0) as server:  # ready, with an empty cache
         with server.database.write() as session:
             for table in reversed(Base.metadata.sorted_tables):
                 if table.name not in needed:

@@ -1,4 +1,4 @@
-"""Exports of populations and of their members through a real server, checked by the verifier alone."""
+"""Exports of populations and of their members from a real server, checked by the verifier alone."""
 
 import secrets
 from fractions import Fraction
@@ -16,7 +16,7 @@ SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}, {"name": "sex", "kind":
 
 
 class Scene:
-    """A population on a server, and what an auditor takes away of it."""
+    """A population on a server, and the files that an auditor downloads of it."""
 
     def __init__(self, server: Server, folder: Path, budget: dict[str, str]) -> None:
         self.server, self.folder, self.budget = server, folder, budget
@@ -30,7 +30,7 @@ class Scene:
         return dict(answer.json())
 
     def dataset(self, *, joins: bool = True, **changes: object) -> str:
-        """A dataset with rows; a member from the beginning, or none yet."""
+        """A dataset with rows, either an initial member or not yet a member."""
         population = self.population if joins else None
         made = self.server.uploaded(population=population, **{"budget": self.budget, **changes})
         return self._kept(str(made["id"])) if joins else str(made["id"])
@@ -58,14 +58,14 @@ class Scene:
         return self.folder / name
 
     def export(self) -> list[object]:
-        """Takes everything, the population first; the arguments that check it."""
+        """Exports the population first and then its members; returns the arguments that check the files."""
         arguments: list[object] = [self.take(f"/ledger/{self.population}/export", "people")]
         for dataset in self.members:
             arguments += ["--member", self.take(f"/ledger/{dataset}/export", dataset)]
         return arguments
 
     def signed(self) -> list[object]:
-        """Checkpoints of all logs and the key, as arguments."""
+        """Checkpoints of all logs and the public key, as arguments."""
         (self.folder / "key").write_text(self.server.admin.http.get("/signer").json()["public_key"])
         arguments: list[object] = ["--public-key", self.folder / "key"]
         for account in (self.population, *self.members):
@@ -79,7 +79,7 @@ class Scene:
 
 @pytest.fixture
 def scene(idle_server: Server, tmp_path: Path) -> Scene:
-    """Two members whose jobs are queued, cancelled and on several cells, and a cap that fell."""
+    """Two members with jobs that are queued, cancelled and on several cells, and a lowered cap."""
     scene = Scene(idle_server, tmp_path, {"accountant": "pure", "epsilon": "9"})
     one, two = scene.dataset(partitions=SHARDS), scene.dataset()
     scene.submit(one, "2", scope={"shard": [0]})
@@ -131,7 +131,7 @@ def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
 def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     idle_server: Server, tmp_path: Path
 ) -> None:
-    """Sums that depend on outputs are no limit: the late one brings its own cap, and lowering takes nothing back."""
+    """Sums that depend on outputs are no limit: a late member brings its cap, and a lowered cap revokes no charge."""
     scene = Scene(idle_server, tmp_path, {"accountant": "zcdp", "epsilon": "3", "delta": "1e-6"})
     one, late = scene.dataset(), scene.dataset(joins=False)
     opened = verified_alone(*scene.export())

@@ -1,4 +1,4 @@
-"""Populations over HTTP: who opens, sees and joins them, what they refuse, and what an erased dataset leaves behind."""
+"""Populations over HTTP: opening, visibility, joining, refusals, and the tombstone of an erased dataset."""
 
 import secrets
 from pathlib import Path
@@ -258,7 +258,7 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
 
 
 def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_server: Server, tmp_path: Path) -> None:
-    """Both reservations move the member's load by what its largest cell then holds, and both are given back."""
+    """Both reservations raise the member's load to that of its largest cell, and both are voided."""
     owner, name = idle_server.caller("owner"), new_name()
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]
     dataset = declared_by(owner, population=name, budget=THREE, partitions=shards)["id"]

@@ -1,4 +1,4 @@
-"""Profiles over HTTP: quoted, released once, shown, reused, and still there when the rows are gone."""
+"""Profiles over HTTP: quoted, released once, shown, reused, and available after the rows are erased."""
 
 import pytest
 
@@ -116,7 +116,7 @@ def test_who_may_release_and_look(server: Server) -> None:
 def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, accountant: str, algorithm: str) -> None:
     delta = {} if accountant == "pure" else {"delta": DELTA}
     shards = [{"name": "shard", "kind": "hash", "cells": 4}]
-    dataset = server.uploaded(1600, budget=BUDGETS[accountant], partitions=shards)  # a noisy size far beyond its noise
+    dataset = server.uploaded(1600, budget=BUDGETS[accountant], partitions=shards)  # a noisy size far above its noise
     profile = _released(server, dataset["id"], epsilon="2", scope={"shard": [0]}, **delta)
     asked = {"dataset": dataset["id"], "algorithm": algorithm, "epsilon": "4", **delta, "scope": {"shard": [1, 2]}}
     alone = server.admin.http.post("/plans", json=asked).json()
@@ -156,7 +156,7 @@ def test_a_model_whose_size_follows_from_a_profile_names_it_even_where_it_has_no
 
 
 def test_a_profile_counts_on_the_account_of_its_own_dataset(server: Server) -> None:
-    """Medians of the second dataset, in bins of the second dataset: its people pay for both, the others for neither."""
+    """The second dataset's account pays for its medians and its bins; the first account pays for neither."""
     labelled, unlabelled = server.uploaded(), server.uploaded()
     profile = _released(server, unlabelled["id"], epsilon="3")
     body = {

@@ -1,4 +1,4 @@
-"""Every operation of the API against every kind of caller: who gets an answer, a 401, a 403, a 404."""
+"""Every operation of the API for every kind of caller: an answer, a 401, a 403 or a 404."""
 
 import json
 import secrets
@@ -98,7 +98,7 @@ OF_POPULATION = {
 
 @dataclass(frozen=True)
 class Targets:
-    """What the requests are about."""
+    """The objects that the requests address."""
 
     dataset: str
     job: str
@@ -113,7 +113,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Estate:
-    """One server with one of everything, and a caller of each kind."""
+    """One server with one object of each kind, and a caller of each kind."""
 
     server: Server
     targets: Targets
@@ -135,7 +135,7 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
         evaluation = idle_server.ended(judged.json()["job_id"])["evaluation_id"]
         profile = idle_server.ended(accepted["job_id"])["profile_id"]
     callers = {
-        "stranger": idle_server.caller("analyst", "predictor"),  # held globally, these two give nothing
+        "stranger": idle_server.caller("analyst", "predictor"),  # without effect when held globally
         "global auditor": idle_server.caller("auditor"),
         "global owner": idle_server.caller("owner"),
         "admin": idle_server.admin,
@@ -161,7 +161,7 @@ _caps = count(999, -1)
 
 
 def _lower_cap() -> dict[str, str]:
-    """Lower than any before."""
+    """A cap lower than every cap before."""
     return {"cap": str(next(_caps)), "reason": "a test"}
 
 
@@ -240,7 +240,7 @@ TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 
 
 def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets:
-    """Targets that a permitted request may use up."""
+    """Targets that an authorized request may use up."""
     server, targets = estate.server, estate.targets
     if operation == "revoke_key":
         return replace(targets, key=server.caller().id)
@@ -257,7 +257,7 @@ def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets
 
 
 def _twin(server: Server, model_id: str) -> str:
-    """A second model with the same artifact."""
+    """A second model with an identical artifact."""
     with server.database.write() as session:
         row = models.find(session, model_id)
         values = {column.name: getattr(row, column.name) for column in ModelRow.__table__.columns}
@@ -399,7 +399,7 @@ def test_the_document_of_the_api_needs_no_key(idle_server: Server) -> None:
 
 
 def test_of_several_authorizations_none_counts(idle_server: Server) -> None:
-    """A proxy may have looked at the other one."""
+    """A proxy may have checked the other header."""
     good, other = (f"Bearer {idle_server.caller('admin').key}" for _ in range(2))
     for several in ((good, other), (good, "Bearer nobody"), ("Bearer nobody", good), (good, good)):
         answer = idle_server.client(None).get("/ledger", headers=[("Authorization", each) for each in several])

@@ -1,4 +1,4 @@
-"""Several partitions over HTTP, on both databases: boxes are charged, read and refused by their joint cells."""
+"""Several partitions over HTTP on both databases: boxes are charged, read and refused by their joint cells."""
 
 import json
 from typing import Any
@@ -138,7 +138,7 @@ def test_boxes_are_trained_on_and_charged(server: Server) -> None:
 
 
 def test_a_plan_expects_the_declared_share_of_the_rows(idle_server: Server) -> None:
-    """The depth of a forest grows with the number of rows that its box is expected to hold: all of it is public."""
+    """The depth of a forest grows with the expected number of rows of its box, which is public."""
     sizes = [{"cell": cell, "rows": rows} for cell, rows in {"EU": 9_000, "US": 90, "OTHER": 0, "MISSING": 0}.items()]
     partitions = [PARTITIONS[1] | {"sizes": sizes}, PARTITIONS[3]]
     dataset = idle_server.declared(partitions=partitions, public_size=100_000)["id"]

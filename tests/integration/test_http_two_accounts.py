@@ -1,4 +1,4 @@
-"""Jobs on two datasets over HTTP: both accounts pay, or neither, and everything says which is which."""
+"""Jobs on two datasets over HTTP: both accounts pay or neither pays, and answers name each part's dataset."""
 
 import io
 from typing import Any
@@ -12,7 +12,7 @@ PARAMETERS = {"n_estimators": 2, "max_depth": 2}
 
 
 def semi_supervised(labelled: str, second: str, **changes: object) -> dict[str, Any]:
-    """A request; ``changes`` are of its second part."""
+    """A request for semi-supervised training; ``changes`` apply to its second part."""
     part = {"dataset": second, "epsilon": "2"} | changes
     return training(labelled, algorithm="sspe-1", parameters=PARAMETERS) | {"unlabelled": part}
 

@@ -1,4 +1,4 @@
-"""A privacy unit of several rows over HTTP: from the declaration to the verified export, on both databases."""
+"""A privacy unit of several rows over HTTP on both databases, from the declaration to the verified export."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -25,7 +25,7 @@ SYMBOLS = {"pure": "ε", "zcdp": "ρ", "gdp": "μ²"}
 
 
 def visits(n_rows: int) -> str:
-    """The rows of the small schema, eight patients in turn and every eleventh row without one."""
+    """Rows of the small schema: eight patients in turn, and every eleventh row without a patient."""
     header, *rows = csv_rows(n_rows).splitlines()
     named = ("" if index % 11 == 0 else f"Canary7Q-{index % 8}" for index in range(n_rows))
     return "\n".join([f"{header},patient", *(f"{row},{name}" for row, name in zip(rows, named, strict=True)), ""])
@@ -76,7 +76,7 @@ def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
 
 
 def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
-    """More of them than the service has threads: most are asked to come back, and what they bring then is stored."""
+    """More uploads than the service has threads: most are told to retry, and their retries are stored."""
     dataset = server.declared(privacy_unit=UNIT)["id"]
     keys = [new_idempotency_key() for _ in range(POOL_SIZE + 5)]
 

@@ -1,4 +1,4 @@
-"""A model taken away as ONNX, asked outside as the analyst's guide says, and by the service itself."""
+"""Exported ONNX models, run as the analyst's guide says, predict as the service does."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def metadata(session: onnxruntime.InferenceSession) -> Mapping[str, str]:
 
 
 def trained(server: Server, algorithm: str) -> dict[str, Any]:
-    """A model of any algorithm, on an account, or on two, that can pay for it."""
+    """A model of any algorithm, trained on one or two accounts that can pay for it."""
     mechanism = catalogue.algorithm(algorithm)
     budget = {} if mechanism.accountants[0] == "pure" else {"budget": ROOMY}
     protects = {"protects": "label"} if mechanism.adjacency is Adjacency.LABEL else {}
@@ -71,7 +71,7 @@ def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> Non
     answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": ROWS}).json()
 
     assert probabilities == pytest.approx(np.array(answer["probabilities"]), abs=1e-12)
-    # Where labels are drawn the file has probabilities alone: each caller draws anew.
+    # For algorithms that draw labels the file gives probabilities alone: each caller draws its labels.
     assert [each.tolist() for each in labels] == ([] if algorithm == "rdt-pa" else [answer["labels"]])
     assert server.footprint() == before, "an export costs nothing and leaves nothing behind"
 
@@ -124,7 +124,7 @@ def test_who_may_only_predict_takes_no_onnx_away(server: Server) -> None:
 
 
 def test_the_guide_asks_a_downloaded_model(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line fetches the file, and the guide's program runs as it stands."""
+    """The command line downloads the file, and the guide's program runs unchanged."""
     monkeypatch.chdir(tmp_path)
     job = server.trained(server.uploaded()["id"], algorithm="mrf", epsilon="20")
     download = ["models", "download", job["model_id"], "forest.onnx", "--format", "onnx"]

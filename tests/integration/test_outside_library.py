@@ -1,4 +1,4 @@
-"""The worked example with an outside library, run as its users run it, against a real server."""
+"""The worked example with an external library, run against a real server as its users run it."""
 
 import subprocess
 import sys

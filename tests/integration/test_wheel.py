@@ -1,4 +1,4 @@
-"""The wheel is complete: installed into an empty environment it serves and verifies, from any folder."""
+"""The wheel is complete: installed into an empty environment, it serves and verifies from any folder."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from nothing but what the image is built from, as the Dockerfile does it."""
+    """A wheel built as the Dockerfile builds it, from the files of the image's build alone."""
     context = tmp_path_factory.mktemp("context")
     for line in (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         if line.startswith("!"):
@@ -44,15 +44,15 @@ def _copy(source: Path, target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``bin`` folder of an environment that holds the wheel; its dependencies are this environment's."""
+    """The ``bin`` folder of an environment that contains the wheel; its dependencies are those of this environment."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    # A .pth file in this folder adds the other folder, but not what that folder's own .pth files name: the checkout
-    # that is installed there in editable form stays unseen.
+    # A .pth file in this folder adds the other folder, but not the paths that its .pth files name: the
+    # checkout, which is installed there in editable form, is not importable.
     Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     return folder / "bin"
 
@@ -84,7 +84,7 @@ def test_the_source_distribution_carries_them_too(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
-    """Also those that are not Python: the demo's data, the pages, the typing marker."""
+    """The wheel also contains files that are not Python: the demo's data, the pages, the typing marker."""
     tracked = subprocess.run(["git", "ls-files", "app"], cwd=_ROOT, capture_output=True, text=True, check=True).stdout
     assert set(tracked.split()) <= set(zipfile.ZipFile(wheel).namelist())
 

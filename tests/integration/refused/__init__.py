@@ -1,1 +1,1 @@
-"""Requests that the API has to refuse, one file per kind."""
+"""Requests that the API must refuse, one file per kind."""

@@ -1,4 +1,4 @@
-"""Queries, path segments, methods and headers that name nothing."""
+"""Queries, path segments, methods and headers that the API must refuse."""
 
 from collections.abc import Iterator
 

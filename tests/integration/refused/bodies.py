@@ -1,4 +1,4 @@
-"""Bodies that are no JSON, or not of the form that the call reads; keys and grants that break a rule."""
+"""Bodies that are invalid JSON or break the schema of a call; API keys and grants that break a rule."""
 
 import gzip
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A request that has to be refused, where it is sent, and how bodies for it are made."""
+"""The form of a case: a request that must be refused, its target, and a helper that changes bodies."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Refused:
-    """One request and the problem it must get; ``at`` and ``problem`` are one of the broken rules."""
+    """One request and the problem that the API must answer with; ``at`` and ``problem`` name one broken rule."""
 
     name: str
     method: str
@@ -28,7 +28,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the requests go: a dataset with rows and cells, one without rows, a job and a model."""
+    """The targets of the requests: a dataset with rows and cells, a dataset without rows, a job and a model."""
 
     server: Server
     ids: dict[str, str]
@@ -48,7 +48,7 @@ class Place:
 
 
 def changed(body: dict[str, Any], pointer: str, value: object) -> dict[str, Any]:
-    """A copy with one place set, or removed if the value is :data:`MISSING`."""
+    """A copy with one field set, or removed if the value is :data:`MISSING`."""
     result = deepcopy(body)
     *above, last = pointer.strip("/").split("/")
     inner: Any = result

@@ -141,7 +141,7 @@ def declarations() -> Iterator[Refused]:
 
 
 def _partitions(shard: dict[str, Any]) -> Iterator[tuple[str, object, str, str]]:
-    """Lists of partitions, with the place and the name of the rule that each breaks."""
+    """Lists of partitions, each with the position and the name of the rule that it breaks."""
     region = {"name": "region", "kind": "column", "column": "land", "categories": ["EU", "US"]}
     batch = {"name": "batch", "kind": "epoch", "how": "one per month"}
     sex = {"name": "sex", "kind": "column", "column": "sex"}

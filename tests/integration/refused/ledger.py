@@ -1,4 +1,4 @@
-"""Changes of caps, and charges for external mechanisms, that break a rule."""
+"""Cap changes and charges for external mechanisms that break a rule."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Uploads that the declaration cannot read, and predictions that the model cannot."""
+"""Uploads that do not match the declaration, and prediction requests that do not match the model."""
 
 import gzip
 from collections.abc import Iterator
