@@ -1,4 +1,4 @@
-"""Bodies are read exactly, and two bodies are told apart by what they say, not by how they spell it."""
+"""Exact parsing of JSON bodies, and equality of bodies by content instead of spelling."""
 
 import json
 from decimal import Decimal
@@ -67,7 +67,7 @@ def test_two_bodies_have_one_digest_only_if_they_are_equal(first: object, second
 
 
 def _plain(value: object) -> object:
-    """A value whose equality is that of JSON: numbers by worth, never equal to a boolean."""
+    """A value whose equality is that of JSON: numbers compare by value and never equal a boolean."""
     if isinstance(value, bool | None | str):
         return repr(value)
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""One poller per process, however many clients follow, and it outlives a database that is away for a moment."""
+"""The event stream of jobs: one poller per process for all clients; it survives a short outage of the database."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
 
 
 class _Script:
-    """Stands in for the database: each look gives the next list of jobs, or the next error."""
+    """Replaces the database: each poll gives the next list of jobs or raises the next error."""
 
     def __init__(self, *looks: "list[JobOut] | Exception") -> None:
         self.looks = list(looks)

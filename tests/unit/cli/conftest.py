@@ -1,4 +1,4 @@
-"""Runs commands against a service that answers from a table."""
+"""Fixtures that run commands against a fake service with a table of answers."""
 
 import json
 from collections.abc import Callable
@@ -286,7 +286,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
 
 
 class FakeService:
-    """Answers from :data:`ANSWERS`, or as a test says, and remembers what arrived."""
+    """Answers from :data:`ANSWERS` or with a test's answers, and records the requests."""
 
     def __init__(self) -> None:
         self.answers = dict(ANSWERS)
@@ -312,7 +312,7 @@ class FakeService:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
-    """The service that every command of the test talks to; the working directory is ``tmp_path``."""
+    """The service that every command of the test calls; the working directory is ``tmp_path``."""
     fake = FakeService()
     client = partial(app.client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None)
     monkeypatch.setattr(app.client.client, "Client", client)
@@ -327,12 +327,12 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
 
 @pytest.fixture
 def run(service: FakeService) -> Callable[..., Result]:
-    """``run("datasets", "list")``: one command, as typed."""
+    """Runs one command as typed: ``run("datasets", "list")``."""
     return lambda *arguments, **options: CliRunner().invoke(grovekeeper, list(arguments), **options)
 
 
 @pytest.fixture
 def files(service: FakeService, tmp_path: Path) -> None:
-    """A declaration, as file.json, and rows, as rows.csv, in the working directory."""
+    """Writes a declaration, file.json, and rows, rows.csv, to the working directory."""
     (tmp_path / "file.json").write_text('{"name": "census"}')
     (tmp_path / "rows.csv").write_text("age,sex,income\n39,Male,low\n")

@@ -1,4 +1,4 @@
-"""Every client command: what it asks for, what people see, what programs see, how it ends."""
+"""Every client command: its requests, its output for people and for programs, and its exit code."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Declaring, uploading, looking at and erasing datasets from the command line; keys and their grants."""
+"""The commands that declare, fill, show and erase datasets; API keys and their grants."""
 
 import gzip
 import json
@@ -74,7 +74,7 @@ def test_erasing_asks_first(run: Run, service: Any) -> None:
 
 
 def _counts_rho(service: Any) -> None:
-    """The dataset has a ρ account."""
+    """Gives the dataset a ρ account."""
     account = {"accountant": "zcdp", "unit": "rho", "cap": "0.04", "charged": "0", "reserved": "0", "remaining": "0.04"}
     for method, path in (("GET", "/datasets/census"), ("POST", "/datasets")):
         status, dataset = service.answers[method, path]

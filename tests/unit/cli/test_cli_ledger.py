@@ -1,4 +1,4 @@
-"""Balances, caps and charges for external mechanisms: what is printed, and what is sent."""
+"""The commands for balances, caps and charges for external mechanisms: printed output and requests."""
 
 import json
 from collections.abc import Callable

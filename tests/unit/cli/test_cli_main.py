@@ -1,4 +1,4 @@
-"""The command as a whole: light to start, complete, and honest in any locale."""
+"""The command as a whole: a light start, a complete list of commands, and correct output in any locale."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What people read of a job whose two parts are of one dataset: which price is which, and its guarantee once."""
+"""Printed output of a job whose two parts are of one dataset: each price names its part, the guarantee appears once."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files of rows become JSON values by the schema, never by guessing."""
+"""Files of rows become JSON values by the schema, without guessed types."""
 
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def test_what_cannot_be_meant_is_wrong_use(tmp_path: Path, name: str, content: b
 
 
 class _Counting:
-    """A client that predicts the row's own number."""
+    """A client that predicts each row's number."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

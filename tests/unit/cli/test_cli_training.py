@@ -1,4 +1,4 @@
-"""Plans, jobs and models on the command line: what goes out as it was typed, and the next command."""
+"""The commands for plans, jobs and models: values are sent as typed, and the output suggests the next command."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Workers are kept alive with growing pauses, and are gone in bounded time whatever they do."""
+"""The worker pool restarts workers after growing pauses, and stops all of them in bounded time."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ PARENT = (
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock whose seconds pass only when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 0.0

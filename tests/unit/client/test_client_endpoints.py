@@ -1,4 +1,4 @@
-"""Each method calls its endpoint, streams what is large, and leaves no half file."""
+"""Client methods call their endpoints, stream large bodies, and leave no incomplete file."""
 
 import gzip
 import hashlib

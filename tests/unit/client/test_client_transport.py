@@ -1,4 +1,4 @@
-"""Retries that can never pay twice, and problems that keep everything the service said."""
+"""Retries of the client never pay twice, and errors keep the whole problem document of the service."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 
 class Service:
-    """Answers from a script, and remembers what arrived."""
+    """Answers from a script, and records the requests."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers: Iterator[httpx.Response | Exception] = iter(answers)
@@ -164,7 +164,7 @@ def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proxy's port is closed as well: the reason tells which of the two was called."""
+    """The proxy's port is closed too: the error message shows which of the two ports was called."""
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:1")
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:1")
     for url in ("http://127.0.0.1:9", "http://localhost:9", "http://[::1]:9"):

@@ -1,4 +1,4 @@
-"""Artifacts: the same bytes for the same forest, and nothing that prediction could trip over."""
+"""Artifacts: equal bytes for equal forests, and rejection of every content that prediction could not handle."""
 
 import json
 from collections.abc import Callable

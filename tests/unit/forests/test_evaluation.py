@@ -1,4 +1,4 @@
-"""Evaluations: prices on every account, what released counts say, what can be read back."""
+"""Evaluations: prices on every account, estimates from released counts, and artifacts that are read back."""
 
 from fractions import Fraction
 from typing import Any
@@ -103,7 +103,7 @@ def test_released_numbers_are_near_the_exact_ones(
     assert told is not None
     assert told.estimate == pytest.approx(exact, abs=0.02)
     width = told.high - told.low
-    assert told.low - width <= exact <= told.high + width  # six deviations; that 95 of 100 hold is a test of its own
+    assert told.low - width <= exact <= told.high + width  # six deviations; another test checks 95 of 100
     assert width < 0.05
     assert told.population_low < told.low
     area = metrics.auroc(found)
@@ -151,7 +151,7 @@ def test_the_bound_of_a_sum_of_many_counts_grows_with_their_root() -> None:
 
 @pytest.mark.parametrize("epsilon", ["1", "5", "6"])
 def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: str) -> None:
-    """At a large ε the noise of most cells is 0, and that of their sums is not."""
+    """At a large ε the noise of most cells is 0, but the noise of their sums is not."""
     ten = Schema.from_json({**SCHEMA.to_json(), "label": {"name": "y", "classes": list("abcdefghij")}})
     planned = evaluation_price.plan_tables(["confusion"], facts("pure", None, epsilon, ten), score_bins=2)
     exact, held = (3 + 197 * np.eye(10, dtype=np.int64)).ravel(), 0
@@ -208,7 +208,7 @@ def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_grow.M
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
     model: evaluation_grow.Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A score s is in bin ⌊s · n⌋; 1 has no bin of its own."""
+    """A score s is in bin ⌊s · n⌋; a score of 1 is in the last bin."""
     scores = np.array([0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7501, 1.0])
     rows = SanitisedRows(
         SanitisedColumns((scores,), len(scores)),
@@ -260,7 +260,7 @@ _OF_ROWS_ALONE = sorted(
 
 @pytest.mark.parametrize("slug", _OF_ROWS_ALONE)
 def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
-    """The precondition of the proof: drop, permute and shift rows; every other row's answer keeps its bits."""
+    """A precondition of the proof: dropping, permuting or shifting rows changes no bit of another row's answer."""
     mechanism = catalogue.algorithm(slug)
     accountant, delta = ("pure", None) if "pure" in mechanism.accountants else ("gdp", DELTA)
     asked = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)

@@ -1,4 +1,4 @@
-"""Growth: one call of the mechanism per tree, public shapes, and structures that any row may see."""
+"""Growth: one mechanism call per tree, public shapes, and structures that do not depend on rows."""
 
 from fractions import Fraction
 
@@ -71,7 +71,7 @@ def test_one_call_per_tree_and_arrays_of_the_public_shape(slug: str) -> None:
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta"])
 @pytest.mark.parametrize("where", ["sequential", "sharded"])
 def test_without_noise_every_row_is_counted_where_it_lies(slug: str, where: str) -> None:
-    """At an inverse scale of 64 noise is zero: counts are those of the rows that routing sends to each leaf."""
+    """At an inverse scale of 64 the noise is zero: each count is the number of rows that routing sends to the leaf."""
     forest, _ = grown(slug, n_estimators=4, max_depth=3, assignment=where)
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
@@ -128,7 +128,7 @@ def test_blocks_of_features_change_no_utility(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_random_structure_leaves_no_child_empty() -> None:
-    """Every record that the bins allow, routed: all leaves are reached but those below a box that cannot be split."""
+    """Routes every record that the bins allow: every leaf is reached, except below a box that cannot be split."""
     encoding = Encoding.of(SCHEMA, 4)
     values = np.meshgrid(range(4), [0, 1, 2, 3, 5], range(4), indexing="ij")
     every = np.array(values, dtype=np.uint8).reshape(3, -1)

@@ -1,4 +1,4 @@
-"""Exports in ONNX Runtime against our own prediction, on rows that look for every edge."""
+"""ONNX exports in ONNX Runtime against the service's prediction, on rows at every edge."""
 
 import json
 import math
@@ -36,7 +36,7 @@ MANY = [f"category {number}" for number in range(255)]
 
 
 def schema(n_classes: int) -> Schema:
-    """Awkward bounds, ties, all kinds of columns, and names that an exporter might have wanted for itself."""
+    """A schema with awkward bounds, ties, all kinds of columns, and names that collide with an exporter's names."""
     return Schema.from_json(
         {
             "features": [
@@ -56,7 +56,7 @@ def schema(n_classes: int) -> Schema:
 
 
 def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Inputs of the model: every edge and its neighbours, bounds, beyond, infinities, NaN; words and others."""
+    """Inputs: edges and their neighbours, bounds and values beyond, infinities, NaN; known and other words."""
     generator = np.random.default_rng(seed)
     found = {}
     for index, feature in enumerate(schema.features):
@@ -79,7 +79,7 @@ def _telling_numbers(schema: Schema, index: int) -> np.ndarray:
 
 
 def sanitised(schema: Schema, raw: dict[str, np.ndarray]) -> SanitisedColumns:
-    """The same rows as our own prediction sees them."""
+    """The rows as the service's prediction reads them."""
     columns = [_sanitised(feature, raw[feature.name].ravel()) for feature in schema.features]
     return SanitisedColumns(tuple(columns), len(columns[0]))
 
@@ -133,7 +133,7 @@ READ_OUTS = [(slug, read_out) for slug in SLUGS for read_out in catalogue.read_o
 @pytest.mark.parametrize(("slug", "read_out"), READ_OUTS)
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: int) -> None:
-    """Thousands of rows at the edges; labels agree wherever two classes are not within the tolerance."""
+    """Thousands of rows at the edges; labels agree unless the scores of two classes are within the tolerance."""
     grown = artifact(slug, n_classes)
     raw = raw_rows(grown.schema, 6_000, seed=3)
     expected = ours(grown, raw, read_out)
@@ -148,7 +148,7 @@ def test_export_says_what_prediction_says(slug: str, read_out: str, n_classes: i
     two_best = np.sort(expected, axis=1)[:, -2:]
     is_clear = two_best[:, 1] - two_best[:, 0] > 1e-12
     if read_out in (pooling.VOTE, pooling.SUM) or slug in ("rpf", "nbrt"):
-        is_clear[:] = True  # sums of integers, exact in any order: the first of equals is the same one
+        is_clear[:] = True  # sums of integers are exact in any order: the first of equal classes is identical
     classes = np.array(grown.schema.label.classes)
     assert np.array_equal(labels[0][is_clear], classes[expected.argmax(axis=1)][is_clear])
     assert is_clear.mean() > 0.5
@@ -177,7 +177,7 @@ def test_another_implementation_of_the_standard_reads_the_same(slug: str) -> Non
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_row_alone_gets_what_it_gets_in_company(slug: str) -> None:
-    """Up to the last bits: a runtime may add and exponentiate in another order."""
+    """The last bits may differ: a runtime may add and exponentiate in another order."""
     grown = artifact(slug, 5)
     raw = raw_rows(grown.schema, 20, seed=6)
     asked = session(exported(grown))
@@ -201,7 +201,7 @@ def test_votes_that_tie_go_to_the_first_class() -> None:
 
 
 def test_inputs_are_the_columns_and_outputs_keep_out_of_their_way() -> None:
-    """A column is called ``label`` here, and another one like an inner value."""
+    """One column is named ``label``, and another one is named like an internal value."""
     grown = artifact("mrf")
     asked = session(exported(grown))
     shapes = {given.name: (given.type, given.shape) for given in asked.get_inputs()}
@@ -241,7 +241,7 @@ def test_same_artifact_gives_the_same_bytes() -> None:
 
 
 def test_numbers_in_single_precision_are_refused() -> None:
-    """They could have crossed a threshold on the way."""
+    """Rounding to single precision could have moved them across a threshold."""
     grown = artifact("mrf")
     raw = raw_rows(grown.schema, 5, seed=9)
     raw["count"] = np.zeros((5, 1), dtype=np.float32)
@@ -251,7 +251,7 @@ def test_numbers_in_single_precision_are_refused() -> None:
 
 
 class NewFamily(CountFamily):
-    """A family with a reader of its own, which the export has never seen."""
+    """An algorithm family with a separate reader, unknown to the export."""
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
         return lambda columns: np.full((columns.n_rows, schema.n_classes), 1 / schema.n_classes)
@@ -278,7 +278,7 @@ def _changed(slug: str, change: Callable[[dict[str, Any]], None]) -> Artifact:
 
 
 def test_number_split_by_equality_is_never_exported_as_something_else() -> None:
-    """Growth makes no such split; an export that guessed would be wrong without a word."""
+    """Growth never makes such a split; an export that guessed its meaning would be wrong without an error."""
 
     def change(arrays: dict[str, Any]) -> None:
         arrays["feature"][0, 0], arrays["equals"][0, 0] = 2, True
@@ -288,11 +288,11 @@ def test_number_split_by_equality_is_never_exported_as_something_else() -> None:
 
 
 def test_any_set_of_codes_may_go_right() -> None:
-    """Sets that growth draws seldom or never: nothing, everything, one code, every other code."""
+    """Sets that growth draws seldom or never: no code, every code, one code, every second code."""
     masks = [0, 2**256 - 1, 1, int("10" * 128, 2)]
 
     def change(arrays: dict[str, Any]) -> None:
-        arrays["feature"][:, 0] = 7  # 255 categories and what is none of them
+        arrays["feature"][:, 0] = 7  # 255 categories and OTHER
         for tree in range(len(arrays["right"])):
             mask = masks[tree % len(masks)]
             arrays["right"][tree, 0] = [mask >> 64 * word & (2**64 - 1) for word in range(4)]

@@ -1,4 +1,4 @@
-"""Plans: what may be asked, what is settled by rule, and that no answer repeats a value."""
+"""Plans: legal requests, parameters that rules fix, and errors that repeat no value of the request."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -32,7 +32,7 @@ def planned(slug: str = "mrf", schema: Schema | None = None, size: int | None = 
 
 
 def request(slug: str, parameters: dict[str, object], epsilon: Fraction, size: int | None) -> PlanRequest:
-    """On the first kind of account that the algorithm is for."""
+    """A request on the first kind of account that the algorithm supports."""
     own = catalogue.algorithm(slug)
     accountant = own.accountants[0]
     delta = None if accountant == "pure" else Fraction(1, 10**6)
@@ -349,7 +349,7 @@ def test_selections_get_more_where_they_are_cheap_and_counts_carry_normal_noise(
 
 @pytest.mark.parametrize("slug", ["sspe-2", "pte"])
 def test_few_labels_make_larger_leaves(slug: str) -> None:
-    """The share is the analyst's guess; rules go by it, prices do not."""
+    """The share is the analyst's guess: rules depend on it, prices do not."""
     every, few = planned(slug), planned(slug, labelled_share="0.2")
 
     assert few.parameters["min_rows"] == 5 * int(every.parameters["min_rows"])

@@ -1,4 +1,4 @@
-"""Read-outs of one release, on counts small enough to work out by hand."""
+"""Read-outs of one release, on counts small enough to compute by hand."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -21,7 +21,7 @@ SCHEMA = Schema.from_json(
     }
 )
 ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
-# Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right ones.
+# Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right leaves.
 COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)
 
 
@@ -42,7 +42,7 @@ def found(slug: str, read_out: str | None = None) -> np.ndarray:
 
 
 def test_threshold_averaging_is_the_mean_of_clamped_proportions() -> None:
-    """Nothing positive in a leaf: uniform."""
+    """A leaf without a positive count votes uniformly."""
     assert found("rdt-ta") == pytest.approx(np.array([[(3 / 4 + 0) / 2, (1 / 4 + 1) / 2], [(1 / 2 + 1) / 2, 1 / 4]]))
 
 
@@ -61,7 +61,7 @@ def test_one_model_gives_any_of_the_three_read_outs(slug: str, read_out: str) ->
 
 
 def test_logarithmic_pool_is_the_normalised_geometric_mean() -> None:
-    noise_scale = 5.0  # of the plan's leaves: ε/2 per tree, 0.4 of it for the counts
+    noise_scale = 5.0  # the noise of the plan's leaves: ε/2 per tree, 0.4 of it for the counts
     evidence = np.maximum(COUNTS.astype(float), 0)
     total = np.maximum(COUNTS.sum(axis=(0, 1)), 0) + np.sqrt(2 * 4) * noise_scale
     theta = evidence + noise_scale * total / total.sum()
@@ -91,7 +91,7 @@ def test_label_is_the_most_probable_class_and_the_first_of_equals() -> None:
 
 
 def test_drawn_label_follows_exact_coins() -> None:
-    """A coin below the first class's share of 2^53 gives the first class, one at it the second."""
+    """A coin below the first class's share of 2^53 gives the first class, a coin equal to it the second class."""
     quarter = np.array([[0.25, 0.75], [1.0, 0.0]])
     asked: list[int] = []
 

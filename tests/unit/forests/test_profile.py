@@ -1,4 +1,4 @@
-"""Profiles: what is priced, what is released, and what can be read back."""
+"""Profiles: prices, releases, and artifacts that are read back."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the end of a job, and its return to the queue, do to its row."""
+"""Changes to a job's row when the job ends and when it returns to the queue."""
 
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 @pytest.fixture
 def row() -> JobRow:
-    """A job that runs: one of three trees is done."""
+    """A running job: one of three trees is grown."""
     return JobRow(id="jb_1", state="running", lease_token="t", lease_until=AT, trees_done=1, n_trees=3, charged_at=AT)
 
 

@@ -1,4 +1,4 @@
-"""The states that clients and the database know are those of the enumeration."""
+"""The job states in the API and in the database are those of the enumeration."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Entries: the canonical form and its hash, against vectors that were computed by other means."""
+"""The canonical form of entries and its hash, against vectors that were computed independently."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The Merkle tree against its definition in RFC 6962, and its proofs against the verifier's own code."""
+"""The Merkle tree against its definition in RFC 6962, and its proofs against the verifier's code."""
 
 import hashlib
 from functools import cache
@@ -19,7 +19,7 @@ LEAVES = [merkle.leaf(_entry_hash(index)) for index in range(N_LEAVES)]
 
 
 def _defined(leaves: list[bytes]) -> bytes:
-    """RFC 6962, 2.1, word for word."""
+    """The definition of RFC 6962, section 2.1."""
     if len(leaves) == 1:
         return leaves[0]
     split = 1
@@ -41,7 +41,7 @@ def test_a_leaf_is_told_from_a_node() -> None:
 
 
 def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
-    """Certificate Transparency's reference vectors, over leaves of one byte strings."""
+    """Certificate Transparency's reference vectors, over leaves of short byte strings."""
     data = [b"", b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"]
     leaves = [hashlib.sha256(b"\x00" + text).digest() for text in data]
     found = merkle.root(8, lambda height, position: merkle.fold(leaves[position << height : (position + 1) << height]))

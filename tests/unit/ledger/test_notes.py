@@ -1,4 +1,4 @@
-"""Checkpoints: the form of transparency logs, and a key that is made once."""
+"""Signed checkpoints: the form of transparency logs, and a signing key that is created once."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What is kept of scopes: no more than a public number, the least recently used first to go."""
+"""The cache of scopes: a public limit on its size, and eviction of the least recently used scope."""
 
 import pytest
 

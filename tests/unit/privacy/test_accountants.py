@@ -1,4 +1,4 @@
-"""Published numbers, exact charges, and the ends of the range."""
+"""Accountants: published values, exact charges, and the smallest and largest budgets."""
 
 from fractions import Fraction
 

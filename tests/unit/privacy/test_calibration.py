@@ -1,4 +1,4 @@
-"""Budgets become events that use them up and never exceed them."""
+"""Calibration turns budgets into events that use the budget up and never exceed it."""
 
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What a declared loss costs in every unit: exact where it is exact, never below what an independent code says."""
+"""Prices of declared losses in every unit: exact where possible, and never below an independent computation."""
 
 from fractions import Fraction
 from math import isclose, tanh

@@ -1,4 +1,4 @@
-"""Enclosures contain the exact value and are narrow; what is undefined has no ends."""
+"""Enclosures contain the exact value and are narrow; an undefined value has no enclosure."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction

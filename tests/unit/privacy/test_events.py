@@ -1,4 +1,4 @@
-"""Events go through JSON unchanged; anything that is not exactly a known form is refused."""
+"""Events round-trip through JSON; every form that is not exactly a known event is refused."""
 
 from fractions import Fraction
 from typing import Any

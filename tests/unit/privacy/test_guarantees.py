@@ -1,4 +1,4 @@
-"""The printed guarantee: exact numbers, both adjacencies, the unit and the assumptions."""
+"""The printed guarantee: exact numbers, both adjacencies, the privacy unit and the assumptions."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Scopes as numbers: equal lists are one, and what is added meanwhile is in nobody's way."""
+"""Numbering of scopes: equal lists share a number, and concurrent additions disturb no reader."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def test_another_thread_may_add_cells_while_a_question_is_answered() -> None:
     numbering = _numbering()
 
     class Domain(tuple[Cell, ...]):
-        """Whenever somebody looks at its next cell, two more cells are known that nobody knew."""
+        """A tuple of cells during whose iteration another thread seems to add two new cells per step."""
 
         def __iter__(self) -> Iterator[Cell]:
             for cell in super().__iter__():

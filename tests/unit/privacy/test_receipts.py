@@ -1,4 +1,4 @@
-"""The words of a receipt: every number in them is the event's, or is rounded to the cautious side."""
+"""The text of a receipt: every number is the event's number, or is rounded to the cautious side."""
 
 from fractions import Fraction
 

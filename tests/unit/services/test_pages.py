@@ -1,4 +1,4 @@
-"""Cursor pages."""
+"""Pagination by cursors."""
 
 import pytest
 from hypothesis import given

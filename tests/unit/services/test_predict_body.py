@@ -1,4 +1,4 @@
-"""Bodies of predictions: every name of an object stands once, whatever else the texts hold."""
+"""Prediction bodies: every name occurs once per object, whatever the strings contain."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Writes exports as the service would, with another canonical serialiser than the verifier's own."""
+"""Writers of exports like the service's, with a canonical serialiser that is independent of the verifier's."""
 
 import hashlib
 import itertools
@@ -23,7 +23,7 @@ NANO_EVENT = {
 
 
 def chained(entries: list[Fields]) -> list[Fields]:
-    """The entries with sequence, previous_hash and hash made good again."""
+    """The entries with sequence, previous_hash and hash recomputed."""
     result: list[Fields] = []
     for sequence, entry in enumerate(entries, start=1):
         linked = {**entry, "sequence": sequence, "previous_hash": result[-1]["hash"] if result else "0" * 64}
@@ -34,7 +34,7 @@ def chained(entries: list[Fields]) -> list[Fields]:
 
 
 def at(second: int) -> str:
-    """A time in the form of entries."""
+    """A time in the format of entries."""
     return (datetime(2026, 11, 20, 9, tzinfo=UTC) + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -44,7 +44,7 @@ def decimal(amount: Fraction) -> str:
 
 
 class Writer:
-    """An export in the making. Every method returns the writer, so that a history reads as one line."""
+    """Builds an export. Every method returns the writer, so that a history reads as one line."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Writer:
         event: object = NANO_EVENT,
         details: Fields | None = None,
     ) -> "Writer":
-        """A reservation and, unless ``end`` is None, how it ended."""
+        """Adds a reservation and, unless ``end`` is None, its end."""
         steps = ("reserve", end) if end else ("reserve",)
         for kind in steps:
             self.add(kind, amount, job_id=job_id, scope=scope, event=event, details=details)
@@ -118,10 +118,10 @@ class Writer:
 
 
 class People:
-    """A population's export in the making, and those of its members beside it, on one clock.
+    """Builds the export of a population and those of its members, on one clock.
 
-    Loads are worked out by looking at every joint cell of a member, one by one. A changed line is not followed by the
-    later ones: :func:`chained` redoes their hashes, and nothing else.
+    Loads are computed by a loop over every joint cell of a member. After a test changes a line, the later lines stay as
+    they are: :func:`chained` recomputes their hashes and nothing else.
     """
 
     def __init__(self, *, cap: str = "3", accountant: str = "pure", delta: str | None = None) -> None:
@@ -134,13 +134,13 @@ class People:
         self._add("open", cap, {"population": "pop_test", **self.facts})
 
     def declare(self, dataset: str, *, cap: str = "3", **options: Any) -> "People":
-        """A dataset that is no member yet."""
+        """Declares a dataset that is not yet a member."""
         self.members[dataset] = Writer(dataset=dataset, cap=cap, clock=self.clock, **{**self.facts, **options})
         self.highest[dataset] = cap
         return self
 
     def join(self, dataset: str, **options: Any) -> "People":
-        """Makes a dataset a member; it is declared, if it was not before."""
+        """Makes a dataset a member, and declares it first if necessary."""
         if dataset not in self.members:
             self.declare(dataset, **options)
         header = self.members[dataset].header
@@ -148,12 +148,12 @@ class People:
         return self._say("join", dataset, **unit, highest_cap=self.highest[dataset])
 
     def job(self, dataset: str, job_id: str, amount: str, end: str | None = "charge", **options: Any) -> "People":
-        """A reservation on a member, or on a dataset that is none yet, and how it ended."""
+        """Adds a reservation on a dataset, a member or not, and its end."""
         self.step(dataset, "reserve", job_id, amount, **options)
         return self.step(dataset, end, job_id, amount, **options) if end else self
 
     def step(self, dataset: str, kind: str, job_id: str, amount: str, **options: Any) -> "People":
-        """One entry of a dataset's own ledger, and the load that it makes."""
+        """Adds one entry to a dataset's ledger, and the load entry that follows from it."""
         self.members[dataset].add(kind, amount, job_id=job_id, **{"event": NANO_EVENT, **options})
         joined = {entry["details"]["member"]["dataset"] for entry in self.entries if entry["kind"] == "join"}
         return self._say("load", dataset, job_id=job_id) if dataset in joined and kind != "charge" else self
@@ -164,7 +164,7 @@ class People:
         return self._add("cap", amount, {"reason": "asked for by the board"})
 
     def load(self, dataset: str) -> str:
-        """The largest of a dataset's joint cells."""
+        """The largest amount in any joint cell of a dataset."""
         writer = self.members[dataset]
         axes = [[(part["name"], cell) for cell in range(part["cells"])] for part in writer.header["partitions"]]
         sums = []
@@ -205,5 +205,5 @@ def people() -> Callable[..., People]:
 
 @pytest.fixture
 def rechained() -> Callable[[list[Fields]], list[Fields]]:
-    """Redoes the chain, as a forger who can compute SHA-256 would."""
+    """Recomputes the chain, as a forger can who computes SHA-256."""
     return chained

@@ -1,4 +1,4 @@
-"""Accounts of every kind that the ledger opens: several partitions, units, caps that change, charges on a word."""
+"""Exports of all kinds of accounts: several partitions, units, changed caps, and declared losses."""
 
 import copy
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_a_partition_out_of_form_is_found_on_line_1(export: Export, changes: dic
 
 
 def test_no_account_has_more_than_six_partitions(export: Export) -> None:
-    """A forger who could declare dozens would have the search over them never end."""
+    """A forged header with dozens of partitions would make the search over joint cells endless."""
     seven = [{"name": f"p{number}", "kind": "hash", "cells": 2} for number in range(7)]
 
     assert _failure(export(partitions=seven)) == "line 1: there are more than 6 partitions"
@@ -232,7 +232,7 @@ def test_details_out_of_form_are_refused_even_with_their_own_hash(
     ("more", "event"), [({}, EVENT), ({"declared": {"adjacency": "add_remove", "epsilon": "0.01"}}, None)]
 )
 def test_a_delta_that_nobody_declared_is_not_charged(export: Export, more: dict[str, Any], event: object) -> None:
-    """Nor where enough of it is set aside."""
+    """Also if a large enough part of δ is set aside."""
     writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
     failure = _failure(writer.job("rs_1", "3", event=event, details={**WORD, **more, "delta": "0.01"}))
     assert failure == "line 3: the price cannot be recomputed: a delta is charged and none is declared"
@@ -250,7 +250,7 @@ def test_only_accounts_of_rho_set_a_delta_aside(export: Export, accountant: str)
 
 
 def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
-    """Nor where enough of it is set aside and charged."""
+    """Also if a large enough part of δ is set aside and charged."""
     declared = {"adjacency": "add_remove", "rho": "0.1", "delta": "0.01"}
     writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
     failure = _failure(writer.job("rs_1", "3", event=None, details={**WORD, "declared": declared, "delta": "0.01"}))
@@ -340,7 +340,7 @@ def test_what_is_set_aside_is_bound_to_the_chain(export: Export) -> None:
 
 
 def _two_parts(export: Export, *ends: tuple[str, int, str]) -> Any:
-    """A job with a part on each of two shards, and how the parts end: kind, shard and amount."""
+    """A job with a part on each of two shards, with the kind of end, shard and amount of each part."""
     writer = export(shards=2)
     for shard, amount in ((0, "1"), (1, "2")):
         writer.add("reserve", amount, job_id="jb_1", scope={"shard": [shard]}, event=EVENT)

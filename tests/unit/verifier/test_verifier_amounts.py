@@ -1,4 +1,4 @@
-"""Exact decimals in both directions."""
+"""Conversion between exact decimals and integers, in both directions."""
 
 import pytest
 from hypothesis import given

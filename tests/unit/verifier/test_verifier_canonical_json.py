@@ -1,4 +1,4 @@
-"""The canonical form against an independent implementation, and everything that the strict reader refuses."""
+"""The canonical form against an independent implementation, and every input that the strict reader refuses."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_reading_undoes_writing(value: object) -> None:
 
 
 def test_keys_are_ordered_by_utf16_code_units_not_by_code_points() -> None:
-    """U+1F600 is written with the surrogate D83D, which comes before U+FB33."""
+    """U+1F600 is written with the surrogate D83D, which is ordered before U+FB33."""
     assert dumps({"\ufb33": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ufb33":1}'.encode()
 
 

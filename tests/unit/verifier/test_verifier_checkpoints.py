@@ -1,4 +1,4 @@
-"""Exports and proofs held to checkpoints: what a cut, a rewritten history or a forged signature looks like."""
+"""Exports and proofs against checkpoints: cut exports, rewritten histories and forged signatures are found."""
 
 import base64
 import copy
@@ -24,7 +24,7 @@ AT = "2026-11-20T10:00:00.000000Z"
 
 
 class Case:
-    """An export of nine entries in a folder, and whatever is signed about it."""
+    """An export of nine entries in a folder, and the notes that are signed for it."""
 
     def __init__(self, writer: Any, folder: Path) -> None:
         self.writer, self.folder = writer, folder
@@ -108,7 +108,7 @@ def test_a_cut_tail_is_found(case: Case, capsys: pytest.CaptureFixture[str], kep
 def test_a_history_that_was_rewritten_with_its_whole_chain_is_found(
     case: Case, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str], index: int, field: str
 ) -> None:
-    """Without a checkpoint such a history verifies: it is another one, not a broken one."""
+    """Without a checkpoint a rewritten history verifies: it is consistent, though not the true history."""
     checkpoint = case.checkpoint(9)
     entries = copy.deepcopy(case.writer.entries)
     later = {"actor": "key_other", "at": entries[min(index + 1, 8)]["at"], "amount": "0.5"}
@@ -276,7 +276,7 @@ def test_a_fork_is_found_by_two_checkpoints_of_one_size(case: Case, capsys: pyte
 
 
 def test_what_witnesses_add_to_a_checkpoint_does_not_matter(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    """A signed note may carry signatures of other keys, before and after the log's own."""
+    """A signed note may carry signatures of other keys, before and after the log's signature."""
     body, own = case.note(9).split("\n\n")
     witness = Signer(Ed25519PrivateKey.from_private_bytes(b"w" * 32))
     theirs = witness.sign(Checkpoint("ds_test", 9, b"r" * 32, AT)).split("\n\n")[1]
@@ -309,7 +309,7 @@ def test_signatures_of_others_do_not_stand_in_for_the_logs_own(case: Case, capsy
 def test_an_entry_that_stands_in_another_place_than_it_says_is_not_proven(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A log that its own operator signed in another order than that of its entries."""
+    """The operator signed a log whose leaves are in another order than the entries."""
     entries = case.writer.entries
     moved = [*entries[:3], entries[4], entries[3], *entries[5:]]
     note = Signer(KEY).sign(Checkpoint("ds_test", 9, merkle.root(9, subtrees(moved)), AT))

@@ -1,4 +1,4 @@
-"""What ε-DP costs in ρ and μ², by the verifier's own arithmetic: against the service's, and on the safe side."""
+"""The verifier's conversion of ε-DP to ρ and μ²: compared with the service's, and never below the exact value."""
 
 import math
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""Good histories are verified; every kind of tampering is found, and the line is named."""
+"""Replay of a dataset's export: honest histories verify; tampering is found, and the failure names the line."""
 
 import copy
 import hashlib
@@ -18,7 +18,7 @@ Change = Callable[[list[dict[str, Any]]], object]
 
 
 def _history(export: Export) -> Any:
-    """Every kind of entry, one reservation still open, some boxes. Lines: header 1, open 2, jobs from 3."""
+    """Every kind of entry, one open reservation, some boxes. Lines: header 1, open 2, jobs from 3."""
     writer = export(cap="3", shards=4)
     writer.job("jb_1", "1").job("jb_2", "0.5", "void", scope={"shard": [0, 2]}).job("jb_3", "0.25", "expire")
     writer.add("cap", "2.5", details={"reason": "asked for"})
@@ -114,7 +114,7 @@ def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(export: Export
 
 
 def test_a_tail_cut_between_lines_is_not_found_without_a_checkpoint(export: Export) -> None:
-    """What the output warns of; the header's cap is the only thing that a cut tail can contradict."""
+    """The output warns of this case: only the header's cap can contradict a cut tail."""
     writer = export(cap="3").job("jb_1", "1").job("jb_2", "1")
     assert verify(writer.lines()[:-1]).last.sequence == len(writer.entries) - 1
 
@@ -177,7 +177,7 @@ def test_a_partition_taken_from_header_and_opening_is_found_at_the_first_box(
 def test_a_header_that_was_changed_is_found_at_the_first_entry(export: Export, field: str, value: object) -> None:
     writer = _history(export)
     verify(writer.lines())
-    if field in ("accountant", "delta"):  # neither of the two is well formed alone
+    if field in ("accountant", "delta"):  # each of the two is malformed alone
         writer.header |= {"accountant": "zcdp", "delta": "0.1"}
     writer.header[field] = value
     failure = failure_of(writer.lines())
@@ -223,7 +223,7 @@ def test_details_of_a_charge_are_those_of_its_reservation(export: Export, rechai
 def _forge(
     export: Export, rechained: Callable[..., Any], change: Callable[[list[dict[str, Any]]], object]
 ) -> NotVerified:
-    """The failure of a history that was changed by someone who also redid the whole chain."""
+    """The failure of a changed history whose whole chain was recomputed."""
     writer = _history(export)
     entries = copy.deepcopy(writer.entries)
     change(entries)

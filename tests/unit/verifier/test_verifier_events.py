@@ -1,4 +1,4 @@
-"""Prices recomputed by hand, by the service's own accountant, and the events that must be refused."""
+"""Prices of events against hand computation and the service's accountant, and the events that must be refused."""
 
 from fractions import Fraction
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_label_account_pays_an_add_remove_mechanism_twice() -> None:
     ids=lambda event: event["type"],
 )  # fmt: skip
 def test_two_steps_cost_four_times_the_rho_and_mu_squared_of_one(accountant: str, event: dict[str, Any]) -> None:
-    """A changed label is a row less and a row more: twice the ε or μ, so four times what these accounts count."""
+    """A changed label is a row less and a row more: twice the ε or μ, so four times the ρ or μ²."""
     one = total(event, adjacency="add_remove", accountant=accountant)
     assert one > 0
     assert total({**event, "adjacency": "label"}, adjacency="label", accountant=accountant) == one
@@ -65,7 +65,7 @@ def test_two_steps_cost_four_times_the_rho_and_mu_squared_of_one(accountant: str
 
 
 def test_a_large_selection_costs_no_more_rho_than_any_mechanism_of_its_epsilon() -> None:
-    """Where ε²/8 is more than ε·tanh(ε/2), which bounds whatever is ε-DP."""
+    """If ε²/8 exceeds ε·tanh(ε/2), the second amount is the price, because it bounds every ε-DP mechanism."""
     for epsilon, rho in (("2", Fraction(1, 2)), ("16", Fraction(16))):
         event = {**FLIP, "type": "exponential-mechanism/1", "range_sensitivity": "1", "inverse_scale": epsilon}
         found = total(event, adjacency="add_remove", accountant="zcdp")

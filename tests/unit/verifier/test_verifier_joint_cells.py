@@ -1,4 +1,4 @@
-"""Joint cells against a brute force that shares no code, and the ledger's own examples."""
+"""Joint cells against an independent brute force, and the ledger's examples."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -114,7 +114,7 @@ def test_entangled_boxes_past_the_limit_are_refused_and_not_guessed_at(monkeypat
 
 
 def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() -> None:
-    """Each restricts two neighbours of six partitions: a search would try one combination after the other."""
+    """Each box restricts two neighbouring partitions of six: a search would try every combination."""
     chance, n_cells = random.Random(5), 24
     partitions = [Partition(f"p{number}", "hash", range(n_cells)) for number in range(6)]
     cells, amounts = JointCells(partitions), []
@@ -145,7 +145,7 @@ def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
 @settings(max_examples=400, deadline=None)
 @given(JOBS, st.data())
 def test_the_largest_load_is_followed_through_any_history(jobs: Any, data: st.DataObject) -> None:
-    """Reservations are given back in any order; after every step the largest is that of a brute force."""
+    """Reservations are voided in any order; after every step the largest load equals that of a brute force."""
     cells = JointCells(PARTITIONS)
     largest = Largest(cells)
     carried = dict.fromkeys(product(*(CELLS[name] for name in sorted(CELLS))), 0)
@@ -193,7 +193,7 @@ def _entry(kind: str, scope: Any, amount: int) -> Entry:
 
 
 class Wide(Sequence[int]):
-    """Cells of a forged header: more than anybody can look at."""
+    """The cells of a forged header: more than any program can list."""
 
     def __len__(self) -> int:
         return 2**40
@@ -207,7 +207,7 @@ class Wide(Sequence[int]):
 
 
 def test_cells_that_no_entry_names_are_not_looked_at() -> None:
-    """A header of a few bytes names as many as it likes."""
+    """A header of a few bytes can name any number of cells."""
     names = ("a", "b", "c")
     wide = JointCells([Partition(name, "hash", Wide()) for name in names])
     narrow = JointCells([Partition(name, "hash", range(8)) for name in names])
@@ -224,7 +224,7 @@ def test_cells_that_no_entry_names_are_not_looked_at() -> None:
 
 
 def test_where_nothing_lies_the_first_cell_is_the_tightest() -> None:
-    """Of cells that are alike the first one stands for all: also one that comes before every cell that is named."""
+    """The first of equal cells represents all of them, also a cell that precedes every named cell."""
     cells = JointCells([Partition(name, "hash", range(9)) for name in "ab"])
     cells.reserve((("a", (3, 4)), ("b", (0, 1))), 2)
     cells.reserve((("a", (3, 4)), ("b", (0, 1))), -2)

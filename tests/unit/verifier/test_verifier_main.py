@@ -1,4 +1,4 @@
-"""The command: its exit codes, its output, and that it needs nothing but its own folder."""
+"""The command: its exit codes, its output, and that it needs no file outside its folder."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_a_reader_that_leaves_early_does_not_change_the_result(good: Path, tmp_p
 
 
 def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) -> None:
-    """Without site packages either: the folder and an interpreter are enough."""
+    """Also without site packages: the folder and an interpreter are enough."""
     alone = tmp_path / "alone" / "app"
     source = Path(app.verifier.__file__).parent
     shutil.copytree(source, alone / "verifier", ignore=shutil.ignore_patterns("__pycache__"))
@@ -152,7 +152,7 @@ SHOWN = r"ds\n  charged       0\n\x1b[2J\x9b\u202eVERIFIED\u2028\r"
 def test_no_text_of_an_export_passes_for_a_line_of_the_result(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a terminal obeys could wipe the true result away and put another in its place."""
+    """Control sequences of a terminal could erase the true result and print another in its place."""
     word = {"attested_by": FORGED, "declared": {"adjacency": "add_remove", "epsilon": "1"}}
     partitions = [{"name": FORGED, "kind": "hash", "cells": 2}]
     writer = export(partitions=partitions, dataset=FORGED).job("rs_1", "1", event=None, details=word)

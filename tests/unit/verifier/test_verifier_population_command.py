@@ -1,4 +1,4 @@
-"""``verify`` on a population's export: what it prints, and what it takes beside it."""
+"""``verify`` on a population's export: its output, and the other files that it accepts."""
 
 import json
 from collections.abc import Callable
@@ -177,7 +177,7 @@ def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_do
 def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
     people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The head was signed again later, and still there was no load."""
+    """A later checkpoint of equal size proves that the load is overdue."""
     population = people().join("ds_a").job("ds_a", "jb_1", "1")
     folder, early = Folder(population, tmp_path), list(population.entries)
     population.job("ds_a", "jb_2", "0.5", "void")
@@ -234,7 +234,7 @@ def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
 def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its last entry is a charge, which the population does not name."""
+    """The last entry of the member's export is a charge, which the population does not name."""
     folder = Folder(people().join("ds_b").job("ds_b", "jb_1", "1"), tmp_path)
     lines = folder.population.members["ds_b"].lines()
     signed = folder.checkpoint("ds_b", folder.population.members["ds_b"].entries)
@@ -262,7 +262,7 @@ def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
 def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint(
     people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever forges all exports alike is found out only by what was signed before."""
+    """Only an older checkpoint detects a forger who changes all exports consistently."""
     true = people().join("ds_a").job("ds_a", "jb_1", "2")
     signed = Folder(true, tmp_path).checkpoint("ds_a", true.members["ds_a"].entries)
     forged = Folder(people().join("ds_a").job("ds_a", "jb_1", "1"), tmp_path)
@@ -314,7 +314,7 @@ def test_no_name_of_a_member_passes_for_a_line_of_the_result(
 def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is a broken export, and not a member where none belongs."""
+    """The file is reported as a broken export, not as an unexpected member."""
     lines = folder.population.lines()
     folder.write("people", [lines[0].replace(b"{", b'{"cap": "9", ', 1), *lines[1:]])
     assert folder.verify("--json", members=("ds_a",)) == 1

@@ -1,4 +1,4 @@
-"""Random honest histories of populations verify with their sums; a load changed anywhere does not."""
+"""Random honest histories of populations verify with their sums; a history with any changed load does not."""
 
 import copy
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def text(quarters: int) -> str:
 
 
 class Naive:
-    """Runs steps on a population as a ledger would that adds everything up anew each time."""
+    """Runs steps on a population as a ledger that recomputes all sums each time."""
 
     def __init__(self, population: Any) -> None:
         self.population, self.cap = population, CAP
@@ -135,13 +135,13 @@ def test_a_load_that_is_left_out_anywhere_but_at_the_end_is_found(
     naive.population.entries = rechained([*entries[:index], *entries[index + 1 :]])
     with pytest.raises(NotVerified) as failed:
         check(naive, naive.population.lines())
-    # Without a load that gave something back, an admission of another member may look like one over the cap before.
+    # If the missing load gave something back, a later admission of another member may look like one over the cap.
     too_much = "over the cap" in failed.value.reason and gave_back(entries, index)
     assert "has no load in the population" in failed.value.reason or too_much
 
 
 def gave_back(entries: list[dict[str, Any]], index: int) -> bool:
-    """Whether a member's load is smaller at this line than at its line before."""
+    """Whether a member's load decreases at this line."""
     dataset = entries[index]["details"]["member"]["dataset"]
     loads = [
         Fraction(entry["amount"])

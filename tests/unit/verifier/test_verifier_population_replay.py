@@ -1,4 +1,4 @@
-"""Exports of populations: what is summed up, what is refused, and what the members' own exports add to it."""
+"""Replay of populations' exports: the sums, the refusals, and the checks that the members' exports add."""
 
 import itertools
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_what_was_spent_before_a_late_join_counts_and_bars_what_comes(people: Pe
 
 
 def test_nothing_is_admitted_over_the_cap_even_where_no_largest_cell_grows(people: People) -> None:
-    """Only the member's own ledger tells what was held from what was given back."""
+    """Only the member's ledger distinguishes held amounts from amounts that were given back."""
     population = people(cap="2").join("ds_a", shards=2).declare("ds_b").job("ds_b", "jb_0", "1.5").join("ds_b")
     population.job("ds_a", "jb_1", "0.5", scope={"shard": [0]})
     population.cap("1").job("ds_a", "jb_2", "0.25", scope={"shard": [1]})
@@ -122,7 +122,7 @@ def test_an_export_may_be_older_than_those_of_its_members(people: People) -> Non
 
 
 def test_an_entry_of_the_same_time_as_the_last_line_may_be_later(people: People) -> None:
-    """Whoever writes it holds the population's lock, so it is no older than what stands there."""
+    """The writer of an entry holds the population's lock, so the entry is no older than the last line."""
     population = people().join("ds_a").join("ds_b")
     population.clock = population.members["ds_a"].clock = itertools.repeat(9)
     population.job("ds_a", "jb_1", "1", None)
@@ -164,7 +164,7 @@ def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
 def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
     people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the largest cell is lost it stays unknown, though later boxes are simple again."""
+    """Once the largest load is unknown it stays unknown, though later boxes are simple again."""
     population = people(cap="90").join("ds_a", cap="90", partitions=HASHES).job("ds_a", "jb_0", "1")
     boxes = [{"shard": [shard], "half": [half]} for shard in range(3) for half in range(2)]
     for number, scope in enumerate(boxes):
@@ -178,7 +178,7 @@ def test_loads_that_are_too_complex_are_taken_as_stated_and_counted(
 
 
 def test_a_load_is_no_older_than_the_entry_that_it_names(people: People) -> None:
-    """Both are written at once; a clock that is ahead, of whoever wrote the entry, is followed."""
+    """The two entries are written together, at the later of the two clocks."""
     population = people().join("ds_a").join("ds_b")
     population.members["ds_a"].clock, population.clock = iter([50]), iter([50])
     population.job("ds_a", "jb_1", "1", None)

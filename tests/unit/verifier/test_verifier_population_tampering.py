@@ -1,6 +1,7 @@
-"""Every value of every line of a population's rich history, changed, removed or added; lines dropped, doubled, moved.
+"""Tampering with a population's export: values changed, removed or added; lines dropped, doubled or moved.
 
-A forger who redoes the chain is found out by the members' own exports, and by a checkpoint where even they agree.
+The history has every kind of entry. The members' exports detect a forger who recomputes the chain, and a checkpoint
+detects a forger who changes the members' exports as well.
 """
 
 import copy
@@ -28,7 +29,7 @@ AT = "2026-11-20T10:00:00.000000Z"
 
 @pytest.fixture
 def history(people: People) -> Any:
-    """Two members from the beginning and a late one, every kind of entry, a cap that falls and rises."""
+    """Two initial members and a late member, every kind of entry, a cap that falls and rises."""
     population = people(cap="3", accountant="zcdp", delta="0.00001")
     population.join("ds_a", max_rows=2, partitions=SHARDS).declare("ds_late", max_rows=2)
     population.job("ds_a", "jb_1", "1.5", scope={"shard": [0]}).job("ds_late", "jb_2", "0.75")
@@ -42,7 +43,7 @@ def history(people: People) -> Any:
 def failure(
     history: Any, entries: Lines, *members: str, checkpoints: Sequence[Checkpoint] = (), header: Any = None
 ) -> NotVerified | None:
-    """How changed entries fail, beside the true exports of some members."""
+    """The failure of changed entries beside the true exports of some members."""
     lines = [json.dumps(line).encode() + b"\n" for line in (header or history.header, *entries)]
     try:
         verify(lines, [MemberLedger(history.members[name].lines(), (), file=name) for name in members], checkpoints)
@@ -84,12 +85,12 @@ def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(hist
 def test_with_a_new_chain_only_what_no_sum_depends_on_passes_beside_the_members(
     history: Any, rechained: Rechained
 ) -> None:
-    """Who did it, when, and the words of a reason. A checkpoint tells these too."""
+    """Actors, times and reasons pass this check. A checkpoint detects changes of them."""
     passed, signed = set(), checkpoint(history)
     for index, entry in enumerate(history.entries):
         for path in places(entry):
             if path[0] in ("hash", "previous_hash", "sequence"):
-                continue  # redone with the chain
+                continue  # recomputed with the chain
             for forged in changed(entry, path):
                 if not {"hash", "previous_hash", "sequence"} <= forged.keys():
                     continue
@@ -113,7 +114,7 @@ def test_with_a_new_chain_only_what_no_sum_depends_on_passes_beside_the_members(
 
 
 def test_a_line_that_is_dropped_is_missed_with_a_new_chain(history: Any, rechained: Rechained) -> None:
-    """A cap that was lowered and raised again is a history that could have been; the last load may be to come."""
+    """A cap that was lowered and raised again is a possible history; the last load may be still to come."""
     unseen = set()
     for index in range(len(history.entries)):
         rest = rechained([*history.entries[:index], *history.entries[index + 1 :]])
@@ -206,7 +207,7 @@ def test_the_export_of_another_history_of_the_same_dataset_is_found(people: Peop
 
 
 def test_a_grown_load_where_something_was_given_back_is_found(people: People, rechained: Rechained) -> None:
-    """Otherwise a bound could hide an admission. On this member bounds are legal, and still may not grow."""
+    """Otherwise a bound could hide an admission. This member may state bounds, but they still may not grow."""
     population = people(cap="9").join("ds_a", partitions=SHARDS)
     population.job("ds_a", "jb_1", "1", "void", scope={"shard": [0], "half": [0]})
     population.job("ds_a", "jb_2", "0.5", scope={"shard": [0], "half": [0]}).step("ds_a", "reserve", "jb_3", "0.25")

@@ -1,4 +1,4 @@
-"""Prices are recomputed to the last step, for units of several rows and for both parts of a job."""
+"""Recomputed prices are exact to the last step, for units of several rows and for both parts of a job."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,7 +65,7 @@ def test_finer_steps_than_the_unit_has_are_refused(export: Export) -> None:
 
 
 def _two_parts(export: Export, *, others: list[int], ends: Sequence[tuple[int, str]]) -> list[bytes]:
-    """One job on two lots of cells. Lines: header 1, open 2, reservations 3 and 4, ends from 5."""
+    """One job on two lists of cells. Lines: header 1, open 2, reservations 3 and 4, ends from 5."""
     writer = export(cap="1", shards=3)
     for cells in ([0], others):
         writer.add("reserve", "1", job_id="a", scope={"shard": cells}, event=laplace("1"))

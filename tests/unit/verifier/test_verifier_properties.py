@@ -1,4 +1,4 @@
-"""Random honest histories are verified with the right balance; no changed byte of an entry goes unseen."""
+"""Random honest histories verify with the right balance; every changed byte of an entry is found."""
 
 import io
 import json
@@ -72,7 +72,7 @@ def test_one_job_too_many_is_found_in_any_history(
 def test_no_changed_byte_of_an_entry_goes_unseen(
     export: Callable[..., Any], jobs: Any, place: float, byte: int
 ) -> None:
-    """Unless the line still means the same: a space for a space."""
+    """Changes that keep the line's meaning, such as another kind of space, are excluded."""
     writer, _ = _honest(export, [([], 1, "charge"), *jobs])
     lines = writer.lines()
     content = bytearray(b"".join(lines[1:]))

@@ -1,7 +1,7 @@
-"""Every value of every line of a rich history, changed, removed or added: found, whoever redoes whatever afterwards.
+"""Tampering with a dataset's export: every value of every line changed, removed or added, and found.
 
-The history has every kind of entry, every kind of partition, details of every form, and δ set aside. What is changed is
-enumerated from the lines themselves, so a field that an export gains is covered without a change here.
+The history has every kind of entry, every kind of partition, details of every form, and δ set aside. The changes are
+enumerated from the lines themselves, so the test covers a new field of the export without a change.
 """
 
 import json
@@ -100,13 +100,13 @@ def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(hist
 def test_whatever_a_forger_changes_who_redoes_the_chain_contradicts_a_checkpoint(
     history: Any, rechained: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ) -> None:
-    """Some of these look honest: other actors, other times. A checkpoint tells them from the true history."""
+    """Some changed histories look honest: other actors, other times. Only a checkpoint detects them."""
     checkpoint = _checkpoint(history)
     accepted_without = 0
     for index, entry in enumerate(history.entries):
         for path in places(entry):
             if path[0] in ("hash", "previous_hash", "sequence"):
-                continue  # redone with the chain
+                continue  # recomputed with the chain
             for forged in changed(entry, path):
                 if ("hash" not in forged) or any(
                     f"{name}_" in forged for name in ("hash", "sequence", "previous_hash")

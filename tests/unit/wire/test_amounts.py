@@ -1,4 +1,4 @@
-"""ε, δ and numbers of requests: one grammar, exact values, one slug for each way to break it."""
+"""ε, δ and numbers in requests: one grammar, exact values, and one slug for each error."""
 
 from decimal import Decimal
 from fractions import Fraction

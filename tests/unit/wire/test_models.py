@@ -1,4 +1,4 @@
-"""Every wire model keeps the two promises: requests are closed and strict, answers say everything."""
+"""Wire models: request models are closed and strict, response models state every field."""
 
 import importlib
 import inspect

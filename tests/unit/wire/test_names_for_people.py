@@ -1,4 +1,4 @@
-"""Names that other people's terminals print, and their clients put into addresses."""
+"""Legal names: safe in other users' terminals and in the addresses that clients build."""
 
 import pytest
 from pydantic import ValidationError
@@ -12,7 +12,7 @@ JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
 
 @pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x9b", "\u2028", "\u202a", "\u202e", "\u2066", "\u2069"])
 def test_a_terminal_obeys_no_name(character: str) -> None:
-    """U+009B begins a control sequence as ESC [ does."""
+    """U+009B begins a control sequence, as ESC [ does."""
     with pytest.raises(ValidationError, match="name"):
         KeyIn.model_validate({"name": f"a{character}31m", "roles": []})
     with pytest.raises(ValidationError, match="name"):
@@ -25,7 +25,7 @@ def test_names_are_of_any_language() -> None:
 
 @pytest.mark.parametrize("name", [".", "..", "...", "", "a/b", "a b", "n" * 65])
 def test_a_dataset_has_no_name_that_an_address_cannot_hold(name: str) -> None:
-    """Clients take ``.`` and ``..`` out of an address before they ask for it."""
+    """Clients remove ``.`` and ``..`` from an address before they send the request."""
     with pytest.raises(ValidationError, match="population"):
         JoinIn.model_validate({"population": name})
 

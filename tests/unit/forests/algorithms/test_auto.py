@@ -1,4 +1,4 @@
-"""``auto``: what it chooses, and that it chooses by public numbers alone."""
+"""``auto``: the algorithm that it chooses, and that the choice depends on public numbers alone."""
 
 from fractions import Fraction
 
@@ -43,7 +43,7 @@ def test_a_hopeless_budget_buys_the_class_proportions_and_says_so(accountant: st
 
 
 def test_the_line_is_drawn_at_rows_times_mu() -> None:
-    mu = 0.2367  # of ε = 1 at δ = 10⁻⁶
+    mu = 0.2367  # the μ of ε = 1 at δ = 10⁻⁶
     line = round(auto.HOPELESS / mu)
     assert planned("auto", "gdp", size=line - 2).parameters["max_depth"] == 0
     assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2

@@ -54,7 +54,7 @@ def grown(slug: str, epsilon: str = NO_NOISE, **parameters: object) -> Forest:
 
 
 def leaf_counts(forest: Forest, mine: np.ndarray | None = None) -> np.ndarray:
-    """Class counts of every leaf, by a plain count of the rows that routing sends there."""
+    """Class counts of every leaf, by counting the rows that routing sends to it."""
     X = Encoding.of(SCHEMA, int(forest.plan.parameters["n_bins"])).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     reached = routing.leaves(X, **splits, depth=forest.depth)
@@ -145,7 +145,7 @@ def test_summed_counts_weigh_trees_by_their_leaves() -> None:
 
 
 def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
-    """Splits are chosen by one part's rows, leaves count the other's, and both go down the same way."""
+    """One part's rows choose the splits, the leaves count the other part's rows, and routing treats both alike."""
     data = rows()
     encoding = Encoding.of(SCHEMA, 8)
     codes = encoding.encode(data.features)
@@ -189,7 +189,7 @@ def test_full_exploration_splits_on_every_feature() -> None:
     forest = grown("mrf", n_estimators=128, max_depth=1, exploration="1")
     drawn = np.bincount(forest.arrays["feature"].ravel(), minlength=3)
 
-    assert np.all(drawn > 10)  # each has 128/3 on average; below 11 once in ten billion runs
+    assert np.all(drawn > 10)  # each has 128/3 on average; the chance of fewer than 11 is one in ten billion
 
 
 def test_without_noise_medians_part_rows_evenly() -> None:

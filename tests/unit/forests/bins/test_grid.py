@@ -1,4 +1,4 @@
-"""The public fine grid: a function of the declaration alone, fine where skewed columns need it."""
+"""The public fine grid: a function of the declaration alone, with small cells for skewed columns."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Bins of numbers: which are free, and what private cuts look like."""
+"""Quantile bins: the columns that are binned without a price, and the properties of private cuts."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -82,7 +82,7 @@ def test_with_much_budget_bins_hold_equal_shares_of_skewed_rows() -> None:
 
 
 def test_cuts_are_medians_of_medians() -> None:
-    """With overwhelming budget and distinct cells the cuts are the exact quantiles of the grid."""
+    """At a very large ε and with distinct cells, the cuts are the exact quantiles of the grid."""
     of = schema({"type": "integer", "lower": 0, "upper": 159})
     values = np.repeat(np.arange(160.0), 50)
     cuts = release(of, 100_000, [values])
@@ -91,7 +91,7 @@ def test_cuts_are_medians_of_medians() -> None:
 
 
 def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
-    """Rows at 0 and at 1 only, overwhelming budget: the first cut is between them and leaves a single cell below."""
+    """Rows at 0 and 1 only, at a very large ε: the first cut is between them and leaves a single cell below."""
     of = schema({"type": "integer", "lower": 0, "upper": 128})
     cuts = release(of, 100_000, [np.repeat([0.0, 1.0], 1_000)])
     found = cuts[0][cuts[0] != quantile_bins.NO_CUT].tolist()

@@ -1,4 +1,4 @@
-"""A plan that uses a profile pays for trees alone, and its artifact needs nothing else."""
+"""A plan that reuses a profile pays for trees alone, and its artifact is complete without the profile."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -83,7 +83,7 @@ def test_a_model_carries_what_it_used_and_predicts_by_it(
 
 
 def answers_along(artifact: artifacts.Artifact) -> set[bytes]:
-    """Different answers to rows along the first number."""
+    """Predictions for rows along the first number."""
     asked = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
     answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
     return {row.tobytes() for row in answers}

@@ -1,4 +1,4 @@
-"""What ``GET /algorithms`` tells of an algorithm: whole, and the same as the proofs and tables say."""
+"""The description of each algorithm in ``GET /algorithms`` is complete and agrees with the proofs and result tables."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ STORIES = {"auto": catalogue.AUTO.about, **{slug: each.about for slug, each in c
 
 
 def percent_in(table: str, slug: str, measured: Measured) -> float:
-    """The mean that a page of results gives for a dataset, an algorithm on an account, and an ε."""
+    """The mean that a page of results states for a dataset, an algorithm on an account, and an ε."""
     account = "" if measured.accountant == "pure" else f"@{measured.accountant}"
     columns: list[str] = []
     for line in table.splitlines():

@@ -1,4 +1,4 @@
-"""Public bins: exact edges, every value a code, every candidate a split that leaves no side empty."""
+"""Public bins: exact edges, a code for every value, and no candidate split with an empty side."""
 
 import math
 from fractions import Fraction

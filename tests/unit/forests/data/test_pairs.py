@@ -1,4 +1,4 @@
-"""Sums and differences of columns, by hand."""
+"""Sums and differences of columns, against values computed by hand."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from app.forests.data import pairs
 
 
 def test_a_code_stands_where_the_middle_of_its_bin_lies() -> None:
-    """Two bins in eight places: their middles are at a quarter and at three quarters."""
+    """Two bins on a scale of eight: their midpoints are at a quarter and at three quarters."""
     assert pairs.places(np.array([0, 1], dtype=np.uint8), 2, 8).tolist() == [2, 6]
     assert pairs.places(np.array([0, 1, 2], dtype=np.uint8), 3, 3).tolist() == [0, 1, 2]
     assert pairs.places(np.array([0, 255], dtype=np.uint8), 256, 64).tolist() == [0, 63]

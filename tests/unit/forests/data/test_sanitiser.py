@@ -1,4 +1,4 @@
-"""The record sanitiser: total, record-wise, and strict with what a caller of /predict can mend."""
+"""The record sanitiser: total, record-wise, and strict with prediction rows that the caller can correct."""
 
 import math
 

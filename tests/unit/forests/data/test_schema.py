@@ -1,4 +1,4 @@
-"""Which declarations read a row alike."""
+"""Equality of schemas: the declarations that give every row an identical meaning."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The integer kernels of the reweighted forest against Python's own integers."""
+"""The integer kernels of the reweighted forest against Python's integers."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -39,7 +39,7 @@ def test_norm_is_the_exact_root_rounded_down(weights: list[int]) -> None:
 
 @pytest.mark.parametrize("root", [1, 2, 3, 255, 2**16, 2**16 + 1, 2**31 - 1, 2**32, 2**32 + 1, 2**36 - 1])
 def test_sums_next_to_a_fourth_power_fall_on_the_right_side(root: int) -> None:
-    """r⁴ and its neighbours, written as sums of few fourth powers: where a float cannot tell."""
+    """Sums of two fourth powers at and next to r⁴, which a float cannot distinguish."""
     assert norm([root, 0]) == root
     assert norm([root, 1]) == root
     assert norm([root - 1, 1]) == exact([root - 1, 1]) <= root
@@ -50,7 +50,7 @@ def test_sums_next_to_a_fourth_power_fall_on_the_right_side(root: int) -> None:
 
 
 def test_floating_point_alone_would_not_do() -> None:
-    """The correction is needed, and works where it is needed."""
+    """Floating point alone fails on these vectors, and the integer correction repairs the result."""
     vectors = []
     for root in (2**34 + 1, 2**35 - 5, 2**36 - 1, 2**37 + 3):
         largest = isqrt(isqrt(root**4 - (root - 1) ** 4))
@@ -105,12 +105,12 @@ def test_root_that_floating_point_is_certain_of_is_the_exact_one(weights: list[i
 
 @pytest.mark.parametrize("bits", [1, 9, 24, 36])
 def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
-    """Against Python's integers, in empty nodes, in nodes of one class, and where floating point cannot tell."""
+    """Against Python's integers, in empty nodes, in nodes of one class, and beyond the precision of floats."""
     generator = np.random.default_rng(bits)
     histogram = generator.integers(0, 2**bits, (3, 4, 8, 3)) // 32
     histogram[1] = 0
     histogram[2, :, :, 1:] = 0
-    histogram[0, :, 5:] = 0  # the third column's codes hold the same rows as the first one's
+    histogram[0, :, 5:] = 0  # the third column's codes contain the first column's rows
     histogram[0, :, 5] = histogram[0, :, :4].sum(axis=1) - histogram[0, :, 6]
     n_codes = np.array([4, 1, 3], dtype=np.int32)
     splits = (
@@ -219,7 +219,7 @@ def test_weights_of_a_row_do_not_depend_on_its_company() -> None:
 
 
 def test_exponential_table_is_exact_to_its_unit() -> None:
-    """Its product form stays within two units of 2⁻³¹ of the real exponential."""
+    """The product form of the exponential stays within two units of 2⁻³¹ of the real value."""
     coarse, fine = reweighting._exponentials()
     with localcontext() as context:
         context.prec = 40

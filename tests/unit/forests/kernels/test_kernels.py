@@ -1,4 +1,4 @@
-"""Compiled loops against slow and obvious NumPy."""
+"""Compiled kernels against slow NumPy implementations."""
 
 import os
 import stat
@@ -391,7 +391,7 @@ def test_a_writable_package_keeps_its_own_compiled_code(monkeypatch: pytest.Monk
 
 
 def _choose_for_a_read_only_package(monkeypatch: pytest.MonkeyPatch, home: Path) -> Path:
-    # setenv first, so that what choose() writes is taken back after the test.
+    # setenv comes first, so that monkeypatch restores the variable that choose() sets.
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.setattr(code_cache, "_PACKAGE", home / "missing")
@@ -406,7 +406,7 @@ def test_a_read_only_package_uses_a_private_folder_of_the_user(monkeypatch: pyte
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The index of compiled code is a pickle: whoever can write it can run code here."""
+    """The index of compiled code is a pickle: a user who can write it can run code in this process."""
     shared = tmp_path / "grovekeeper" / "numba"
     shared.mkdir(parents=True)
     shared.chmod(0o777)

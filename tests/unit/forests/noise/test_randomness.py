@@ -1,4 +1,4 @@
-"""The production randomness around its laws: the tape, the key stream, forks, threads and arguments."""
+"""The production randomness apart from its laws: the tape, the key stream, forks, threads and arguments."""
 
 import inspect
 import os
@@ -36,7 +36,7 @@ def _every_draw(randomness: ExactSampler) -> list[int]:
 
 @pytest.mark.parametrize("n_words", [1, 2, 3, 7, 64, 1_000])
 def test_the_size_of_the_window_cannot_change_a_draw(n_words: int) -> None:
-    """A draw that starts over on fresh words when the window ends would favour short draws: it must go on."""
+    """A draw that restarted on fresh words at the end of the window would favour short draws, so it must continue."""
     wide = _every_draw(ExactSampler(Tape(PseudoWords(5), n_words=MAX_BUFFER_WORDS)))
     assert _every_draw(ExactSampler(Tape(PseudoWords(5), n_words=n_words))) == wide
 
@@ -52,7 +52,7 @@ def test_a_source_of_ones_is_refused() -> None:
 
 
 class OneWord:
-    """The same word again and again."""
+    """A word source that repeats one word."""
 
     def __init__(self, value: int) -> None:
         self._value = value
@@ -62,7 +62,7 @@ class OneWord:
 
 
 class SlowCountingWords:
-    """0, 1, 2, … in the high halves; takes its time, so that threads that do not take turns meet inside."""
+    """The words 0, 1, 2, … in the high halves, filled slowly enough to expose two threads inside one call."""
 
     def __init__(self) -> None:
         self._next = 0

@@ -1,4 +1,4 @@
-"""Public boxes: after any path of released splits, what is left to choose leaves no side empty."""
+"""Public boxes: after any path of released splits, no remaining candidate leaves a side empty."""
 
 import itertools
 
@@ -22,7 +22,7 @@ SCHEMA = Schema.from_json(
     }
 )
 CANDIDATES = Encoding.of(SCHEMA, 32).candidates
-# Every record that declared values can make; OTHER goes wherever its side of each split is.
+# Every record of declared values; OTHER goes to its side of each split.
 RECORDS = list(itertools.product(range(4), range(4), range(2)))
 
 
@@ -58,7 +58,7 @@ def test_box_holds_the_splits_that_divide_the_records_which_reach_it(choices: li
     }
     assert len(here) > 0  # no empty children by construction
     assert offered == proper
-    assert len(offered) == box.sum()  # none is offered twice
+    assert len(offered) == box.sum()  # no split is offered twice
 
 
 def test_node_without_a_choice_sends_everything_left() -> None:

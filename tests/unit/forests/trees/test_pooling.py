@@ -1,4 +1,4 @@
-"""Read-outs by hand: what leaves with known counts say, and what becomes of the sums."""
+"""Read-outs against values computed by hand: leaf scores from known counts, and their pooled sums."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_sums_are_of_whole_rows() -> None:
 
 
 def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_noise() -> None:
-    """Sums of 7 and 10 over four cells; √(2 · 4) · 0.5 is added to either."""
+    """Sums of 7 and 10 over four cells; the noise deviation √(2 · 4) · 0.5 is added to each sum."""
     spread = np.sqrt(8.0) * 0.5
 
     assert pooling.class_proportions(COUNTS.astype(float), 0.5) == pytest.approx(

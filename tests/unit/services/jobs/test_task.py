@@ -1,4 +1,4 @@
-"""What crosses from a worker to its child."""
+"""The task that a worker passes to its child process."""
 
 import json
 from dataclasses import replace

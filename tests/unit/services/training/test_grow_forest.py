@@ -1,4 +1,4 @@
-"""Which rows a job reads: those of its own boxes, and the unlabelled ones where their absence would tell a label."""
+"""The rows that a job reads: those of its boxes, with unlabelled rows where their absence would reveal a label."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ UNLABELLED = PartRows(schema={}, row_files=(Path("other"),), partitions=[], scop
 
 
 def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> list[dict[str, Any]]:
-    """The calls of the reader of rows, one for each part."""
+    """The calls of the row reader, one for each part."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(private_rows, "read", lambda files, **asked: seen.append({"files": files, **asked}))
     monkeypatch.setattr(planning, "read", lambda _plan: SimpleNamespace(algorithm=algorithm))
@@ -37,7 +37,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
 def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
-    """Where membership and features are public, a row that went with its label would move every exact median."""
+    """If membership and features are public, a row that left with its label would move every exact median."""
     (own,) = reads(monkeypatch, algorithm, LABELLED)
 
     assert own["keep_unlabelled"] is (catalogue.algorithm(algorithm).adjacency is Adjacency.LABEL)

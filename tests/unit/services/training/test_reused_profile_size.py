@@ -1,4 +1,4 @@
-"""Which number of rows a request reckons with that reuses a profile."""
+"""The number of rows that a plan assumes if the request reuses a profile."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Stacked forests: public layers, public columns between them, and prediction that follows growth."""
+"""Stacked forests: public layers, public columns between layers, and prediction consistent with growth."""
 
 from fractions import Fraction
 
@@ -122,7 +122,7 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
             np.array([0.0, 0.5, 1.0]),
             np.array([np.nan, -1.0, 3.0]),
             np.array([-10.0, -6.0, -2.0]),
-            np.array([0, 2, 3], dtype=np.int32),  # 3: OTHER, which stands with the highest
+            np.array([0, 2, 3], dtype=np.int32),  # 3: OTHER, which goes with the highest category
             np.array([2, 3, 0], dtype=np.int32),
         ),
         3,
@@ -142,7 +142,7 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
 
 
 def test_no_votes_carry_a_row_over_its_bounds() -> None:
-    """Unanimous votes, the largest weights, the highest values."""
+    """The extreme case: unanimous votes, the largest weights, the highest values."""
     columns = rows().features
     said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
     weights = np.full((3, 5), 65_535, dtype=np.uint16)
@@ -173,7 +173,7 @@ def test_weights_are_drawn_for_what_votes_are_added_to() -> None:
 @pytest.mark.parametrize("leaf", ["counts", "label"])
 @pytest.mark.parametrize("where", ["sequential", "sharded"])
 def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatch, leaf: str, where: str) -> None:
-    """Without noise, every layer counts its rows in the leaves that prediction sends them to."""
+    """Without noise, every layer counts each row in the leaf to which prediction sends the row."""
     seen: list[tuple[Plan, SanitisedRows]] = []
     honest = grow.grow_trees
 
@@ -223,7 +223,7 @@ def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
 
 
 def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
-    """Means over 2,000 nodes; a false alarm once in a hundred thousand runs."""
+    """Means over 2,000 nodes; the false-alarm rate is one in a hundred thousand runs."""
     candidates = Encoding.of(SCHEMA, 8).candidates
     alive, randomness = np.arange(len(candidates)), SystemRandomness()
     few = SplitRule("gini", kept_features=Fraction(1, 100), kept_splits=Fraction(1, 100))
@@ -240,7 +240,7 @@ def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
 
 
 def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sharded tree asks for the structure part of its own rows, not of everybody's."""
+    """A tree on a shard hashes only the rows of its shard, not all rows."""
     asked: list[int] = []
     honest = assignment.structure_rows
 

@@ -1,4 +1,4 @@
-"""Boosting in integers: each piece against an oracle in exact rationals or in the mathematics library."""
+"""Boosting in integers: each function against exact rationals or the mathematics library."""
 
 import inspect
 import math
@@ -74,7 +74,7 @@ def test_scales_state_the_leaf_rule_of_the_paper() -> None:
 
 
 def _exact_gradient(scores: list[int], y: int, scales: Scales, n_classes: int) -> list[float]:
-    """The clipped gradient in units of its own length, by the mathematics library."""
+    """The clipped gradient divided by the unit of gradients, computed by the mathematics library."""
     logits = [0.0, scores[0] / 2**16] if n_classes == TWO else [score / 2**16 for score in scores]
     weights = [math.exp(logit - max(logits)) for logit in logits]
     raw = [float(k == y) - weight / sum(weights) for k, weight in enumerate(weights)]
@@ -97,7 +97,7 @@ def test_gradients_are_those_of_the_softmax_clipped(n_classes: int) -> None:
     assert np.all(np.abs(found - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
     squares = np.square(found.astype(object)).sum(axis=1)
     assert max(squares) <= scales.squared_length
-    assert max(squares) > 0.999 * scales.squared_length  # clipped ones are as long as they may be
+    assert max(squares) > 0.999 * scales.squared_length  # clipped gradients have the largest allowed length
 
 
 @pytest.mark.parametrize("n_classes", [TWO, THREE])
@@ -113,7 +113,7 @@ def test_hostile_scores_stay_inside_the_norm(n_classes: int) -> None:
 
 
 def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
-    """The check stands behind the clip: with room for less than a clipped gradient, long ones become 0."""
+    """The check follows the clip: if the bound is below the length of a clipped gradient, long gradients become 0."""
     for n_classes in (TWO, THREE):
         fitting = scales_of(n_classes)
         tight = Scales(**{**vars(fitting), "squared_length": fitting.length**2 // 2})
@@ -121,8 +121,8 @@ def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
         scores[1, 0] = 4 * 2**16
         y = np.array([0, 0 if n_classes == THREE else 1], dtype=np.int32)
         found = kernels.gradients(scores, y, tight)
-        assert not found[0].any()  # a doubtful row: as long as a gradient may be
-        assert found[1].any()  # a row that is nearly certain: short
+        assert not found[0].any()  # an uncertain row: a gradient of the largest length
+        assert found[1].any()  # a row that is nearly certain: a short gradient
         assert kernels.gradients(scores, y, fitting)[0].any()
 
 

@@ -1,4 +1,4 @@
-"""The first split of a boosted forest: its utilities, its tree, and what it scores."""
+"""The first split of a boosted forest: its utilities, its tree and its scores."""
 
 import math
 from functools import partial

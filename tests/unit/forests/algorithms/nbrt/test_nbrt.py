@@ -273,14 +273,14 @@ def test_a_table_of_ten_classes_is_learned() -> None:
 
 
 def test_growth_and_prediction_agree_on_every_integer() -> None:
-    """Prediction adds up the released integers, tree by tree, as growth did."""
+    """Prediction adds the released integers tree by tree, as growth does."""
     rng = np.random.default_rng(4)
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
     forest = grown(planned(schema, n_estimators=10), schema, X, y)
     found = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
     arrays = forest.arrays
-    scores = np.tile(2 * arrays["start"] // 3, (200, 1))  # reading takes a third of the start away
+    scores = np.tile(2 * arrays["start"] // 3, (200, 1))  # the reader subtracts a third of the start
     for tree in range(10):
         for i, row in enumerate(X.astype(int).tolist()):
             node = 0
@@ -293,7 +293,7 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
 
 @pytest.mark.parametrize("largest", [1, 500])
 def test_reading_the_trees_in_groups_changes_nothing(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One tree at a time; two trees at a time, and one for the rest."""
+    """Groups of one tree, and groups of two trees with a last group of one."""
     rng = np.random.default_rng(4)
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)

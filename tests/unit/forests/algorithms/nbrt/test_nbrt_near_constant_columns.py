@@ -1,8 +1,8 @@
 """Boosting stays above the majority class on a wide table of near-constant categories.
 
 Most random splits of such a table separate few rows, so every tree has one leaf with most of the rows and takes a full
-step there. Trees that share their gradients repeat that step and overshoot: with four trees per gradient the forests of
-this test end ten points below the majority class.
+step in that leaf. Trees that share their gradients repeat the step and overshoot: with four trees per gradient, the
+forests of this test end ten points below the majority class.
 """
 
 from fractions import Fraction
@@ -41,7 +41,7 @@ def wide_table() -> tuple[Schema, SanitisedColumns, NDArray[np.int32]]:
 
 
 def test_near_constant_columns_do_not_push_a_forest_below_the_majority_class() -> None:
-    """The class of largest odds is right 6 points more often than the majority class, the forests about as often."""
+    """The most likely class is right 6 points more often than the majority class; the forests almost reach that."""
     schema, columns, y = wide_table()
     request = PlanRequest("nbrt", {"n_estimators": 40}, Fraction(10), N_ROWS, "gdp", Fraction(1, 10**6))
     rows = SanitisedRows(columns, y, np.zeros((N_ROWS, 16), dtype=np.uint8))

@@ -1,4 +1,4 @@
-"""Random trees: their law, their masks, and that they are drawn from the schema alone."""
+"""Random trees: their law, their masks, and that they depend on the schema alone."""
 
 import itertools
 from collections import Counter
@@ -40,7 +40,7 @@ def some_trees(encoding: Encoding, n_trees: int, *, depth: int) -> Trees:
 
 
 def test_one_split_has_the_uniform_law_over_features_then_thresholds() -> None:
-    """Four features or fewer: all are drawn from. Numbers are cut between neighbours, nothing else."""
+    """At most four features: a split draws from all of them. Numbers are cut between neighbouring codes only."""
     encoding = encoding_of(number(2), number(4))
 
     def run(randomness: EnumeratingRandomness) -> tuple:
@@ -53,7 +53,7 @@ def test_one_split_has_the_uniform_law_over_features_then_thresholds() -> None:
 
 
 def test_unordered_categories_are_cut_in_every_order_alike() -> None:
-    """Three categories: each of the six ways to part them has probability 1/6; OTHER (code 3) goes with any of them."""
+    """Three categories: each of the six partitions has probability 1/6; OTHER (code 3) goes with any of them."""
     encoding = encoding_of(categories(3))
 
     def run(randomness: EnumeratingRandomness) -> frozenset:
@@ -82,7 +82,7 @@ def test_a_missing_category_has_a_place_of_its_own() -> None:
     ],
 )
 def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]]) -> None:
-    """OTHER (code 3) stands with the highest category, MISSING above everything."""
+    """OTHER (code 3) goes with the highest category, MISSING is above every category."""
     encoding = encoding_of(feature())
     seen = {
         frozenset(codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]))
@@ -93,7 +93,7 @@ def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_many_ordered_categories_are_cut_between_their_bins(missing: bool) -> None:
-    """They are grouped as numbers are: fewer bins than categories, and no bin for OTHER."""
+    """Categories are grouped as numbers are: fewer bins than categories, and no bin for OTHER."""
     many = encoding_of(categories(255, ordered=True, missing=missing), categories(255, missing=missing))
     encoding = quantile_bins.widest_encoding(many.schema)
     trees = some_trees(encoding, 300, depth=1)
@@ -110,7 +110,7 @@ def test_a_tree_draws_half_of_the_features_uniformly() -> None:
     encoding = encoding_of(*[number(2)] * 8)
     trees = some_trees(encoding, 3_000, depth=4)
     used = [frozenset(own) for own in trees.feature.tolist()]
-    assert all(len(own) == 4 for own in used)  # four binary features fill four levels exactly
+    assert all(len(own) == 4 for own in used)  # four binary features fill exactly four levels
     subsets = [frozenset(own) for own in itertools.combinations(range(8), 4)]
     index = {own: place for place, own in enumerate(subsets)}
     assert_law(Counter(index[own] for own in used), dict.fromkeys(range(70), 1 / 70))
@@ -135,7 +135,7 @@ def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -
 
 def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
     encoding = encoding_of(categories(255, missing=True))
-    assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last one
+    assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last bin
     trees = some_trees(encoding, 200, depth=1)
     sides = np.array([[code in codes_right(mask[0]) for code in range(256)] for mask in trees.right])
     assert len(np.unique(sides.T[:255], axis=0)) == 255

@@ -1,4 +1,4 @@
-"""How sure a forest may be: the table of margins, and the temperature that a noisy one supports."""
+"""The released table of margins, and the temperature that is fitted to it despite its noise."""
 
 import tracemalloc
 
@@ -18,7 +18,7 @@ COUNT = 2**24
 
 
 def expected_table(true: float, *, per_bin: int) -> np.ndarray:
-    """Rows as they are on average when scores times ``true`` are right."""
+    """The expected table if scores times ``true`` are the right log-odds."""
     ends = np.array([0, *EDGES]) / UNIT
     centres = np.append((ends[:-1] + ends[1:]) / 2, 9.0)
     of_first = np.rint(per_bin / (1 + np.exp(-true * centres)))
@@ -30,9 +30,9 @@ def test_a_row_is_in_the_cell_of_its_margin_and_side() -> None:
     found = tally(scores, np.array([0, 0, 1, 0], dtype=np.int32))
 
     expected = np.zeros((N_BINS, 2), dtype=np.int64)
-    expected[6, 1] += 1  # margin 2, its own class is first: a margin at an edge is in the bin above
-    expected[6, 0] += 1  # margin 2, its own class is second
-    expected[0, 1] += 1  # a tie: the first of the equal ones is first
+    expected[6, 1] += 1  # margin 2, the row's class ranks first: a margin at an edge is in the bin above
+    expected[6, 0] += 1  # margin 2, the row's class ranks second
+    expected[0, 1] += 1  # a tie: the first of the equal classes ranks first
     expected[4, 1] += 1  # margin 1
     assert np.array_equal(found, expected)
 
@@ -53,13 +53,13 @@ def test_rows_of_a_third_class_are_in_no_cell() -> None:
 
 
 def test_margins_of_extreme_scores_do_not_wrap() -> None:
-    largest = 1_200 * UNIT * 2**10  # far above what 1,024 trees of scores up to 3 add up to
+    largest = 1_200 * UNIT * 2**10  # far above the sum of 1,024 trees with scores up to 3
     found = tally(np.array([[largest, -largest, 0]], dtype=np.int64), np.array([0], dtype=np.int32))
     assert found[-1].tolist() == [0, 1]
 
 
 def held(scores: np.ndarray, y: np.ndarray) -> LocalBoostedRows:
-    """Rows that have these scores already."""
+    """Rows that already have these scores."""
     n_scores = scores.shape[1]
     rows = LocalBoostedRows(np.zeros((len(y), 1), dtype=np.uint8), y, n_classes=max(n_scores, 2))
     rows.start(np.zeros(n_scores, dtype=np.int64), Scales.of(2**30, n_trees=4, n_classes=max(n_scores, 2)))
@@ -78,7 +78,7 @@ def test_blocks_of_rows_are_tallied_as_all_rows_together_are(n_rows: int, monkey
 
 
 def test_memory_for_the_table_does_not_grow_with_the_rows() -> None:
-    """It is the last release: a job that fails there has spent all of its budget."""
+    """The table is the last release: a job that fails there has spent all of its budget."""
     n_rows = 2**22
     rows = held(np.zeros((n_rows, 1), dtype=np.int64), np.zeros(n_rows, dtype=np.int32))
 
@@ -87,7 +87,7 @@ def test_memory_for_the_table_does_not_grow_with_the_rows() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak < 24 * n_rows  # what a batch of trees takes
+    assert peak < 24 * n_rows  # the memory of a batch of trees
 
 
 def test_scores_are_not_modified() -> None:
@@ -103,7 +103,7 @@ def test_the_temperature_of_a_clear_table_is_found(true: float) -> None:
 
 
 def test_temperature_stays_at_one_where_noise_says_nothing() -> None:
-    """A count far below the noise: whatever was released, the expectation stands."""
+    """The counts are far below the noise, so the prior expectation decides whatever was released."""
     rng = np.random.default_rng(3)
     for _ in range(20):
         released = np.rint(2.0**24 * rng.standard_normal((N_BINS, 2))).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The reweighted forest outside of its randomness: rules, event, artifact, and what a reader makes of it."""
+"""The reweighted forest apart from its randomness: rules, events, artifacts and predictions."""
 
 import gc
 import json
@@ -126,7 +126,7 @@ def test_forest_learns_and_says_what_it_learnt() -> None:
 
 
 def ballots(seed: int) -> tuple[Schema, SanitisedRows]:
-    """Five voices of different weight decide; two of them, all that a tree of two levels hears, are right in 82 %."""
+    """Five features vote with different weights; the two heaviest, read by a tree of depth two, are right in 82 %."""
     voices = [{"name": f"voice {index}", "type": "categorical", "categories": ["a", "b"]} for index in range(5)]
     schema = Schema.from_json({"features": voices, "label": {"name": "won", "classes": ["a", "b"]}})
     heard = np.random.default_rng(seed).integers(0, 2, (1_500, 5)).astype(np.int32)
@@ -136,7 +136,7 @@ def ballots(seed: int) -> tuple[Schema, SanitisedRows]:
 
 
 def test_later_trees_correct_the_earlier_ones() -> None:
-    """With overwhelming ε every tree that is not told what the others miss would hear the two loudest voices again."""
+    """At a very large ε, trees that ignored earlier errors would all split on the two heaviest features."""
     schema, given_rows = ballots(seed=3)
     _, held_out = ballots(seed=4)
 
@@ -195,7 +195,7 @@ def grown_with_stop(at_once: int = 1) -> Forest:
 
 
 def replace_most(selections: np.ndarray, other: int) -> None:
-    """Lets the leaves at the end of a whole path tell another number of selections."""
+    """Makes the leaves at the end of full paths state another number of selections."""
     selections[selections == selections[selections != UNREACHED].max()] = other
 
 
@@ -281,7 +281,7 @@ def test_pairs_are_a_public_rule_of_the_ordered_columns() -> None:
 
 
 def test_pairs_learn_what_no_column_tells() -> None:
-    """Two numbers whose sum decides: at depth 1 only a split on the pair sees it."""
+    """Two numbers whose sum decides the class: at depth 1 only a split on the pair separates the classes."""
     schema = Schema.from_json(
         {
             "features": [{"name": name, "type": "integer", "lower": 0, "upper": 15} for name in ("one", "two")],

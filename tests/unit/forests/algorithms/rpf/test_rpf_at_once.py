@@ -1,4 +1,4 @@
-"""Several levels of the reweighted forest chosen by one selection: where, at what price, and what it learns."""
+"""Selection of several levels of the reweighted forest at once: its conditions, its price and its accuracy."""
 
 import itertools
 import math
@@ -65,9 +65,9 @@ def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
     assert at_once(splits="node") == at_once(max_depth=1) == at_once(max_depth=0) == 1
     assert at_once(with_numbers(64)) == 2
     assert at_once(with_numbers(67)) == 1  # 67 × 15 splits: more than a thousand
-    assert at_once(with_numbers(64), 200) == 1  # more work than so few rows are worth
+    assert at_once(with_numbers(64), 200) == 1  # too much work for so few rows
     assert at_once(with_numbers(64), 200, at_once=2) == 2
-    assert at_once(max_depth=1, at_once=2) == 2  # of one level: nothing to choose at once, and nothing to refuse
+    assert at_once(max_depth=1, at_once=2) == 2  # with one level the parameter has no effect and is accepted
 
 
 def with_answers(n: int, *, n_answers: int = 2, ordered: bool = False) -> Schema:
@@ -83,14 +83,14 @@ def test_three_levels_at_once_are_a_rule_of_public_numbers() -> None:
         return planned(size=size, schema=schema, max_depth=depth, n_estimators=1).parameters["at_once"]
 
     assert at_once(with_answers(30)) == 3
-    assert at_once(with_answers(30), 1) == 2  # more work than so few rows are worth
-    assert at_once(with_answers(30), 30_000) == 2  # too much to tabulate
-    assert at_once(with_answers(30), depth=2) == at_once(with_answers(30), depth=4) == 2  # as many selections
+    assert at_once(with_answers(30), 1) == 2  # too much work for so few rows
+    assert at_once(with_answers(30), 30_000) == 2  # the tables are too large
+    assert at_once(with_answers(30), depth=2) == at_once(with_answers(30), depth=4) == 2  # no fewer selections
     assert at_once(with_answers(30), depth=7) == 3
     assert at_once(with_answers(64, n_answers=3), 1_000) == 2  # too many tables of two columns
     assert at_once(with_answers(2, n_answers=140), 1_000) == 2  # too many sets
     assert at_once(with_answers(6, ordered=True), 2_000) == 3
-    assert at_once(with_answers(7, n_answers=8, ordered=True), 2_000) == 2  # sums and differences would never compete
+    assert at_once(with_answers(7, n_answers=8, ordered=True), 2_000) == 2  # sums and differences would not compete
 
 
 def test_too_many_sets_of_three_are_refused() -> None:
@@ -116,7 +116,7 @@ def test_trees_of_three_levels_at_once_are_read_again_as_they_were_written() -> 
 
 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
-    """Half as many selections, each at the budget of both of its levels."""
+    """Half as many selections, each at the summed budget of its two levels."""
     plans = [planned(max_depth=5, at_once=at_once) for at_once in (1, 2)]
     one, two = (events_of(each.event)[1] for each in plans)
     recomputed = [verifier.total(each.event.to_json(), adjacency="add_remove", accountant="pure") for each in plans]
@@ -125,7 +125,7 @@ def test_one_price_covers_each_selection_of_two_levels() -> None:
     assert len(two.levels) == 3
     assert two.levels[0] == one.levels[0]
     for joint, alone in zip(two.levels[1:], (one.levels[1:3], one.levels[3:5]), strict=True):
-        assert 0 <= joint - sum(alone) < Fraction(3, 2**32)  # each is rounded down on its own
+        assert 0 <= joint - sum(alone) < Fraction(3, 2**32)  # each budget is rounded down separately
     assert two.last == one.last
 
 
@@ -134,7 +134,7 @@ def test_event_of_one_level_at_a_time_is_not_one_of_two_levels() -> None:
     stored = made.to_json()
 
     assert planning.read(stored) == made
-    with pytest.raises(PlanInvalid):  # an event of two selections is not one of four
+    with pytest.raises(PlanInvalid):  # an event of four selections does not match two
         planning.read({**stored, "parameters": {**made.parameters, "at_once": 2}})
 
 
@@ -162,7 +162,7 @@ def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
 
 
 def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -> None:
-    """The splits are few enough here; a table of one column against itself would have 255² · 2⁶ · 100 cells."""
+    """The number of splits is small, but a table of one column with itself would have 255² · 2⁶ · 100 cells."""
     many = {"name": "shop", "type": "categorical", "categories": [f"s{index}" for index in range(255)]}
     classes = [f"k{index}" for index in range(100)]
     schema = Schema.from_json({"features": [many], "label": {"name": "kind", "classes": classes}})
@@ -177,7 +177,7 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
 
 @pytest.mark.parametrize("together", [2, 3])
 def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
-    """The class is the parity of some columns; the others tell nothing. No smaller set of splits gains anything."""
+    """The class is the parity of some columns; no other column is informative, and no smaller set of splits gains."""
     schema = Schema.from_json(
         {
             "features": [{"name": f"f{index}", "type": "categorical", "categories": ["x", "y"]} for index in range(6)],
@@ -197,7 +197,7 @@ def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
         return [float(np.mean(each.argmax(axis=1) == own.y)) for each in found]
 
     assert min(right(together)) == 1.0
-    assert min(right(1)) < 0.6  # the first split is a guess, lucky at most once in three times
+    assert min(right(1)) < 0.6  # the first split is random: right at most once in three runs
 
 
 def test_bins_that_leave_one_split_end_the_tree_after_it() -> None:

@@ -1,4 +1,4 @@
-"""What the reader of a reweighted forest makes of its released weights."""
+"""Leaf scores that the reader of a reweighted forest computes from released weights."""
 
 from fractions import Fraction
 
@@ -47,7 +47,7 @@ def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None
 
 
 def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None:
-    """A leaf without evidence takes after its neighbours, not after the opposite corner."""
+    """The score of an empty leaf follows its neighbours and not the opposite corner."""
     counts = np.array([[0, 0], [25_600, 0], [25_600, 0], [0, 102_400]])
     selections = np.full(4, 1, dtype=np.uint8)
 

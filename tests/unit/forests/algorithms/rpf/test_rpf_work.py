@@ -1,4 +1,4 @@
-"""What two levels at once may cost: bounded for all trees together, by public numbers, before anything is charged."""
+"""The limit on the work of two levels at once: for all trees together, from public numbers, before any charge."""
 
 from fractions import Fraction
 
@@ -79,7 +79,7 @@ def test_fewer_levels_leave_more_trees() -> None:
 
 @pytest.mark.parametrize(("n_features", "n_classes", "depth"), [(64, 2, 8), (64, 8, 8), (20, 26, 8), (4, 100, 8)])
 def test_no_rule_of_the_mechanism_is_held_up(n_features: int, n_classes: int, depth: int) -> None:
-    """As many trees as the rule ever chooses may always choose two levels at once where one tree may."""
+    """The rule's largest number of trees never turns off two levels at once where a single tree may use it."""
     widest = quantile_bins.widest_encoding(with_numbers(n_features, n_classes))
 
     assert joint_limits.is_affordable(widest, depth, 2)
