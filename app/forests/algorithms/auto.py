@@ -1,4 +1,4 @@
-"""``auto``: which algorithm, and how large, from public numbers only."""
+"""``auto``: chooses the algorithm and its size from public numbers only."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from app.forests.contract.facts import PublicFacts
 from app.privacy.accountants import pure
 
 HOPELESS: Final = 10
-"""Rows × μ below which noise outweighs any structure: the noisy class proportions do as well."""
+"""Public size × μ below which noise outweighs any structure, and noisy class proportions are as accurate as trees."""
 
 _CLASSES_ONLY: Final = MappingProxyType({"max_depth": 0, "n_estimators": 1})
 
@@ -27,7 +27,7 @@ _HOPELESS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What to plan instead: an algorithm, parameters that its own rules do not choose, and warnings."""
+    """The algorithm that is planned instead of ``auto``, parameters that override its rules, and warnings."""
 
     slug: str
     parameters: Mapping[str, object]
@@ -48,10 +48,11 @@ _ABOUT = About(
 
 
 class Auto(Described):
-    """Not a mechanism: a rule that names one. The plan, the price and the model are those of what it names.
+    """A public rule that names an algorithm. The plan, the price and the model are those of the named algorithm.
 
-    On a ``pure`` account, where δ = 0, ``rpf``; elsewhere ``nbrt``; the rest by their own rules. The rule sees the
-    declaration, the public size and the budget, so it costs nothing.
+    The rule names ``rpf`` on a ``pure`` account, where δ = 0, and ``nbrt`` on any other account. The named algorithm's
+    rules choose the parameters. The rule reads the declaration, the public size and the budget only, so it costs no
+    budget.
     """
 
     slug = "auto"
@@ -62,9 +63,10 @@ class Auto(Described):
     parameters = ()
 
     def choose(self, facts: PublicFacts) -> Choice:
-        """The algorithm for a budget and a size. Where both are hopeless, the noisy class proportions, with a warning.
+        """Chooses the algorithm for a budget and a public size.
 
-        ``rpf`` finds out by itself that its budget is hopeless.
+        If noise would outweigh any structure, ``nbrt`` is planned without splits, so that the model is the noisy class
+        proportions, and a warning is added. ``rpf`` makes this check in its own ``settle``.
         """
         if facts.budget.accountant == pure.NAME:
             return Choice(ReweightedForest.slug, {}, ())

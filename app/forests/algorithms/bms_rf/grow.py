@@ -1,4 +1,4 @@
-"""Growth of stacked forests: a layer is released, then every row is moved by what that release says of it."""
+"""Grows stacked forests: releases a layer, then adds its votes to the rows of the next layer."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases layer after layer on the PRIVATE rows, as the layer before it moves them. One call is one release.
+    """Releases layers on the PRIVATE rows, each on rows with the votes of the layer before. One call is one release.
 
     The projections are drawn before any row is read.
 
     Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest
-        (Theorem 1 of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row
-        are read off *released* leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no row
-        moves another and every sensitivity is that of one forest. Dropout tosses public coins and restricts public
-        candidates (lemma B2). Layers on the same rows add up (Theorem L), ε/N each; layers on rows apart by a keyed
-        hash count at their largest (lemma L5). The number of layers is public: no accuracy on rows decides it.
-        *Not covered:* running time.
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. A layer is a multinomial forest (Theorem 1
+        of docs/proofs/mrf.md) on rows ``X + shift · votes · W``, where W is public and the votes of a row are computed
+        from *released* leaves alone: a record-wise map (lemmas L6 and B1), in whole numbers, so that no row changes
+        another row and every sensitivity equals the sensitivity of one forest. Dropout draws public coins and restricts
+        public candidates (lemma B2). The losses of layers on the same rows add up (Theorem L), ε/N each; layers on
+        disjoint rows, assigned by a keyed hash, cost the largest of their losses (lemma L5). The number of layers is
+        public and independent of any accuracy on rows. *Not covered:* running time.
 
     Source:
         Song and Wang (2024), Algorithms 1 and 2; its Lemma 8 does not hold as stated. Theorem 1 of
@@ -84,8 +84,8 @@ def grow_tree(
     """Selects splits level by level on the PRIVATE rows, then releases the leaves; see ``GrowTree``.
 
     Privacy:
-        That of ``mrf``, under add/remove and replace-one: coins are public, and a utility has at most the
-        range sensitivity over fewer candidates that it has over all. *Not covered:* running time.
+        The guarantee of ``mrf``, under add/remove and replace-one: coins are public, and the range sensitivity of a
+        utility over fewer candidates is at most its range sensitivity over all. *Not covered:* running time.
 
     Source:
         Song and Wang (2024), Algorithm 2; lemma B2 of docs/proofs/bms-rf.md.
@@ -99,12 +99,12 @@ def grow_tree(
 
 
 def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArray[np.int64]:
-    """What a released layer says of rows, int64 ``(n_rows, n_classes)`` in units of 2⁻¹⁶; record-wise.
+    """The votes of a released layer for each row, int64 ``(n_rows, n_classes)`` in units of 2⁻¹⁶; record-wise.
 
     Args:
         layer: released.
-        schema: public; of the rows that it sees.
-        columns: PRIVATE or a caller's own, as that layer sees them.
+        schema: public; schema of the layer's rows.
+        columns: PRIVATE, or a caller's rows to predict; columns of ``schema``.
     """
     encoding = tree_bins.encoding_of(schema, layer.plan.parameters["n_bins"], layer.plan.profile)
     values = votes.of_leaves(layer.arrays, schema.n_classes).astype(np.float64)
@@ -112,7 +112,7 @@ def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> NDArra
 
 
 def draw_projection(schema: Schema, n_steps: int, randomness: Randomness) -> NDArray[np.uint16]:
-    """Public weights between layers, uniform multiples of 2⁻¹⁶ below 1; none for what votes are not added to.
+    """Draws the public weights between layers: uniform multiples of 2⁻¹⁶ below 1, and 0 for unordered features.
 
     Returns:
         uint16 ``(n_steps, n_classes, n_features)``.
@@ -126,7 +126,7 @@ def draw_projection(schema: Schema, n_steps: int, randomness: Randomness) -> NDA
 
 
 def _parts(plan: Plan, rows: SanitisedRows, randomness: Randomness) -> list[SanitisedRows]:
-    """The PRIVATE rows of each layer: all of them, or those whose keyed hash chose it."""
+    """The PRIVATE rows of each layer: all rows, or the rows that a keyed hash assigns to the layer."""
     n_layers = int(plan.parameters["n_layers"])
     if not layers.is_disjoint(plan.parameters):
         return [rows] * n_layers

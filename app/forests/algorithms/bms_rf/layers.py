@@ -1,4 +1,4 @@
-"""The layers of a stacked forest: how many trees each has, and the plan and schema that it is grown by."""
+"""Divides a stacked forest into layers: the number of trees, the plan, the schema and the event of each layer."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from app.forests.trees.tree_parameters import is_sharded
 from app.privacy.events import Event, Parallel, Part, Sequential, UnknownPrivacyEvent
 
 LAYERS = "layers"
-"""What is disjoint where every row is in one layer."""
+"""Name of the disjoint parts in an event where every row is in one layer."""
 
 
 def sizes(parameters: Mapping[str, Value]) -> tuple[int, ...]:
-    """Trees of each layer, first layer first: as even as possible, the first layers having one more."""
+    """The number of trees of each layer, as even as possible; the first layers have one tree more."""
     whole, rest = divmod(int(parameters["n_estimators"]), int(parameters["n_layers"]))
     return tuple(whole + (layer < rest) for layer in range(int(parameters["n_layers"])))
 
 
 def schemas(schema: Schema, parameters: Mapping[str, Value]) -> tuple[Schema, ...]:
-    """The public schema of each layer's rows: as declared, then with the votes added."""
+    """The public schema of each layer's rows: the declared schema, then the schema of rows with added votes."""
     later = stacked_features.stacked_schema(schema, stacked_features.largest_shift(parameters))
     return (schema, *[later] * (int(parameters["n_layers"]) - 1))
 
 
 def profiles(profile: ReusedProfile | None, parameters: Mapping[str, Value]) -> tuple[ReusedProfile | None, ...]:
-    """What each layer reuses. Bins are cut where the rows of the first one lie; votes move those of the others."""
+    """The profile that each layer reuses. Only the first layer reuses one: votes move the rows of later layers."""
     return (profile, *[None] * (int(parameters["n_layers"]) - 1))
 
 
 def joined(events: tuple[Event, ...], *, disjoint: bool) -> Event:
-    """Layers one after another on the same rows, or each on rows of its own."""
+    """The event of all layers: sequential on the same rows, or parallel on disjoint rows."""
     parts = tuple(Part(1, event) for event in events)
     return Parallel(LAYERS, parts) if disjoint else Sequential(parts)
 
@@ -44,7 +44,7 @@ def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
     """The events of the layers: the inverse of :func:`joined`.
 
     Raises:
-        UnknownPrivacyEvent: not the event of a stacked forest of these parameters.
+        UnknownPrivacyEvent: not the event of a stacked forest with these parameters.
     """
     told = sizes(parameters)
     if isinstance(event, Sequential | Parallel) and len(event.parts) == len(told):
@@ -57,12 +57,12 @@ def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
 
 
 def is_disjoint(parameters: Mapping[str, Value]) -> bool:
-    """Whether each row is in one layer only."""
+    """Whether the layers see disjoint rows."""
     return is_sharded({"assignment": parameters["layer_assignment"]})
 
 
 def plans(plan: Plan) -> tuple[Plan, ...]:
-    """What each layer is grown by: a forest of its own, with its share of the trees and of the event."""
+    """The plan of each layer: a plan for a forest with the layer's share of the trees and of the event."""
     own = plan.parameters
     told = zip(sizes(own), events(plan.event, own), profiles(plan.profile, own), strict=True)
     return tuple(

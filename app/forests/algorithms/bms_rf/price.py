@@ -1,7 +1,7 @@
-"""The stacked forest with Bernoulli dropout, repaired: every layer pays, and sees released leaves of the one before.
+"""Prices ``bms-rf``, a repaired stacked forest: each layer costs budget and passes on only released votes.
 
-Song and Wang, "Trestle random forest based on multiple randomness and privacy protection" (2024), which calls it
-BMS-RF. What was wrong with its rules, and the proof of this version, stand in docs/proofs/bms-rf.md.
+Song and Wang, "Trestle random forest based on multiple randomness and privacy protection" (2024), name the algorithm
+BMS-RF. docs/proofs/bms-rf.md shows the errors of the paper and proves the guarantee of this version.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _ABOUT = About(
 
 
 class StackedForest(Algorithm):
-    """Layers of multinomial trees with dropout; each layer's rows are moved by the votes of the released one before."""
+    """Layers of multinomial trees with dropout; votes of a released layer are added to the rows of the next layer."""
 
     slug = "bms-rf"
     title = "Stacked multinomial forest with Bernoulli dropout, repaired"
@@ -103,7 +103,7 @@ class StackedForest(Algorithm):
         depth = greedy_sizes.default_depth(facts, n_trees)
         first = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         for own in layers.schemas(facts.schema, settled)[1:2]:
-            # Its tables must fit as well; that it can split deeper is no reason to.
+            # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
             encoding = Encoding.of(own, int(settled["n_bins"]))
             fitting = dict(settled)
             shapes.settle_depth(fitting, depth, encoding, tables=True)
@@ -111,7 +111,7 @@ class StackedForest(Algorithm):
         return settled, shapes.settle_depth(settled, depth, first, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """N forests, one after another or on disjoint rows."""
+        """N forests, sequential or on disjoint rows."""
         disjoint = layers.is_disjoint(parameters)
         n_trees = layers.sizes(parameters)
         own_facts = replace(facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees))

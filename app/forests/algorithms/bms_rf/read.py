@@ -1,4 +1,4 @@
-"""Stacked forests as an artifact, and what they say of a row: the family of ``bms-rf``."""
+"""Validates ``bms-rf`` forests and reads class probabilities out of their layers."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _TREES = ChosenLeafFamily()
 
 
 class StackedFamily:
-    """Trees of all layers behind one another, and the public projections between the layers."""
+    """The trees of all layers, first layer first, and the public projections between the layers."""
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
-        """Those of all trees together; ``projection``: uint16 ``(n_layers − 1, n_classes, n_features)``."""
+        """The layouts of all trees, and ``projection``: uint16 ``(n_layers − 1, n_classes, n_features)``."""
         shape = (int(plan.parameters["n_layers"]) - 1, schema.n_classes, len(schema.features))
         return {**_TREES.layouts(plan, schema), PROJECTION: family.Layout(np.uint16, shape)}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """As the trees' kind of leaf says; any weights can have been drawn."""
+        """Whether the trees are valid; every projection weight is valid."""
         return _TREES.is_valid(forest, schema)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> StackedSums:
-        """The trees of all layers, pooled alike."""
+        """Pools the trees of all layers with equal weight."""
         parameters, pooled = forest.plan.parameters, list[PooledSums]()
         told = zip(layers.plans(forest.plan), layers.schemas(schema, parameters), strict=True)
         for own, own_schema in told:
@@ -57,8 +57,8 @@ class StackedSums:
     """The reader of stacked forests.
 
     Attributes:
-        schema: as declared.
-        layers: first layer first. What a leaf is worth by the read-out is followed by its votes, ``n_classes`` of each.
+        schema: the declared schema.
+        layers: first layer first; for each leaf, ``n_classes`` values of the read-out, then ``n_classes`` votes.
         projection: released; weights between the layers.
         shift: in ticks.
         read_out: how sums become probabilities; see ``app.forests.trees.pooling``.
@@ -84,11 +84,11 @@ class StackedSums:
 
 
 def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
-    """A layer whose trees weigh one of ``n_trees`` each; every leaf's values, then its votes."""
+    """A layer's leaf values, with weight 1/``n_trees`` per tree, followed by its votes."""
     sums = layer.sums
     values = sums.values * len(sums.values)
     if layer.read_out == pooling.VOTE:
-        values = np.rint(values)  # whole votes, whose sums over layers are exact: a tie is a tie
+        values = np.rint(values)  # whole votes: sums over layers are exact, so ties stay ties
     else:
         values /= n_trees
     own_votes = votes.of_leaves(sums.arrays, values.shape[2])
@@ -96,10 +96,10 @@ def _weighed(layer: PooledSums, n_trees: int) -> LeafSums:
 
 
 def layer_arrays(arrays: Mapping[str, NDArray[Any]], trees: slice) -> dict[str, NDArray[Any]]:
-    """The released arrays of some trees."""
+    """The released arrays of consecutive trees."""
     return {name: array[trees] for name, array in arrays.items() if name != PROJECTION}
 
 
 def joined(layers: Sequence[Forest]) -> dict[str, NDArray[Any]]:
-    """The released arrays of all layers, behind one another."""
+    """The released arrays of all layers, concatenated, first layer first."""
     return {name: np.concatenate([own.arrays[name] for own in layers]) for name in layers[0].arrays}

@@ -1,4 +1,4 @@
-"""What a released layer says of a row: whole numbers, so that their sum is the same in any order."""
+"""Computes the votes of released leaves as integers, so that sums do not depend on the order of trees."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from app.forests.algorithms.bms_rf.stacked_features import TICK_BITS, TICKS
 
 _LARGEST_COUNT: Final = 2**36
-"""Larger noisy counts say no more than this: 2³¹ rows with any noise that leaves a signal are below it."""
+"""Noisy counts are clipped here; the counts of 2³¹ rows are smaller with any noise that leaves a signal."""
 
 
 def of_leaves(arrays: Mapping[str, NDArray[Any]], n_classes: int) -> NDArray[np.int64]:
-    """What every leaf adds to a row's votes, in units of 2⁻¹⁶; post-processing of released leaves (lemma L7).
+    """The votes that every leaf adds to a row, in units of 2⁻¹⁶; post-processing of released leaves (lemma L7).
 
-    A leaf with noisy counts adds its shares, negative counts being none and a leaf without any being undecided; a leaf
-    with a label adds a whole vote. The trees of a layer weigh alike, and every share is rounded down, so the votes of
-    a row sum to at most 2¹⁶.
+    A leaf with noisy counts adds its class shares: negative counts are set to 0, and a leaf whose counts are all 0 has
+    equal shares. A leaf with a label adds a whole vote. All trees of a layer have the same weight and every share is
+    rounded down, so the votes of a row sum to at most 2¹⁶.
 
     Args:
         arrays: released; ``counts`` int64 ``(n_trees, n_leaves, n_classes)``, or ``labels`` int32

@@ -1,4 +1,4 @@
-"""Grow greedy trees by the maximal vote."""
+"""Grows greedy trees by the maximal vote: selects splits level by level, then releases noisy leaf counts."""
 
 from app.forests.contract.algorithm import Parameters
 from app.forests.data.encoding import Encoding
@@ -23,9 +23,9 @@ def grow_tree(
     """Selects splits level by level on the PRIVATE rows, then releases noisy leaf counts.
 
     Args:
-        event: what was priced; every noise scale is taken from it.
+        event: the priced event, which fixes every noise scale.
         encoding: public bins and candidates.
-        rows: PRIVATE rows of this tree, each of them once.
+        rows: PRIVATE rows of this tree, each row once.
         randomness: source of all draws.
 
     Returns:
@@ -33,10 +33,10 @@ def grow_tree(
 
     Privacy:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. The utility −(miscount left + miscount
-        right) is monotone with range sensitivity 1; a selection by it among public splits is ε_l-DP (lemma L2, or L1
-        on accounts in ρ and μ²), and a path pays Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3).
-        Every row is in a tree once: there is no bootstrap, in which a row that is drawn m times would change a count
-        by m. Sequential trees add, sharded trees count at their largest (lemma L5). *Not covered:* running time.
+        right) is monotone with range sensitivity 1; a selection by it among public splits is ε_l-DP (lemma L2, or L1 on
+        accounts in ρ and μ²), and a path pays Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3). No tree
+        holds a row more than once: in a bootstrap, a row that is drawn m times would change a count by m. The losses of
+        sequential trees add; sharded trees cost the largest loss of a tree (lemma L5). *Not covered:* running time.
 
     Source:
         Liu, Li, Li and Chen, "Differentially private classification with decision tree ensemble", Applied Soft

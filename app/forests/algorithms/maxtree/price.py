@@ -1,6 +1,6 @@
-"""Greedy trees by the maximal vote, in the manner of Liu et al. (2018), without their bootstrap.
+"""Prices ``maxtree``: greedy trees by the maximal vote after Liu et al. (2018), without their bootstrap.
 
-What was wrong, and the proof of this version, stand in docs/proofs/maxtree.md.
+docs/proofs/maxtree.md shows the error of the paper and proves the guarantee of this version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ABOUT = About(
 
 
 class MaximalVoteTrees(Algorithm):
-    """Trees whose every split is selected for leaving the fewest rows outside their side's most common class."""
+    """Trees whose splits are selected to leave the fewest rows outside the most common class of their side."""
 
     slug = "maxtree"
     title = "Greedy maximal-vote trees, without bootstrap"
@@ -66,13 +66,13 @@ class MaximalVoteTrees(Algorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(asked)
         tree_parameters.settle_structure_share(settled, facts, usual="0.5")
         return greedy_sizes.settle(settled, facts)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees, one after another or on disjoint rows; a tree is one selection per node of a path, then counts."""
+        """T trees, sequential or on disjoint rows; a tree is one selection per node of a path, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         share = tree_parameters.structure_share(parameters)

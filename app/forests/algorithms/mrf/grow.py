@@ -1,4 +1,4 @@
-"""Grow trees of the multinomial random forest."""
+"""Grows trees of the multinomial random forest: selects splits level by level, then releases the leaves."""
 
 from app.core import amounts
 from app.forests.contract.algorithm import Parameters
@@ -21,8 +21,8 @@ def grow_tree(
     """Selects splits level by level on the PRIVATE rows, then releases the leaves.
 
     Args:
-        event: what was priced; every noise scale is taken from it.
-        parameters: settled.
+        event: the priced event, which fixes every noise scale.
+        parameters: settled parameters.
         encoding: public bins and candidates.
         rows: PRIVATE rows of this tree.
         randomness: source of all draws.
@@ -33,11 +33,11 @@ def grow_tree(
     Privacy:
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. Each node chooses among public candidates,
         in one selection or in two (lemma L2, or L1 on accounts in ρ and μ²), by a utility whose range sensitivity is
-        2^(q+1) for the count Gini and 1 for the miscount; the nodes of a level hold disjoint rows, so a path pays
-        Σ_l ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3), a label is a selection among them. A tree
-        costs Σ_l ε_l + ε_leaf, or the larger of the two where a keyed hash parts the rows for structure from those for
-        leaves (lemma L5); sequential trees add, sharded trees count at their largest. Random splits cost nothing
-        (lemma L0). Trees stop at the public depth only. *Not covered:* running time.
+        2^(q+1) for the count Gini and 1 for the miscount; the nodes of a level hold disjoint rows, so a path pays Σ_l
+        ε_l (lemma L4). Leaf counts have L1 sensitivity 1 (lemma L3), a label is a selection by the counts. A tree costs
+        Σ_l ε_l + ε_leaf, or the larger of the two where a keyed hash separates the rows for structure from the rows for
+        leaves (lemma L5); the losses of sequential trees add, sharded trees cost the largest loss of a tree. Random
+        splits cost nothing (lemma L0). Trees stop at the public depth only. *Not covered:* running time.
 
     Source:
         Bai et al., "Multinomial random forest", Pattern Recognition (2022), Theorem 2, which does not hold as stated;

@@ -1,8 +1,8 @@
-"""The multinomial random forest, repaired: public candidates, depth-only stopping, noisy leaves.
+"""Prices ``mrf``, the multinomial random forest, repaired: public candidates, depth-only stopping, noisy leaves.
 
 Li et al., "Multinomial random forest: toward consistency and privacy-preservation" (preprint), and Bai et al.,
-"Multinomial random forest" (2022). What was wrong with the papers' rules, and the proof of this version, stand in
-docs/proofs/mrf.md.
+"Multinomial random forest" (2022). docs/proofs/mrf.md shows the errors of the papers and proves the guarantee of this
+version.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MultinomialForest(Algorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in the shares of a tree, and the number and depth of trees from the public size, ε and the schema."""
+        """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
         settled = dict(asked)
         tree_parameters.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
         settled, warnings = greedy_sizes.settle(settled, facts)
@@ -74,7 +74,7 @@ class MultinomialForest(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""
+        """T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
         return multinomial_price.event(parameters, facts)
 
     def check(self, event: Event, parameters: Parameters) -> None:

@@ -1,4 +1,4 @@
-"""PRIVATE rows with their scores during boosting: a protocol, and rows in the memory of this process."""
+"""Keeps the scores of PRIVATE rows during boosting and sums gradients: a protocol, and its implementation in memory."""
 
 from typing import Final, Protocol
 
@@ -12,14 +12,14 @@ from app.forests.kernels import boosting as kernels
 from app.forests.kernels import cell_sums, prediction
 
 _BLOCK: Final = 2**18
-"""Scores whose margins are computed at once; the margins of all rows would take more memory than growth does."""
+"""Most scores whose margins are computed at once; the margins of all rows would need more memory than growth."""
 
 
 class BoostedRows(Protocol):
     """All PRIVATE rows of a job with their scores so far.
 
-    Every number is an exact private sum; a mechanism releases noisy sums only. Sums of integers over parts of the rows
-    add up, so rows may live on one machine or on many.
+    Every method returns exact PRIVATE sums; a mechanism releases noisy sums only. Sums of integers over parts of the
+    rows add up, so an implementation may keep rows on one machine or on several.
     """
 
     def class_counts(self) -> NDArray[np.int64]:
@@ -29,7 +29,7 @@ class BoostedRows(Protocol):
         """Rows per code of consecutive features and class: int64 ``(Σ n_codes[features], n_classes)``."""
 
     def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
-        """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``; its scores may be added next."""
+        """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``. ``add_scores`` may follow."""
 
     def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
         """Sets the scores of every row to the released start scores, int64 ``(n_scores,)``, and keeps the scales."""
@@ -38,18 +38,18 @@ class BoostedRows(Protocol):
         """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves, n_scores + 1)``."""
 
     def add_scores(self, leaf_scores: NDArray[np.int32]) -> None:
-        """Adds the released scores, int32 ``(n_leaves, n_scores)``, of the tree that was summed or counted last."""
+        """Adds the released scores, int32 ``(n_leaves, n_scores)``, of the last summed or counted tree."""
 
     def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows by the margin of their scores: int64, see ``app.forests.algorithms.nbrt.temperature``.
+        """Rows by the margin of their scores, int64; see ``app.forests.algorithms.nbrt.temperature``.
 
         Args:
-            shift: released; int64 ``(n_scores,)``, added to the scores of every row, as reading does.
+            shift: released; int64 ``(n_scores,)``; added to the scores of every row, as in the read-out.
         """
 
 
 class LocalBoostedRows:
-    """Rows in this process's memory."""
+    """Boosted rows in this process's memory."""
 
     def __init__(self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int) -> None:
         """Keeps references to the PRIVATE arrays.

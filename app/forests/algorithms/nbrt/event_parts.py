@@ -1,4 +1,4 @@
-"""What boosted random trees release, as a privacy event, and how growth reads its scales back from it."""
+"""Reads the sensitivities and scales of boosted random trees out of their privacy event."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Parts:
 
     Attributes:
         bins: the event of private bins, or ``None``.
-        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 where a profile's are reused.
-        tree: that of one tree; 0 where there are no splits, so that no tree is released.
-        tally: that of the table of margins; 0 where none is released.
-        split: inverse scale of the selection of a first split; 0 where none is selected.
+        start: squared sensitivity of the class counts, in units of 2^-48 variances; 0 if a profile is reused.
+        tree: squared sensitivity of one tree; 0 if trees have no splits, so that no tree is released.
+        tally: squared sensitivity of the table of margins; 0 if no table is released.
+        split: inverse scale of the selection of a first split; 0 if no split is selected.
     """
 
     bins: Event | None
@@ -56,12 +56,12 @@ class Parts:
 
 
 def trees_alone(n_trees: int, tree: RoundedGaussian) -> Event:
-    """Trees whose bins and class counts were released before; told from a start alone by its form."""
+    """The event of trees on a reused profile, nested so that it differs from the event of class counts alone."""
     return Sequential((Part(n_trees, tree),))
 
 
 def _tally(rest: Sequence[Part]) -> int:
-    """What follows the trees: a table of margins, or nothing."""
+    """Squared sensitivity of the table of margins after the trees; 0 if no table follows."""
     match rest:
         case []:
             return 0
@@ -71,7 +71,7 @@ def _tally(rest: Sequence[Part]) -> int:
 
 
 def _inverse_scale(split: Event | None) -> Fraction:
-    """That of the selection of a first split, if there is one."""
+    """Inverse scale of the selection of a first split; 0 if no split is selected."""
     if not isinstance(split, ExponentialMechanism):
         return Fraction(0)
     if split.range_sensitivity != event_parts.RANGE_SENSITIVITY:

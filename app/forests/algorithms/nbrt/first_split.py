@@ -1,8 +1,8 @@
-"""The first split: where one rule says most of what can be said, a forest begins with it.
+"""Computes the utilities of a first split and turns the chosen split into the first tree of a forest.
 
-Random trees learn a single rule slowly: each of them cuts elsewhere, and steps are shrunk for their noise. So the split
-that parts the classes best is selected once, by all rows, and the class counts on its two sides are what a class prior
-would otherwise be made of. It becomes the first tree of the forest; random trees go on from its scores.
+Random trees learn a single rule slowly: each tree splits at other thresholds, and steps are shrunk because of noise. A
+private selection on all rows therefore chooses the split that best separates the classes. Noisy class counts on its two
+sides replace the noisy class counts of all rows. Random trees start from the scores of this first tree.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from app.forests.kernels import fourth_roots
 from app.forests.kernels.boosting import MASK_WORDS
 
 _STEP: Final = Decimal("0.75")
-"""Share of the way from the class prior to a side's own proportions: random trees go the rest, or back."""
+"""Step from the class prior toward a side's class proportions; random trees correct the rest."""
 
 _SHRINKAGE: Final = Decimal("2.5")
-"""Deviations of a side's noise that are added to it as rows of the class prior, beside one row."""
+"""Each side gets this many standard deviations of its noise, plus one, as rows of the class prior."""
 
 _BLOCK: Final = 16
-"""Features that are tabulated at once."""
+"""Number of features that are tabulated at once."""
 
 _DEVIATION: Final = 2**SCALE_BITS
 _DIGITS: Final = 40
@@ -39,16 +39,16 @@ _WORD_BITS: Final = 64
 
 
 def utilities(encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """What is to be maximised, for every split that the bins allow.
+    """The utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split that the bins allow.
 
     Args:
         encoding: public or released bins.
-        code_counts: PRIVATE rows by code of some features and class, int64 ``(Σ n_codes, n_classes)``; asked for a few
-            features at a time, which bounds memory by public numbers.
+        code_counts: PRIVATE rows by code of consecutive features and class, int64 ``(Σ n_codes, n_classes)``; called
+            for a few features at a time, so that public numbers bound the memory.
 
     Returns:
-        PRIVATE int64 ``(n_candidates,)``. One row more raises each by 0 or 1: it adds one to a coordinate of one side,
-        so that the side's norm rises by at most 1, and so does its whole part.
+        PRIVATE int64 ``(n_candidates,)``. An added row raises each utility by 0 or 1: the row adds one to a coordinate
+        of one side, so the norm of that side, and its integer part, rise by at most 1.
     """
     own, found = encoding.candidates, [np.zeros(0, dtype=np.int64)]
     for first in range(0, len(encoding.n_codes), _BLOCK):
@@ -61,11 +61,11 @@ def utilities(encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int6
 
 
 def tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
-    """The chosen split as a tree of the forest's depth, below which all rows go left; without a choice they always do.
+    """The chosen split as a tree of the forest's depth; below the root, or without a choice, all rows go left.
 
     Args:
         encoding: public or released bins.
-        choice: released; a candidate.
+        choice: released; the index of a candidate, or ``None``.
         depth: at least 1.
     """
     found = no_trees(1, depth=depth)
@@ -80,19 +80,19 @@ def tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
 
 
 def sides(n_leaves: int) -> list[int]:
-    """The leaves of such a tree that rows reach: left of the split and right of it."""
+    """The two leaves of a first tree that rows reach: left and right of the split."""
     return [0, n_leaves // N_SIDES]
 
 
 def scores(released: NDArray[np.int64], count: int, *, n_leaves: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Start scores, and what the first tree adds to them: post-processing (lemma L7), the same on every machine.
+    """Start scores and leaf scores of the first tree: post-processing (lemma L7), equal on every machine.
 
-    A side's proportions are shrunk toward those of both sides together.
+    The class proportions of a side are shrunk toward the class proportions of all rows.
 
     Args:
         released: int64 ``(2, n_classes)``: class counts of the sides times ``count``, with noise of deviation 2^24.
-        count: what one row adds.
-        n_leaves: of the tree.
+        count: the integer that one row adds.
+        n_leaves: number of leaves of the tree.
 
     Returns:
         int64 ``(n_scores,)`` and int32 ``(n_leaves, n_scores)``, in units of 2^-16.

@@ -1,4 +1,4 @@
-"""Grow boosted random trees: every tree is one release, of the gradients that the trees before it leave."""
+"""Grows boosted random trees: each tree releases noisy sums of the gradients at the scores of earlier trees."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases bins and class counts, then trees one by one, then margins. One call is one release.
+    """Releases bins and class counts, then trees one by one, then the table of margins. One call is one release.
 
     Privacy:
         Under add/remove, μ-GDP with μ² at most the request's amount on a ``gdp`` account, ρ-zCDP with ρ at most the
         amount on a ``zcdp`` one; replace-one costs 4μ², or 4ρ. Trees are drawn without rows. A row adds to one leaf of
         a tree an integer gradient γ with ‖γ‖² ≤ C², checked row by row, and the integer count m: squared L2 sensitivity
-        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or those of the sides
-        of a first split, and to the table of margins it adds one integer in one cell. Its contribution is a bit-exact
-        function of the row and of what was released before (lemma L6), so trees compose adaptively (Theorem L (b) and
-        (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and so
-        is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
+        C² + m² against normal noise of deviation 2^24, rounded to integers. To the class counts, or the class counts of
+        the sides of a first split, and to the table of margins, a row adds one integer in one cell. Its contribution is
+        a bit-exact function of the row and of earlier releases (lemma L6), so trees compose adaptively (Theorem L (b)
+        and (c)). Bins of numbers are chosen before by the exponential mechanism (Theorem 1 of docs/proofs/bins.md), and
+        so is a first split, whose utility a row raises by 0 or 1 (lemma L1). Scores and the temperature are
         post-processing (lemma L7). *Not covered:* running time.
 
     Source:
@@ -65,13 +65,13 @@ def grow_forest(
 
 @dataclass(frozen=True)
 class Boosted:
-    """The releases of growth.
+    """All releases of one growth except the bins.
 
     Attributes:
         start: scores before the first tree, int64 ``(n_scores,)``.
         trees: structures of all trees.
         scores: leaf scores, int32 ``(n_trees, n_leaves, n_scores)``.
-        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` where no margins were released.
+        temperature: int64 ``(1,)`` in units of 2^-16, or ``None`` if no table of margins was released.
     """
 
     start: NDArray[np.int64]
@@ -80,7 +80,7 @@ class Boosted:
     temperature: NDArray[np.int64] | None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The releases by their names in an artifact."""
+        """The releases by array name in an artifact."""
         arrays: dict[str, NDArray[Any]] = {
             "start": self.start,
             "feature": self.trees.feature,
@@ -98,12 +98,12 @@ def boost(
     *,
     on_tree_done: Callable[[], None],
 ) -> Boosted:
-    """Releases start, trees and margins of a plan. One call is one release, at the loss of those parts of the event.
+    """Releases the start, trees and margins of a plan. One call is one release, at the loss of these parts.
 
     Args:
-        plan: every noise scale is taken from its event.
+        plan: the priced plan, whose event fixes every noise scale.
         encoding: public or released bins.
-        rows: PRIVATE, on this machine or on others.
+        rows: PRIVATE, on this machine or on other machines.
         randomness: source of every draw.
         on_tree_done: called after each tree.
     """
@@ -141,7 +141,7 @@ def boost(
 def _first_split(
     parts: Parts, encoding: Encoding, rows: BoostedRows, randomness: Randomness, *, depth: int
 ) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
-    """The start and the first tree with its scores: a selection, and class counts on both of its sides."""
+    """Releases a first split and class counts on its sides: start scores, the first tree and its leaf scores."""
     utilities = first_split.utilities(encoding, partial(rows.code_counts, n_codes=encoding.n_codes))
     choice = randomness.select_exponential(utilities, inverse_scale=parts.split) if len(utilities) else None
     tree = first_split.tree(encoding, choice, depth=depth)
@@ -155,7 +155,7 @@ def _first_split(
 def _temperature(
     parts: Parts, shift: NDArray[np.int64], rows: BoostedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """The temperature of the default read-out, from a noisy table of margins."""
+    """Releases a noisy table of margins and fits the temperature of the default read-out."""
     count = isqrt(parts.tally)
     exact = count * rows.tally(shift)
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)
@@ -163,7 +163,7 @@ def _temperature(
 
 
 def _class_counts(plan: Plan, parts: Parts, rows: BoostedRows, randomness: Randomness) -> NDArray[np.int64]:
-    """Noisy class counts in units of 2^-24 deviations of their noise: those of the profile, or a release."""
+    """Noisy class counts in units of 2^-24 deviations of their noise: from the profile, or released."""
     if plan.profile is not None:
         return np.array(plan.profile.prior, dtype=np.int64)
     exact = isqrt(parts.start) * rows.class_counts()

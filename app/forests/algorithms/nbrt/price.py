@@ -1,7 +1,7 @@
-"""Noise-matched boosting of random trees: many small steps, each on a fraction of the budget. For (ε, δ).
+"""Prices ``nbrt``, noise-matched boosting of random trees: many small steps at a small cost each, for (ε, δ).
 
-The trees are drawn without a look at the rows; what they release is, per leaf, a sum of clipped gradients and a count.
-The proof stands in docs/proofs/nbrt.md, that of its bins in docs/proofs/bins.md.
+Trees are drawn without reading rows. Each leaf releases a noisy sum of clipped gradients and a noisy count. The proof
+is in docs/proofs/nbrt.md, the proof for the bins in docs/proofs/bins.md.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SPLIT_SHARE = Fraction(3, 200)
 """Share of μ² (after the bins) that the selection of a first split gets."""
 
 SIDES_SHARE = Fraction(7, 200)
-"""Share of μ² (after the bins) that the class counts of its two sides get, in place of those of all rows."""
+"""Share of μ² (after the bins) that the class counts on the two sides of a first split get."""
 
 WORTH_A_SPLIT = 1000
-"""Rows × μ from which on forests of two classes begin with a selected split."""
+"""Public size × μ from which forests of two classes start with a selected split."""
 
 TALLY_SHARE = Fraction(1, 50)
-"""Share of μ² (after the bins) that the table of margins gets, which says how sure the forest may be."""
+"""Share of μ² (after the bins) that the table of margins gets."""
 
 FROM_SPLIT, FROM_CLASSES = "split", "classes"
 
@@ -96,7 +96,7 @@ _ABOUT = About(
 
 
 class NoiseMatchedBoosting(Algorithm):
-    """Random trees, boosted with gradients that are clipped far below their worst case."""
+    """Boosted random trees with gradients clipped far below their worst case."""
 
     slug = "nbrt"
     title = "Noise-matched boosting of random trees"
@@ -107,7 +107,7 @@ class NoiseMatchedBoosting(Algorithm):
     parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in depth and start from the public size and the budget."""
+        """Fills in the depth and the start from the public size and the budget."""
         settled = dict(asked)
         strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
@@ -120,10 +120,10 @@ class NoiseMatchedBoosting(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if any; class counts; then T trees, one after another; then the table of margins, if asked for.
+        """Private bins, if needed; class counts; T sequential trees; the table of margins, if requested.
 
-        Trees without splits would add the same to every row: at depth 0 the class counts get everything. Otherwise a
-        profile that is reused gives bins and class counts, and what they would cost goes to the trees.
+        At depth 0 the class counts get the whole budget, because trees without splits give every row equal scores. At
+        other depths a reused profile replaces bins and class counts, and the trees get their share of the budget.
         """
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         left, n_classes = mu_squared(facts.budget), facts.schema.n_classes
@@ -147,7 +147,7 @@ class NoiseMatchedBoosting(Algorithm):
         return Sequential((*before, *start, Part(n_random, tree), *after))
 
     def check(self, event: Event, parameters: Parameters) -> None:
-        """Whether growth can take its scales out of the event."""
+        """Checks that growth can read its scales out of the event."""
         parts = Parts.of(event)
         has_splits = int(parameters["max_depth"]) > 0
         has_tally = has_splits and parameters["calibration"] == MEASURED
@@ -158,7 +158,7 @@ class NoiseMatchedBoosting(Algorithm):
 
 
 def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[Part, ...]:
-    """Class counts; or the selection of a split, and class counts on its sides. From what the bins left of μ²."""
+    """Class counts, or the selection of a split and class counts on its sides, as shares of the μ² after the bins."""
     n_classes = facts.schema.n_classes
     if parameters["start"] == FROM_CLASSES:
         return (Part(1, _counts(START_SHARE * left, coordinates=n_classes)),)
@@ -178,17 +178,17 @@ def _start(parameters: Parameters, facts: PublicFacts, left: Fraction) -> tuple[
 
 
 def _counts(squared: Fraction, *, coordinates: int) -> RoundedGaussian:
-    """A table of rows, each in one cell at most, that changes by one integer: a whole root of what is priced."""
+    """Noise on a table where each row adds one integer, the whole square root of the price, to one cell at most."""
     return noise(isqrt(min(int(squared * VARIANCE), LARGEST_START)) ** 2, coordinates=coordinates)
 
 
 def _tree(squared: Fraction, n_trees: int, depth: int, schema: Schema) -> RoundedGaussian:
-    """One tree of a forest whose trees share a squared ratio of sensitivity to deviation."""
+    """Noise on one of ``n_trees`` trees that share a squared ratio of sensitivity to standard deviation."""
     n_scores = 1 if schema.n_classes == 2 else schema.n_classes
     per_tree = min(int(squared * VARIANCE / n_trees), LARGEST_SQUARED_LENGTH)
     return noise(per_tree, coordinates=(n_scores + 1) << depth)
 
 
 def default_depth(strength: float) -> int:
-    """Depth by a public rule: every level doubles the leaves that share the rows times μ."""
+    """The default depth, from public size × μ: every level doubles the number of leaves that share the rows."""
     return min(max(round(0.5 * math.log2(max(strength, 1.0)) - 0.9), _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)

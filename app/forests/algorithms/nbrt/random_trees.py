@@ -1,4 +1,4 @@
-"""Random trees that no row has a say in: uniform features, uniform thresholds, categories in random order."""
+"""Draws random trees without rows: uniform features, uniform thresholds, categories in random order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.forests.kernels.boosting import MASK_WORDS
 from app.forests.noise.randomness import Randomness
 
 FEWEST_FEATURES = 3
-"""A tree draws half of the features, rounded up, and at least these (or all, where there are fewer)."""
+"""A tree draws half of the features, rounded up, but at least this number, or all if the schema has fewer."""
 
 _BITS = 64
 
@@ -42,7 +42,7 @@ class Trees:
 
 
 def no_trees(n_trees: int, *, depth: int = 0) -> Trees:
-    """Trees that send every row left; at depth 0 those of a single leaf."""
+    """Trees that send every row left; at depth 0, trees of a single leaf."""
     n_nodes = 2**depth - 1
     return Trees(
         np.zeros((n_trees, n_nodes), dtype=np.int32), np.zeros((n_trees, n_nodes, MASK_WORDS), dtype=np.uint64)
@@ -55,12 +55,12 @@ def joined(parts: Sequence[Trees]) -> Trees:
 
 
 def random_tree(encoding: Encoding, *, depth: int, randomness: Randomness) -> Trees:
-    """Draws one complete random tree. Touches no row; the draws are public.
+    """Draws one complete random tree. Reads no row; the draws are public.
 
-    A tree draws ⌈d/2⌉ features. At each node it takes one of them uniformly, among those that can still split in the
-    node's box, and a uniform threshold inside the box. The categories of an unordered feature are in an order of their
-    own in every tree, uniform among all; OTHER goes with one of them, so that no cut is spent on it. A box that
-    nothing splits sends every row left.
+    A tree draws ⌈d/2⌉ features. Each node draws a feature uniformly from the drawn features that can still split the
+    node's box, and a uniform threshold inside the box. Each tree orders the categories of an unordered feature by a
+    uniform random permutation; OTHER takes the place of one category, so that no threshold separates OTHER alone. A
+    node whose box cannot be split sends every row left.
 
     Args:
         encoding: public bins.
@@ -75,7 +75,7 @@ def random_tree(encoding: Encoding, *, depth: int, randomness: Randomness) -> Tr
 def _draw_tree(
     encoding: Encoding, feature: NDArray[np.int32], right: NDArray[np.uint64], randomness: Randomness
 ) -> None:
-    """Fills one tree, depth first. A box is what its path has narrowed: {feature: (lowest rank, highest rank)}."""
+    """Fills one tree, depth first. A box maps each feature that the path splits to its (lowest, highest) rank."""
     n_places = [_n_places(encoding, f) for f in range(len(encoding.n_codes))]
     drawn = [f for f in _some_features(len(n_places), randomness) if n_places[f] > 1]
     ranks: dict[int, list[int]] = {}
@@ -98,7 +98,7 @@ def _draw_tree(
 
 
 def _some_features(n_features: int, randomness: Randomness) -> list[int]:
-    """⌈d/2⌉ features, uniformly without replacement (Fisher and Yates)."""
+    """Draws ⌈d/2⌉ features, at least ``FEWEST_FEATURES``, uniformly without replacement (Fisher and Yates)."""
     order = list(range(n_features))
     wanted = min(max((n_features + 1) // 2, FEWEST_FEATURES), n_features)
     for place in range(wanted):
@@ -108,19 +108,19 @@ def _some_features(n_features: int, randomness: Randomness) -> list[int]:
 
 
 def _n_places(encoding: Encoding, feature: int) -> int:
-    """Places that thresholds stand between: one per code, but none for OTHER, which the owner does not expect."""
+    """The number of ranks: one per code except OTHER, which shares the rank of a category."""
     return int(encoding.n_codes[feature]) - _has_codes(encoding, feature)
 
 
 def _has_codes(encoding: Encoding, feature: int) -> bool:
-    """Whether its categories have a code each; many ordered ones are grouped in bins, as numbers are."""
+    """Whether each category of a feature has a code; many ordered categories are binned as numbers are."""
     return encoding.edges[feature] is None
 
 
 def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int]:
-    """The place of every code: in its own order, or, where categories are unordered, in a random one.
+    """The rank of every code: in declared order, or in random order for unordered categories.
 
-    OTHER stands with the highest category, or with one that is drawn.
+    OTHER has the rank of the highest ordered category, or of a random unordered category.
     """
     declared, n_places = encoding.schema.features[feature], _n_places(encoding, feature)
     places = list(range(n_places))
@@ -136,6 +136,6 @@ def _ranks(encoding: Encoding, feature: int, randomness: Randomness) -> list[int
 
 
 def _mask(ranks: list[int], threshold: int) -> list[int]:
-    """The codes whose rank is above the threshold, as bits."""
+    """A bit mask of the codes whose rank is above the threshold."""
     bits = sum(1 << code for code, rank in enumerate(ranks) if rank > threshold)
     return [bits >> _BITS * word & (2**_BITS - 1) for word in range(MASK_WORDS)]

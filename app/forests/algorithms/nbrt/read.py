@@ -1,4 +1,4 @@
-"""Boosted random trees as an artifact, and what they say of a row: the family of ``nbrt``."""
+"""Validates ``nbrt`` forests and reads class probabilities out of their scores."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from app.forests.trees import pooling
 CALIBRATED, LOGISTIC = "calibrated", "logistic"
 
 MEASURED, FOR_CLIP, NOT_FOR_CLIP = "measured", "clip", "none"
-"""``calibrated`` multiplies scores by a released temperature; or undoes, for two classes, what the clip of gradients
-does at rest; or does nothing."""
+"""The read-out ``calibrated`` multiplies scores by a released temperature (``measured``); or, for two classes, corrects
+the bias of clipped gradients (``clip``); or equals the softmax (``none``)."""
 
 TIE_BREAK: Final = 2.0**-20
 """Weight of the uncalibrated probability, so that rows between the clips keep their order and their label."""
 
 _REACHED: Final = 2**22
-"""Leaves of rows that are held at once: at most 16 MiB, whatever the number of rows and trees."""
+"""Most pairs of a row and a tree whose leaves are in memory at once: at most 16 MiB."""
 
 _LARGEST_START = 64 * SCORE_UNIT
-"""Start scores are differences of logarithms of 63-bit integers."""
+"""Largest absolute start score: start scores are differences of logarithms of 63-bit integers."""
 
 
 class BoostedFamily:
-    """Integer scores of leaves; a row's scores are their sum, the same integers as in growth."""
+    """Sums the integer scores of the leaves that a row reaches, exactly as in growth."""
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
         """Start scores; features and sets of codes that go right; leaf scores; cuts; the temperature, if measured."""
@@ -58,7 +58,7 @@ class BoostedFamily:
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Known features, scores within their limits, cuts on the public grid. Any set of codes may go right."""
+        """Whether features, scores, cuts and temperature are within their limits. Any set of codes may go right."""
         return (
             family.splits_are_valid(forest, schema)
             and _is_within(forest.arrays["start"], _LARGEST_START)
@@ -68,9 +68,9 @@ class BoostedFamily:
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """The softmax of a row's scores; ``calibrated`` does to them what the plan says.
+        """The softmax of a row's scores, corrected as the plan says for the read-out ``calibrated``.
 
-        A forest without splits is its start, which no clip has moved: the class proportions, as they were released.
+        A forest without splits predicts the released class proportions, without correction.
         """
         encoding = quantile_bins.encoding(schema, forest.arrays["cuts"])
         if forest.depth == 0:
@@ -88,11 +88,11 @@ class BoostedScores:
     """The reader of boosted trees.
 
     Attributes:
-        encoding: the bins that the trees' sets count in.
-        arrays: ``feature``, ``right`` and ``scores`` as released, and the ``start`` that sums begin with.
-        depth: splits on every path.
+        encoding: the bins whose codes the trees refer to.
+        arrays: ``feature``, ``right`` and ``scores`` as released, and ``start``, the scores before the first tree.
+        depth: number of splits on every path.
         read_out: how scores become probabilities; see :func:`probabilities`.
-        temperature: what scores are multiplied by before.
+        temperature: factor on scores before the softmax.
     """
 
     encoding: Encoding
@@ -115,7 +115,7 @@ class BoostedScores:
 
 
 def _is_measured(plan: Plan) -> bool:
-    """Whether margins are among the releases: where there are no splits there are none."""
+    """Whether the releases include the table of margins; a forest without splits has no table."""
     return plan.parameters["calibration"] == MEASURED and int(plan.parameters["max_depth"]) > 0
 
 
@@ -128,9 +128,9 @@ def probabilities(scores: NDArray[np.int64], read_out: str, *, temperature: floa
 
     Args:
         scores: int64 ``(n_rows, n_scores)`` in units of 2^-16.
-        read_out: ``logistic``: the softmax. ``calibrated``: for two classes, what the softmax means after clipping
-            (see :func:`calibrated`); for more, the softmax.
-        temperature: what scores are multiplied by first.
+        read_out: ``logistic``: the softmax. ``calibrated``: for two classes, the softmax corrected for clipping (see
+            :func:`calibrated`); for more classes, the softmax.
+        temperature: factor on scores before the softmax.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
@@ -143,11 +143,11 @@ def probabilities(scores: NDArray[np.int64], read_out: str, *, temperature: floa
 
 
 def calibrated(softmax: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the larger of two softmax probabilities p stands for when gradients were clipped at c.
+    """Corrects two softmax probabilities, the larger of which is p, for gradients clipped at c.
 
-    A leaf with n₁ > n₀ rows of the two classes is at rest when n₁ · (1 − p) = n₀ · c, so that the share of class 1 is
-    c / (c + 1 − p), from 1/2 at p = 1 − c up to 1. In between the clips both gradients have the same length,
-    whatever p is: the share is 1/2. A trace of p itself is mixed in, so that order and label are those of p.
+    The gradients of a leaf with n₁ > n₀ rows of the two classes cancel when n₁ · (1 − p) = n₀ · c. The share of class 1
+    is then c / (c + 1 − p), from 1/2 at p = 1 − c up to 1. For p below 1 − c both gradients have length c, so the share
+    is 1/2. A small multiple of p is added, so that the result has the same order and label as p.
 
     Args:
         softmax: float64 ``(n_rows, 2)``.

@@ -1,8 +1,8 @@
-"""The integer scales of a job: how long a row's contribution may be, and how a leaf turns sums into scores.
+"""Computes the integer scales of a job: the length of a row's contribution and the factors of leaf scores.
 
 The released vector of a leaf is (G, N): clipped gradients and a count, each divided by the standard deviation of its
 noise and multiplied by 2^24, so that every coordinate gets round(2^24 · Z). In these units a row adds an integer vector
-γ with ‖γ‖² ≤ C² and the integer m; C² + m² is what one tree was priced at (docs/proofs/nbrt.md, section 2).
+γ with ‖γ‖² ≤ C² and the integer m; the price of one tree is for C² + m² (docs/proofs/nbrt.md, section 2).
 """
 
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ _RIDGE: Final = Fraction(4, 5)  # κ
 
 @dataclass(frozen=True)
 class Scales:
-    """Integers of one job, all public: functions of the priced length, the number of trees and of classes.
+    """Public integers of one job: functions of the priced length, the number of trees and the number of classes.
 
     Attributes:
-        n_scores: gradient coordinates of a leaf: one per class, or a single one for two classes.
+        n_scores: gradient coordinates of a leaf: one per class, or one for two classes.
         squared_length: C², the largest ‖γ‖² that a row may add.
         length: ⌊√C²⌋, the length of a clipped gradient.
-        clip: gradients longer than this, in units of 2^-24, are shortened to it.
-        count: m, what a row adds to its leaf's count.
+        clip: length, in units of 2^-24, to which longer gradients are shortened.
+        count: m, the integer that a row adds to its leaf's count.
         score_factor: numerator factor of the leaf score.
         count_factor: factor of the released count in the denominator.
-        ridge: what is added to the denominator.
+        ridge: summand of the denominator.
     """
 
     n_scores: int
@@ -57,7 +57,7 @@ class Scales:
         """The scales for trees that were priced at squared sensitivity ``priced`` in units of 2^-48 variances.
 
         A leaf scores v = G / (h · max(N, 0) + λ) with λ = λ₀ + κ · √T · σ_G, σ_G being the standard deviation of G's
-        noise. Written in the integers that are released, with the clip c: v = w · G / (u · max(N, 0) + ridge), where
+        noise. In the released integers, with the clip c: v = w · G / (u · max(N, 0) + ridge), where
         u / w = h / (a · c) and ridge = w · (λ₀ · length / c + κ · √T · 2^24).
 
         Args:

@@ -1,4 +1,4 @@
-"""From released integers to integer scores: post-processing, free of cost (lemma L7), and exact on every machine."""
+"""Turns released integers into integer scores: post-processing (lemma L7), with equal results on every machine."""
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
@@ -11,7 +11,7 @@ from app.forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales
 from app.forests.bins.noise_prices import SCALE_BITS
 
 _QUOTIENT_BITS = (5, 4, 4, 4)
-"""Bits of the score in half units, for rounding to nearest, as many at a time as stay in 63 bits."""
+"""Bits of the quotient per division step, in half units for rounding to nearest; each step stays within 63 bits."""
 
 _DIGITS = 40
 
@@ -19,7 +19,7 @@ START_AT_READING: Final = (2, 3)
 
 
 def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32]:
-    """What each leaf adds to a row's scores: w · G / (u · max(N, 0) + ridge), clipped to ±3, to nearest.
+    """The scores of each leaf: w · G / (u · max(N, 0) + ridge), clipped to ±3 and rounded to nearest.
 
     Args:
         released: int64 ``(…, n_scores + 1)``: noisy gradient sums, then the noisy count.
@@ -42,7 +42,7 @@ def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32
 
 
 def start_at_reading(start: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What reading begins with: two thirds of the start, as steps are shrunk and the whole would weigh too much."""
+    """The start scores of the read-out: two thirds of the start, because the steps of trees are shrunk, too."""
     numerator, denominator = START_AT_READING
     return numerator * start // denominator
 
@@ -52,7 +52,7 @@ def start_scores(released: NDArray[np.int64], *, deviation: int = 2**SCALE_BITS)
 
     Args:
         released: int64 ``(n_classes,)``: class counts times their scale, with noise.
-        deviation: of that noise.
+        deviation: standard deviation of the noise.
 
     Returns:
         int64 ``(n_scores,)`` in units of 2^-16: log(π₁ / π₀) for two classes, else log π − mean(log π).
@@ -65,7 +65,7 @@ def start_scores(released: NDArray[np.int64], *, deviation: int = 2**SCALE_BITS)
 
 
 def centred_logs(weights: Sequence[Decimal]) -> list[Decimal]:
-    """log(w₁ / w₀) for two classes, else log w − mean(log w), in the precision of the context that it is called in."""
+    """log(w₁ / w₀) for two classes, else log w − mean(log w), in the precision of the current decimal context."""
     logs = [weight.ln() for weight in weights]
     if len(logs) == 2:
         return [logs[1] - logs[0]]

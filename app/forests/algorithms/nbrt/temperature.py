@@ -1,8 +1,9 @@
-"""How sure a forest may be: one number by which scores are multiplied before they become probabilities.
+"""Fits the temperature of a forest, a factor on scores before the softmax, to a noisy table of margins.
 
-Some tables have noisy labels, so that scores promise too much; in others classes are far apart, and shrunken steps stop
-short of them. Which it is cannot be told from public numbers. So the last release is a small table of the rows: by the
-margin between a row's two largest scores, and by which of the two classes is its own. A row is in one cell at most.
+On datasets with noisy labels scores are overconfident; on datasets with well separated classes they are underconfident,
+because steps are shrunk. Public numbers do not tell the two cases apart. The last release is therefore a small table
+that counts rows by the margin between their two largest scores and by which of the two classes is the row's class. A
+row is in one cell at most.
 """
 
 from typing import Final
@@ -25,19 +26,19 @@ TEMPERATURE_BITS: Final = 16
 """Temperatures are integers in units of 2^-16."""
 
 LARGEST: Final = 5 << TEMPERATURE_BITS
-"""No temperature is as large."""
+"""Upper bound, exclusive, of valid temperatures."""
 
 _STEPS: Final = 28
 _STEP: Final = 0.05
 _SPREAD: Final = 0.5
-"""Standard deviation, in logarithms, of what a temperature is expected to be: where the noise is louder than the rows,
-it stays near 1."""
+"""Standard deviation of the prior on the logarithm of the temperature: with much noise and few rows, the temperature
+stays near 1."""
 
 
 def tally(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Rows by margin and by whether the second or the first of the two largest scores is their class's.
+    """Counts rows by margin and by whether the second or the first of their two largest scores is of their class.
 
-    A row's cell is a function of its own scores and class, in integers. Rows of a third class are in no cell.
+    A row's cell is an integer function of the row's scores and class. Rows of a third class are in no cell.
 
     Args:
         scores: PRIVATE int64 ``(n_rows, n_scores)`` in units of 2^-16.
@@ -58,17 +59,17 @@ def tally(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def fitted(released: NDArray[np.int64], count: int) -> int:
-    """The temperature that a noisy table supports best: post-processing (lemma L7).
+    """Fits the temperature t to a noisy table by penalised least squares: post-processing (lemma L7).
 
-    With margin m a row of one of the two classes is of the first with probability logistic(t · m). Residuals of all
-    bins are squared, divided by their variance, noise included, and (log t / 0.5)² is added.
+    In the model, a row with margin m has the class of its largest score with probability logistic(t · m). The fit
+    minimises the sum over bins of squared residuals over their variance, noise included, plus (log t / 0.5)².
 
     Args:
         released: int64 ``(N_BINS, 2)`` in units of 2^-24 deviations of their noise.
-        count: what one row adds, in the same units; at least 1.
+        count: the integer that one row adds to its cell; at least 1.
 
     Returns:
-        In units of 2^-16, from about 1/4 to 4.
+        The temperature in units of 2^-16, from about 1/4 to 4.
     """
     counts, noise = released / count, 2.0**SCALE_BITS / count
     ends = np.array([0.0, *_MARGINS])

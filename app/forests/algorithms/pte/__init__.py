@@ -1,1 +1,1 @@
-"""``pte``: an ensemble for private labels that teaches a larger one."""
+"""``pte``: a small ensemble on private labels, and a larger ensemble on the labels that it predicts."""

@@ -1,4 +1,4 @@
-"""Grow a small ensemble that pays for labels, and a larger one on the labels that it gives."""
+"""Grows a small ensemble on PRIVATE labels, then a larger ensemble on the labels that the small one predicts."""
 
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -28,21 +28,21 @@ def grow_forest(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Releases the first ensemble over PRIVATE labels, then forgets them. One call, one release.
+    """Releases a first ensemble over PRIVATE labels, then a second without them. One call is one release.
 
     Args:
-        plan: what was priced.
+        plan: the priced plan.
         schema: public.
         rows: all rows of the scope; features and ids are public, labels PRIVATE, −1 where unknown.
         randomness: source of the features of nodes, of the key of the shards, and of the noise.
-        on_tree_done: told after each tree.
+        on_tree_done: called after each tree.
 
     Privacy:
-        ε-DP for one label that changes, ε being the request's; *none under add/remove or replace-one*: features and
-        membership are what the owner declared public. The first ensemble is that of ``sspe-2``: L1
-        sensitivity 2 (lemma L3), once on shards, added up otherwise. What it says of the public rows, and every tree
-        built from that, is a function of the released ensemble and of public features: post-processing (lemma L7), at
-        no cost and without noise. *Not covered:* running time.
+        ε-DP for one label that changes, ε being the request's; *none under add/remove or replace-one*: the
+        owner declared features and membership public. The first ensemble is the ensemble of ``sspe-2``: L1 sensitivity
+        2 (lemma L3), paid once on shards and added up over sequential trees. The labels that the first ensemble
+        predicts for public rows, and every tree of the second ensemble, are functions of the released first ensemble
+        and of public features: post-processing (lemma L7), without cost or noise. *Not covered:* running time.
 
     Source:
         Huang, Lei and Kabán, Algorithm 4, whose Lap(1/ε) gives 2ε; repaired in Theorem 1 of docs/proofs/pte.md.
@@ -63,13 +63,13 @@ def grow_forest(
 def _pupils(
     plan: Plan, schema: Schema, teachers: list[Tree], features: SanitisedColumns, randomness: Randomness
 ) -> Iterator[Tree]:
-    """Trees over public rows with the labels that released trees give them. Reads no label (lemma L7).
+    """Grows trees on public rows with the labels that released trees predict. Reads no PRIVATE label (lemma L7).
 
     Args:
         plan: public.
         schema: public.
-        teachers: released, all of them by the time that the first pupil is asked for.
-        features: public, of all rows.
+        teachers: released trees; the list is complete before the first pupil is grown.
+        features: public features of all rows.
         randomness: source of the features of nodes.
     """
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
@@ -83,7 +83,7 @@ def _pupils(
 
 
 def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: SanitisedColumns) -> NDArray[np.int32]:
-    """The labels that released trees give to public rows: the most probable class by the ``log`` read-out.
+    """The labels that released trees predict for public rows: the most probable class by the ``log`` read-out.
 
     Returns:
         int32 ``(n_rows,)``, released.

@@ -1,7 +1,7 @@
-"""A small ensemble that pays for labels teaches a larger one, which costs nothing.
+"""Prices ``pte``: a small ensemble costs budget for labels; a larger ensemble on its predictions costs none.
 
 Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles", Algorithm 4.
-What it claims, why its second noise is not needed, and the proof of this version: docs/proofs/pte.md.
+docs/proofs/pte.md states the claim, shows why the second noise is not needed and proves this version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ABOUT = About(
 
 
 class TransductiveEnsemble(Algorithm):
-    """Median trees with noisy label counts, and more with exact counts of the labels that the first ones give."""
+    """Median trees with noisy label counts, then median trees with exact counts of the labels that these predict."""
 
     slug = "pte"
     title = "Transductive ensemble of median trees for labels alone"
@@ -71,7 +71,7 @@ class TransductiveEnsemble(Algorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten and fifty trees, where their nodes stop and, from the public size and ε, their depth.
+        """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
 
         Raises:
             InvalidRequest: more teachers than trees.
@@ -88,7 +88,7 @@ class TransductiveEnsemble(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """The first ensemble alone: its trees on disjoint labels, or one after another."""
+        """The event of the first ensemble alone: trees on disjoint labels, or sequential."""
         return label_prices.label_event(
             parameters, facts, kind=leaf_prices.COUNTS, n_trees=int(parameters["n_teachers"])
         )

@@ -1,4 +1,4 @@
-"""Grow random decision trees with noisy leaf counts."""
+"""Grows random decision trees: draws the structure without rows, then releases noisy leaf counts."""
 
 from app.forests.contract.algorithm import Parameters
 from app.forests.data.encoding import Encoding
@@ -22,8 +22,8 @@ def grow_tree(
     """Draws a structure, drops the PRIVATE rows through it and releases noisy counts.
 
     Args:
-        event: what was priced; the noise scale is taken from it.
-        parameters: settled.
+        event: the priced event, which fixes the noise scale.
+        parameters: settled parameters.
         encoding: public bins.
         rows: PRIVATE rows of this tree.
         randomness: source of the public structure and of the noise.

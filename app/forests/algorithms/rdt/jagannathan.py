@@ -1,7 +1,7 @@
-"""Random decision trees with noisy counts as Jagannathan, Pillaipakkamnatt and Wright use them.
+"""Prices ``rdt-jagannathan``: random decision trees with the default numbers of Jagannathan et al.
 
 Jagannathan, Pillaipakkamnatt and Wright, "A practical differentially private random decision tree classifier" (2009;
-Transactions on Data Privacy 5, 2012). The mechanism is that of docs/proofs/rdt.md, with other default numbers.
+Transactions on Data Privacy 5, 2012). The mechanism is the mechanism of docs/proofs/rdt.md, with other default numbers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ABOUT = About(
 
 
 class JagannathanTrees(RandomDecisionTrees):
-    """Random decision trees, ten of them, whose depth is half the number of features unless the table is small.
+    """Ten random decision trees, of depth half the number of features unless the public size is small.
 
-    Every leaf is released, reached by a row or not: leaving out empty ones would tell where no row is.
+    Empty leaves are released, too: an omitted leaf would reveal that no row reaches it.
     """
 
     slug = "rdt-jagannathan"

@@ -1,7 +1,7 @@
-"""Random decision trees with noisy leaf counts: the structure never looks at a row.
+"""Prices random decision trees: the structure reads no row, and every leaf count gets noise.
 
 Bojarski et al. 2014 ("Differentially- and non-differentially-private random decision trees"); the guarantee and its
-proof stand in docs/proofs/rdt.md.
+proof are in docs/proofs/rdt.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _measured(percents: str) -> About:
 
 
 class RandomDecisionTrees(Algorithm):
-    """Trees drawn from public randomness; noise on every (leaf, class) count of every tree."""
+    """Trees drawn from public randomness, with noise on every (leaf, class) count of every tree."""
 
     source = "Bojarski, Choromanska, Choromanski, LeCun (2014)"
     parameters = (
@@ -60,7 +60,7 @@ class RandomDecisionTrees(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T noisy histograms, one after another or on disjoint rows."""
+        """T noisy histograms, sequential or on disjoint rows."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         parts = (Part(n_trees, leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts)),)
@@ -81,7 +81,7 @@ class VotingTrees(RandomDecisionTrees):
 
 
 class AveragedTrees(RandomDecisionTrees):
-    """The same release, read by averages of class shares."""
+    """Random decision trees read by averages of class shares."""
 
     slug = "rdt-ta"
     title = "Random decision trees, threshold averaging"
@@ -90,7 +90,7 @@ class AveragedTrees(RandomDecisionTrees):
 
 
 class DrawnTrees(RandomDecisionTrees):
-    """The same release; labels are drawn by averages of class shares."""
+    """Random decision trees whose labels are drawn by averages of class shares."""
 
     slug = "rdt-pa"
     title = "Random decision trees, probabilistic averaging"
@@ -99,12 +99,12 @@ class DrawnTrees(RandomDecisionTrees):
 
 
 def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees by a public rule of the size and ε: averaging helps while every tree still hears its rows."""
+    """The default number of trees, from the public size and ε: more trees average better, but each has more noise."""
     trees: float = 0.8 * (facts.size * float(facts.epsilon)) ** 0.35
     return min(max(round(trees), 3), 64)
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule: an average leaf holds about twice the scale of its counts' noise."""
+    """The default depth: an average leaf holds about twice as many rows as the scale of its noise."""
     strength = max(facts.size * float(facts.epsilon) / n_trees, 1.0)
     return min(max(round(math.log2(strength) - 1), 1), 10)

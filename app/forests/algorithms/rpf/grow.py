@@ -1,4 +1,4 @@
-"""Grow the reweighted forest: release bins, then trees, each on rows weighted by the trees before it."""
+"""Grows the reweighted forest: releases bins, then trees, each on rows weighted by the scores of earlier trees."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -36,10 +36,10 @@ def grow_forest(
         1 of docs/proofs/bins.md). A row's weight, at most 256 units, is a bit-exact function of the row and of released
         scores (lemma L6). A row raises the utility ‖left‖₄ + ‖right‖₄, in whole units, of every candidate of its node
         by 0 to 256, and so their sum over a level: range sensitivity 256, so permute-and-flip at inverse scale ε_k/256
-        is ε_k-DP (lemma L2). Sums and differences of columns are functions of the row. It raises one weight of one leaf
-        by at most 256: L1 sensitivity 256, so discrete Laplace noise at inverse scale ε_v/256 is ε_v-DP (lemma L3). A
-        node that stops early leaves what its path did not spend to its leaf, so every path costs the same (lemma L4);
-        trees and bins add up. *Not covered:* running time.
+        is ε_k-DP (lemma L2). Sums and differences of columns are functions of the row. A row raises one weight of one
+        leaf by at most 256: L1 sensitivity 256, so discrete Laplace noise at inverse scale ε_v/256 is ε_v-DP (lemma
+        L3). If a node stops early, its leaf gets the budget that its path did not spend, so every path has the same
+        loss (lemma L4). The losses of trees and bins add up. *Not covered:* running time.
 
     Source:
         Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the max operator, the ℓ∞ relative
@@ -69,7 +69,7 @@ def grow_forest(
     for _ in range(plan.n_trees):
         tree = grow(weighted, randomness)
         trees.append(tree)
-        if len(trees) < plan.n_trees:  # nobody reads the weights after the last one
+        if len(trees) < plan.n_trees:  # weights are not read after the last tree
             weighted.finish_tree(
                 leaf_scores.of_tree(
                     tree.counts, tree.selections, scales.leaves, is_first=len(trees) == 1, by_level=by_level

@@ -1,4 +1,4 @@
-"""Public limits and rules of splits of several levels that are chosen at once."""
+"""Sets public limits on the number of levels whose splits one selection chooses."""
 
 from itertools import accumulate
 from math import comb
@@ -11,59 +11,60 @@ from app.forests.data.encoding import Encoding
 from app.forests.trees import shapes
 
 MOST_AT_ONCE: Final = 3
-"""Levels that one selection may choose; four and five were tried and found no better (docs/results/rpf.md)."""
+"""Most levels whose splits one selection chooses; four and five are no more accurate (docs/results/rpf.md)."""
 
 MAX_WITH_PAIRS: Final = 500
-"""Public splits, those on sums and differences included, up to which all of them are chosen several at once."""
+"""Most public splits, including those on sums and differences, for which joint selections use all columns."""
 
 MAX_CANDIDATES: Final = 1_000
-"""Public splits on the columns themselves up to which several are chosen at once."""
+"""Most public splits that may compete in joint selections."""
 
 MAX_COLUMNS: Final = 64
-"""Columns up to which every two are tabulated against each other."""
+"""Most columns for which every two columns are tabulated against each other."""
 
 MAX_SETS: Final = 3_000_000
-"""Sets of three splits or more that compete in one selection: their utilities are held together."""
+"""Most sets of three or more splits in one selection; all their utilities are in memory at once."""
 
 MAX_TABLES: Final = 2**18
-"""Times that two columns are tabulated against each other for a tree's selections of three splits."""
+"""Most tables of two columns for a tree's selections of three splits."""
 
 MAX_FOREST_TABLES: Final = 2**20
-"""The same for all trees together."""
+"""Most tables of two columns for all trees together."""
 
 MAX_ADDITIONS: Final = 300_000_000
-"""Tables × rows of the public size, all trees together, by the rule of :func:`default`: a second or two of one core."""
+"""Most tables × public size for all trees by the rule of :func:`default`: one or two seconds of one core."""
 
 MAX_WORK: Final = 2**31
-"""Sets of splits × nodes × classes of a tree's largest selection: what it may cost to evaluate them."""
+"""Most sets of splits × nodes × classes in a tree's largest selection: bounds the time to evaluate the utilities."""
 
 MAX_FOREST_WORK: Final = 2**35
-"""The same for all trees together: ten to fifteen minutes of one core. No number of trees that the rule chooses passes
-it."""
+"""Most sets of splits × nodes × classes for all trees together: ten to fifteen minutes of one core. The rule for the
+number of trees stays below this limit."""
 
 WORK_PER_ROW: Final = 10_000
-"""The same for all trees together and for each row of the public size, by the rule of :func:`default`."""
+"""Most sets of splits × nodes × classes for all trees, per row of the public size, by the rule of :func:`default`."""
 
 
 def n_columns(widest: Encoding) -> int:
-    """How many columns, the first ones of an encoding, splits are chosen on several at once.
+    """The number of columns, counted from the first of an encoding, whose splits compete in joint selections.
 
-    All of them, or where there are many splits only the columns of the declaration; sums and differences keep their
-    place in what competes for a single level.
+    All columns, or only the declared columns if there are many splits. Splits on sums and differences still compete in
+    selections of a single level.
 
     Args:
-        widest: public; as many bins as there can be, so that the answer is the plan's.
+        widest: public; the encoding with the largest possible number of bins, so that the result depends on the plan
+            only.
     """
     return len(widest.n_codes) if len(widest.candidates) <= MAX_WITH_PAIRS else len(widest.edges)
 
 
 def n_candidates(encoding: Encoding, columns: int) -> int:
-    """How many of an encoding's splits are on its first ``columns`` columns."""
+    """The number of an encoding's splits on its first ``columns`` columns."""
     return int(np.searchsorted(encoding.candidates.feature, columns))
 
 
 def is_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
-    """Whether there are splits enough to choose, but few enough: by the declaration and the depth alone."""
+    """Whether a joint selection has enough splits and stays within all limits; a function of public facts."""
     own, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
     largest = max(stages(depth, at_once), default=0)
     return (
@@ -76,7 +77,8 @@ def is_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
 
 
 def _three_are_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
-    """Sums and differences, if there are any, must compete: no level is left over where they could."""
+    """Whether selections of three splits stay within the limits. Any sums and differences must be among their columns,
+    because no level is left that is chosen alone."""
     own = len(widest.candidates)
     return (
         n_columns(widest) == len(widest.n_codes)
@@ -86,17 +88,17 @@ def _three_are_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
 
 
 def most_trees(widest: Encoding, depth: int, at_once: int) -> int:
-    """How many trees may choose several splits at once, where one is affordable: much work does not fall with rows."""
+    """The most trees that may choose splits jointly if one tree may; most of the work does not depend on the rows."""
     by_tables = MAX_FOREST_TABLES // max(_tables(widest, depth, at_once), 1)
     return min(MAX_FOREST_WORK // _work(widest, depth, at_once), by_tables)
 
 
 def default(widest: Encoding, depth: int, *, n_trees: int, size: int) -> int:
-    """How many levels are chosen at once by rule: by the declaration, the depth, the trees and the public size.
+    """The default number of levels per selection, from the declaration, the depth, the trees and the public size.
 
-    As few selections as can be afforded, and of the numbers that lead to as few the smallest. Work that does not grow
-    with the rows is spared where trees are many and deep for their rows. Their selections have budget enough there to
-    find splits one by one.
+    The rule takes the smallest number of levels that gives the fewest affordable selections. Many deep trees on few
+    rows choose one level at a time, because evaluating sets of splits takes the same time for few rows as for many.
+    Such trees have enough budget per selection to find splits one by one.
     """
     chosen, work = 1, min(WORK_PER_ROW * size, MAX_FOREST_WORK)
     for at_once in range(2, MOST_AT_ONCE + 1):
@@ -118,13 +120,13 @@ def _work(widest: Encoding, depth: int, at_once: int) -> int:
 
 
 def _tables(widest: Encoding, depth: int, at_once: int) -> int:
-    """At most, of two columns, in a tree's selections of three splits or more: each is as much work as its rows."""
+    """The most tables of two columns in a tree's selections of three or more splits; each table reads all rows once."""
     own, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
     below = sum(comb(own, n_splits - 2) for n_splits in stages(depth, at_once) if n_splits > 2)
     return below * comb(columns + 1, 2)
 
 
 def _table_cells(widest: Encoding, depth: int) -> int:
-    """Of the largest table of two columns that a tree's deepest selection holds, with all its splits but two made."""
+    """The number of cells of the largest table of two columns, which is in a tree's deepest selection."""
     n_codes = int(widest.n_codes[: n_columns(widest)].max())
     return n_codes**2 * widest.schema.n_classes << (depth - 2)

@@ -1,8 +1,7 @@
-"""Splits of several levels that are chosen at once: which of them compete, and what they gain on PRIVATE weighted rows.
+"""Computes the utilities of sets of splits, one split per level, on PRIVATE weighted rows.
 
-One selection at the budget of m levels finds its choice among about M^m/m! sets of M splits: its noise costs less than
-that of one selection among the splits themselves, and there are an m-th as many selections. It also sees what splits
-tell together and none of them tells alone.
+One selection at the budget of m levels chooses among about M^m/m! sets of M splits. Its error from noise is smaller
+than the error of m selections of one split each, and it finds splits that separate the classes only together.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ def set_utilities(
     n_splits: int,
     n_nodes: int,
 ) -> NDArray[np.int64]:
-    """What every set of splits gains over all nodes of the current level: the norms of all its parts, summed up.
+    """The utility of every set of splits: the sum of the norms of all parts of all nodes of the current level.
 
     Args:
         rows: PRIVATE.
         encoding: public or released bins.
         columns: public; see :func:`n_columns`.
-        competing: public or released; candidates on these columns, ascending, at least ``n_splits`` of them.
-        n_splits: of a set; two or more.
+        competing: public or released; candidates on the first ``columns`` columns, ascending, at least ``n_splits``.
+        n_splits: number of splits in a set; two or more.
         n_nodes: of the current level.
 
     Returns:
-        PRIVATE int64 ``(n_sets,)``, the sets in the order of :func:`set_at`. An added row raises each of them by an
-        integer from 0 to 256.
+        PRIVATE int64 ``(n_sets,)``, in the order of :func:`set_at`. An added row raises each utility by an integer
+        from 0 to 256.
     """
     if n_splits == 2:
         gains = utilities(rows, encoding, columns, n_nodes=n_nodes, begin=int(competing[0]))
@@ -56,7 +55,7 @@ def set_utilities(
 
 
 def sums_over_sets(values: NDArray[np.int64], n_splits: int) -> NDArray[np.int64]:
-    """What every set's values add up to, int64 ``(n_sets,)``, in the order of :func:`set_at`; without a row."""
+    """The sum of the values of every set, int64 ``(n_sets,)``, in the order of :func:`set_at`; reads no row."""
     if n_splits == 1:
         return values
     places = range(len(values) - n_splits + 1)
@@ -64,7 +63,7 @@ def sums_over_sets(values: NDArray[np.int64], n_splits: int) -> NDArray[np.int64
 
 
 def set_at(index: int, competing: NDArray[np.int64], n_splits: int) -> tuple[int, ...]:
-    """The set of splits with a given number: ascending sets in the order of their first splits, then of the next."""
+    """The set of splits at an index. Each set is ascending; the sets are in lexicographic order."""
     chosen: list[int] = []
     for place, candidate in enumerate(competing.tolist()):
         still = n_splits - len(chosen)
@@ -81,18 +80,18 @@ def set_at(index: int, competing: NDArray[np.int64], n_splits: int) -> tuple[int
 def utilities(
     rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int, begin: int = 0
 ) -> NDArray[np.int64]:
-    """What every two splits gain over all nodes of the current level: the norms of the four parts of each, summed up.
+    """The utility of every two splits: the sum of the norms of the four parts of all nodes of the current level.
 
     Args:
         rows: PRIVATE.
         encoding: public or released bins.
         columns: public; see :func:`n_columns`.
         n_nodes: of the current level.
-        begin: the first candidate that is looked at.
+        begin: the first candidate whose utilities are computed.
 
     Returns:
-        PRIVATE int64 ``(n_candidates, n_candidates)``; those of candidates r < s, from ``begin`` on, stand at ``[r,
-        s]``, and what stands elsewhere is of no meaning. An added row raises each of them by an integer from 0 to 256.
+        PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of candidates r < s, for r from
+        ``begin`` on; other places are undefined. An added row raises each utility by an integer from 0 to 256.
     """
     own = n_candidates(encoding, columns)
     feature = encoding.candidates.feature[:own]
@@ -114,7 +113,7 @@ def utilities(
 
 
 def _blocks(encoding: Encoding, others: slice, n_nodes: int) -> list[slice]:
-    """Columns whose tables against the first of them fit in working memory together, at least one at a time."""
+    """Blocks of columns whose tables against the first column fit in working memory; at least one column per block."""
     tables = n_nodes * int(encoding.n_codes[others.start])
     blocks = shapes.blocks(encoding.n_codes[others], cells=tables * encoding.schema.n_classes)
     return [slice(others.start + block.start, others.start + block.stop) for block in blocks]

@@ -1,4 +1,4 @@
-"""From the released noisy weights of a reweighted tree to the scores of its leaves: post-processing (lemma L7)."""
+"""Turns the released noisy weights of a reweighted tree into leaf scores: post-processing (lemma L7)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,17 +11,17 @@ from app.forests.kernels.exponential import SCORE_BITS
 from app.forests.kernels.reweighting import UNIT
 
 UNREACHED: Final = 255
-"""In place of a leaf's number of selections where no row can be: below a node that became a leaf early."""
+"""Stored instead of the number of selections for a leaf that no row can reach, below a node that stopped early."""
 
 LATER_STEP: Final = 0.8
-"""Share of a later tree's score that is added; the first tree counts in full."""
+"""Factor on the scores of every tree after the first."""
 
 SHRINKAGE: Final = 2.5
-"""Standard deviations of a leaf's noise that its smoothing adds as rows of the class prior, beside one row."""
+"""Smoothing adds this many standard deviations of a leaf's noise, plus one, as rows of the class prior."""
 
 
 NEIGHBOUR: Final = 0.2
-"""Weight in a leaf's neighbourhood of a leaf that one split tells from it; two splits count its square, and so on."""
+"""Weight, in a leaf's neighbourhood, of a leaf on the other side of one split; of k splits, its k-th power."""
 
 
 def of_tree(
@@ -34,19 +34,19 @@ def of_tree(
 ) -> NDArray[np.int32]:
     """Class scores of one tree's leaves, in units of 2⁻¹⁶.
 
-    A leaf's proportions are shrunk toward the tree's class prior (or toward those of the leaves around it, which are
-    themselves shrunk toward that prior) by as many rows as its noise calls for. The first
-    tree scores log p; a later one log p − log prior, since it corrects what the earlier ones said of weighted rows.
+    A leaf's class proportions are shrunk toward the tree's class prior, or toward the proportions of neighbouring
+    leaves, which are shrunk toward that prior; more noise means more shrinkage. The first tree scores log p. A later
+    tree scores log p − log prior, because it corrects the scores of earlier trees on reweighted rows.
 
     Args:
         counts: released noisy weights in units of 1/256, int64 ``(n_leaves, n_classes)``.
         selections: released; selections on the path to each leaf, uint8 ``(n_leaves,)``, or :data:`UNREACHED`.
         scales: public; inverse scale of the noise on a leaf's weights, by number of selections.
-        is_first: whether no tree was released before.
-        by_level: all nodes of a level have the same split: leaves are shrunk toward their neighbourhood.
+        is_first: whether this tree is the first of the forest.
+        by_level: whether all nodes of a level share a split; if so, leaves are shrunk toward their neighbourhood.
 
     Returns:
-        int32 ``(n_leaves, n_classes)``; every leaf's mean is about zero; 0 where no row can be.
+        int32 ``(n_leaves, n_classes)``; the mean over classes is about 0; 0 in leaves that no row can reach.
     """
     is_reached = selections != UNREACHED
     evidence = counts[is_reached] / UNIT
@@ -67,8 +67,8 @@ def _neighbourhood(
 ) -> NDArray[np.float64]:
     """Class shares around every leaf of a tree with one split per level, float64 ``(n_leaves, n_classes)``.
 
-    A leaf's number is the word of its answers to the splits. Adding, for each bit of it, :data:`NEIGHBOUR` times what
-    stands at the other answer weighs all leaves by how many answers they share.
+    Bit k of a leaf's index is its side of one level's split. For each bit, the weights of the leaf with that bit
+    flipped are added, times :data:`NEIGHBOUR`. So a leaf that differs in k bits has weight :data:`NEIGHBOUR` ** k.
     """
     spread, n_bits = evidence, len(evidence).bit_length() - 1
     for bit in range(n_bits):
@@ -81,7 +81,7 @@ def _neighbourhood(
 def _shrunk(
     evidence: NDArray[np.float64], deviation: NDArray[np.float64], prior: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Class shares of leaves, shrunk toward others by as many rows as the noise calls for."""
+    """Class shares of leaves, shrunk toward ``prior``; a larger standard deviation of the noise shrinks more."""
     shares = np.maximum(evidence, 0.0) + (1.0 + SHRINKAGE * deviation[:, np.newaxis]) * prior
     shares /= shares.sum(axis=1, keepdims=True)
     return shares

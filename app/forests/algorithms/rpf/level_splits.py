@@ -1,4 +1,4 @@
-"""One tree of the reweighted forest with one split per level: its growth on PRIVATE weighted rows."""
+"""Grows a tree of the reweighted forest with one split per level on PRIVATE weighted rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from app.forests.trees import boxes
 class LevelTrees:
     """Grows trees with one split for all nodes of a level, chosen level by level or several levels at once.
 
-    The utility of a split is its sum over the nodes of the level. A row is in one of them, so the sum moves as one
-    node's does, while what a good split gains on all rows stands against the noise of a single selection. From level 1
-    on "stop" competes; it ends the whole tree. No split is taken twice; leaves that no row can reach are released too.
+    The utility of a split is the sum of its utilities over the nodes of the level. A row is in one node, so a row
+    changes the sum by no more than it changes one node's utility. A split's gain on all rows is thus compared under the
+    noise of a single selection. From level 1 on, "stop" is a candidate, too; it ends the whole tree. No split is chosen
+    twice. Noise is added to every leaf at the tree's final depth, even if no row can reach the leaf.
     """
 
     def __init__(self, scales: PathScales, encoding: Encoding, *, depth: int, at_once: int, joint_columns: int) -> None:
-        """What is public or released before the first tree.
+        """Keeps the public and released facts that all trees share.
 
         Args:
-            scales: as priced, one per selection.
+            scales: as priced; one inverse scale per selection.
             encoding: public or released bins.
             depth: of every tree.
             at_once: 1, or the number of levels whose splits one selection chooses.
-            joint_columns: columns, the first ones, on which they are chosen at once.
+            joint_columns: number of columns, counted from the first, whose splits compete in joint selections.
         """
         self._scales, self._encoding, self._depth = scales, encoding, depth
         self._stages, self._joint_columns = stages(depth, at_once), joint_columns
@@ -43,7 +44,7 @@ class LevelTrees:
         """Selects the splits on the PRIVATE rows, root first; then releases every leaf. One call is one release.
 
         Args:
-            rows: at the root; left at the leaves.
+            rows: at the root before the call, in the leaves after it.
             randomness: source of every draw.
         """
         candidates = self._encoding.candidates
@@ -83,9 +84,9 @@ class LevelTrees:
         rows: ReweightedRows,
         randomness: Randomness,
     ) -> tuple[int, ...]:
-        """The released choice of one selection: candidates for as many levels, or none to stop.
+        """The released choice of one selection: one candidate per level, or an empty tuple for "stop".
 
-        Where fewer splits are left on the columns that several at once are chosen on, one is chosen alone.
+        If fewer than ``n_splits`` splits are left on the columns for joint selections, a single split is chosen.
         """
         competing = np.flatnonzero(alive)
         n_on_columns = joint_limits.n_candidates(self._encoding, self._joint_columns)

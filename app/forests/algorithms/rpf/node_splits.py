@@ -1,4 +1,4 @@
-"""One tree of the reweighted forest: its growth on PRIVATE weighted rows."""
+"""Grows a tree of the reweighted forest with one split per node on PRIVATE weighted rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.forests.noise.randomness import Randomness
 from app.forests.trees import boxes, shapes
 
 FIRST_LEVEL_WITH_STOP = 1
-"""The root always splits where it can."""
+"""The first level at which "stop" is a candidate; the root always splits if its box has a split."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class ReweightedTree:
 
     Attributes:
         feature: int32 ``(2^depth − 1,)``.
-        threshold: uint8, same shape; ``boxes.NO_SPLIT`` below and in early leaves, where every row goes left.
-        equals: bool, same shape.
-        counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 where no row can be.
+        threshold: uint8 ``(2^depth − 1,)``; ``boxes.NO_SPLIT`` at and below a stopped node, where all rows go left.
+        equals: bool ``(2^depth − 1,)``.
+        counts: int64 ``(2^depth, n_classes)``: noisy weights in units of 1/256; 0 in leaves marked ``UNREACHED``.
         selections: uint8 ``(2^depth,)``: selections on the path to the leaf, or ``UNREACHED``.
     """
 
@@ -43,13 +43,13 @@ class ReweightedTree:
 def grow(scales: PathScales, encoding: Encoding, rows: ReweightedRows, randomness: Randomness) -> ReweightedTree:
     """Selects splits level by level on the PRIVATE rows, then releases the noisy weights of every leaf.
 
-    Each open node chooses among the splits of its public box by permute-and-flip on ‖left‖₄ + ‖right‖₄, from level 1
-    on also among them and "stop", at ‖node‖₄. A node whose box has no split left becomes a leaf without a draw.
+    Each open node chooses among the splits of its public box by permute-and-flip on ‖left‖₄ + ‖right‖₄. From level 1
+    on, "stop" is a candidate, too, with utility ‖node‖₄. A node whose box has no split becomes a leaf without a draw.
 
     Args:
         scales: as priced.
         encoding: public or released bins.
-        rows: PRIVATE, at the root; left at the leaves.
+        rows: PRIVATE; at the root before the call, in the leaves after it.
         randomness: source of every draw.
 
     Returns:
@@ -111,8 +111,8 @@ def split_utilities(
     """Utilities of every public candidate, and of stopping, in the given nodes of the current level.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, n_candidates)`` and ``(n_nodes,)``. An added row raises all of its node's by integers
-        from 0 to 256, and no others.
+        PRIVATE int64 ``(n_nodes, n_candidates)`` and ``(n_nodes,)``. An added row raises every utility of its
+        node by an integer from 0 to 256, and no utility of another node.
     """
     candidates = encoding.candidates
     splitting = np.empty((len(nodes), len(candidates)), dtype=np.int64)
@@ -134,11 +134,11 @@ def split_utilities(
 
 
 def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
-    """What is taken from every candidate's utility before a selection: int64 ``(n_candidates,)``, without a row.
+    """The amount subtracted from every candidate's utility before a selection: int64 ``(n_candidates,)``; reads no row.
 
-    Splits on pairs of columns may outnumber those on columns by far, and chance then favours them. Each is lowered by
-    the logarithm of that ratio in units of the selection's noise, so that all of them together are as likely as the
-    others where rows tell nothing.
+    If splits on pairs of columns far outnumber splits on single columns, noise alone makes a pair the likely choice.
+    The utility of each split on a pair is lowered by the logarithm of that ratio over the inverse scale. On rows
+    without signal, all splits on pairs together are then about as likely as all splits on single columns.
 
     Args:
         encoding: public or released bins.
@@ -154,7 +154,7 @@ def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
 def noisy_weights(
     scales: PathScales, selections: NDArray[np.uint8], rows: ReweightedRows, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """The released weights of every leaf that tells its selections; 0 elsewhere. One call is one release."""
+    """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for others. One call is one release."""
     exact = rows.leaf_histogram()
     released = np.zeros_like(exact)
     for n_selections in np.unique(selections[selections != UNREACHED]).tolist():

@@ -1,4 +1,4 @@
-"""What a reweighted forest is priced as: private bins, then trees whose every path costs the same."""
+"""Describes a reweighted forest as a privacy event: private bins, then trees with the same loss on every path."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ L1_SENSITIVITY = UNIT
 
 
 class Stage(NamedTuple):
-    """One selection on a path, in public numbers: how many splits it chooses at once, and among how many candidates."""
+    """One selection on a path: the public number of splits that it chooses, and the most candidates."""
 
     n_splits: int
     max_candidates: int
 
 
 def stages(depth: int, at_once: int) -> tuple[int, ...]:
-    """Splits that each selection on a path chooses, root first: as few selections as can be, their sizes alike.
+    """The number of splits that each selection on a path chooses, root first, with as few selections as possible.
 
-    Where sizes differ, by one, the smaller ones come first: 1, 2, 2 for five levels two at once.
+    Numbers differ by at most one; smaller numbers come first. Five levels, two at once, give 1, 2, 2.
 
     Args:
         depth: of the tree.
@@ -53,8 +53,8 @@ class PathScales:
     """Inverse scales of the draws on a path, in integer units of weight (1/256 row).
 
     Attributes:
-        levels: of each selection, root first: one per level, or one for the splits of several levels.
-        last: of the noise in a leaf at full depth.
+        levels: inverse scale of each selection, root first; a selection covers one level or several.
+        last: inverse scale of the noise in a leaf at full depth.
     """
 
     levels: tuple[Fraction, ...]
@@ -62,20 +62,20 @@ class PathScales:
 
     @cached_property
     def leaves(self) -> tuple[Fraction, ...]:
-        """Inverse scale in a leaf, by the number of selections on its path, from none to all.
+        """Inverse scale of the noise in a leaf, by the number of selections on its path, from 0 to all.
 
-        What the path did not spend on selections goes to the leaf (lemma L4). Selections and weights have the same
-        sensitivity, so inverse scales add up as losses do, and every path costs exactly the same.
+        The leaf gets the budget that its path did not spend on selections (lemma L4). Selections and weights have the
+        same sensitivity, so inverse scales add up as losses do, and every path has exactly the same loss.
         """
         return tuple(sum(self.levels[spent:], self.last) for spent in range(len(self.levels) + 1))
 
     def event(self, of_selections: Sequence[Stage], *, n_classes: int, by_level: bool = False) -> Event:
-        """One tree as an event: every way a path can end, at equal cost.
+        """Describes one tree as an event, with every possible end of a path at the same loss.
 
         Args:
-            of_selections: one per inverse scale in :attr:`levels`.
+            of_selections: one stage per inverse scale in :attr:`levels`.
             n_classes: public number of classes.
-            by_level: one selection for all nodes that it splits, not one for each.
+            by_level: whether one selection serves all nodes of a level, instead of one selection per node.
         """
         if len(of_selections) != len(self.levels):
             raise UnknownPrivacyEvent("a selection without a price, or a price without a selection")
@@ -105,10 +105,10 @@ class PathScales:
 
     @classmethod
     def of(cls, event: Event) -> PathScales:
-        """Reads the scales out of what was priced: the inverse of :meth:`event`.
+        """Reads the scales out of a priced event: the inverse of :meth:`event`.
 
         Raises:
-            UnknownPrivacyEvent: not the event of such a tree.
+            UnknownPrivacyEvent: not the event of a reweighted tree.
         """
         levels: list[Fraction] = []
         while True:
@@ -130,7 +130,7 @@ def events_of(event: Event) -> tuple[Event | None, PathScales]:
     """The event of the bins, if any were priced, and the scales of the trees.
 
     Raises:
-        UnknownPrivacyEvent: not the event of such a forest.
+        UnknownPrivacyEvent: not the event of a reweighted forest.
     """
     match event:
         case Sequential((Part(event=tree),)):

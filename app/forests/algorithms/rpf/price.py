@@ -1,6 +1,6 @@
-"""The reweighted ℓ4 permute-and-flip forest: boosting in which a row never counts more than once. For pure ε.
+"""Prices ``rpf``, the reweighted ℓ4 permute-and-flip forest: boosting with row weights of at most one, for pure ε.
 
-The proof stands in docs/proofs/rpf.md, that of its bins in docs/proofs/bins.md.
+The proof is in docs/proofs/rpf.md, the proof for the bins in docs/proofs/bins.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 1, 8
 _SHARE_PER_DOUBLING, _MIN_RULE_SHARE = 0.05, 0.3
 
 HOPELESS = 20
-"""Rows × ε below which noise outweighs any structure: one leaf with the noisy class counts does better."""
+"""Public size × ε below which noise outweighs any structure: a single leaf with noisy class counts is more accurate."""
 
 _HOPELESS = (
     "ε times the public size is so small that noise outweighs any structure: the model will be the noisy class "
@@ -116,7 +116,7 @@ _ABOUT = About(
 
 
 class ReweightedForest(Algorithm):
-    """Trees one after another, each on rows weighted by the doubt of the trees before it."""
+    """Sequential trees, each on rows weighted by the doubt of earlier trees in the row's class."""
 
     slug = "rpf"
     title = "Reweighted ℓ4 permute-and-flip forest"
@@ -126,7 +126,7 @@ class ReweightedForest(Algorithm):
     parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in number and depth of trees, and shares, from the public size, ε and the schema."""
+        """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
         settled = dict(asked)
         hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
         settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
@@ -140,7 +140,7 @@ class ReweightedForest(Algorithm):
         return settled, (*warnings, _HOPELESS) if hopeless else warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """Private bins, if any are needed and none are reused; then T trees, one after another."""
+        """Private bins, if a feature needs them and no profile is reused; then T sequential trees."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         bins: tuple[Part, ...] = ()
         for_trees = facts.epsilon
@@ -171,10 +171,10 @@ class ReweightedForest(Algorithm):
 
 
 def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
-    """As many bins and columns as there can be.
+    """The encoding with the largest possible number of bins and columns.
 
     Raises:
-        InvalidRequest: pairs were asked for where there are too many.
+        InvalidRequest: pairs are requested for a schema with too many ordered columns.
     """
     encoding = quantile_bins.widest_encoding(schema)
     if parameters["pairs"] == NO_PAIRS:
@@ -185,11 +185,11 @@ def widest_encoding(parameters: Parameters, schema: Schema) -> Encoding:
 
 
 def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFacts) -> None:
-    """Sets ``at_once``: several levels where a level has one split and there are few enough sets of splits.
+    """Sets ``at_once``: more than 1 only if each level has one split and the sets of splits are few enough.
 
     Raises:
-        InvalidRequest: several were asked for where every node has its own split, where their sets are too many, or for
-            more trees than that many can be evaluated in.
+        InvalidRequest: several levels are requested although each node has its own split, the sets of splits are too
+            many, or the trees are too many for joint selections.
     """
     by_level, depth = settled["splits"] == BY_LEVEL, int(settled["max_depth"])
     n_trees = int(settled["n_estimators"])
@@ -207,7 +207,7 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
 
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
-    """What each selection on a path chooses, in public numbers; "stop" is a candidate too."""
+    """The stages of a path from public numbers; "stop" counts as a candidate."""
     alone, joint = len(widest.candidates), joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
     return tuple(
         Stage(n_splits, (alone if n_splits == 1 else max(alone, comb(joint, n_splits))) + 1)
@@ -216,15 +216,14 @@ def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
 
 
 def default_pairs(schema: Schema) -> str:
-    """Pairs where there are any, but not so many that tabulating them outweighs all else."""
+    """Pairs if the schema has at least two ordered columns, but not too many to tabulate every pair."""
     return PAIRS if 2 <= len(pairs.ordered(schema)) <= pairs.MAX_ORDERED else NO_PAIRS
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:
-    """Share of selections by a public rule of the number of classes and of trees.
+    """The default share of ε for selections, from the number of classes and of trees.
 
-    Every class is a number of its own in every leaf, with noise of its own: the more classes there are, the more of the
-    budget leaves need.
+    Every leaf releases one noisy number per class, so more classes need a larger share of the budget for leaves.
     """
     most = 0.7 if n_trees == 1 else 0.6
     share = most - _SHARE_PER_DOUBLING * math.log2(facts.schema.n_classes / 2)
@@ -232,9 +231,9 @@ def default_share(facts: PublicFacts, n_trees: int) -> str:
 
 
 def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:
-    """Depth by a public rule of the size, ε, the number of classes and of trees.
+    """The default depth, from the public size, ε, the number of classes and of trees.
 
-    A split that a whole level shares stands out from its noise however deep it is, so such trees may grow deeper.
+    A split that a whole level shares is chosen on all rows at any depth, so trees with one split per level are deeper.
     """
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
     by_size = 0.75 * strength - 3.2 if by_level else 0.65 * strength - 2.5

@@ -1,4 +1,4 @@
-"""Forests that release noisy class weights, over bins of which some were released: the family of ``rpf``."""
+"""Validates ``rpf`` forests and reads class probabilities out of their noisy class weights."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from app.forests.trees import boxes
 from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
 BY_LEVEL, BY_NODE = "level", "node"
-"""One split for all nodes of a level, or one for each."""
+"""One split for all nodes of a level, or one split per node."""
 
 PAIRS, NO_PAIRS = "ordered", "none"
-"""Splits on sums and differences of ordered columns, or on columns alone."""
+"""Splits on columns and on sums and differences of ordered columns, or on columns only."""
 
 
 TEMPERED, PLAIN = "temperature", "none"
-"""How sums of scores become probabilities: softmax of the sums at a temperature of T^¼, or as they are."""
+"""How sums of scores become probabilities: softmax of the sums divided by T^¼, or softmax of the sums."""
 
 
 class ReweightedFamily:
-    """Noisy weights become additive scores; probabilities are the softmax of a row's summed scores."""
+    """Turns noisy weights into additive scores; probabilities are the softmax of a row's summed scores."""
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
         """Splits; noisy weights in units of 1/256; selections on the path to every leaf; cuts of private bins."""
@@ -47,7 +47,7 @@ class ReweightedFamily:
         }
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Cuts lie on the public grid, and every leaf that the trees lead to tells what its path spent, no other."""
+        """Whether cuts lie on the public grid and exactly the reachable leaves state a valid number of selections."""
         selections = forest.arrays["selections"]
         reached, n_splits = reached_leaves(forest)
         n_columns = len(schema.features) + n_pair_columns(forest.plan, schema)
@@ -64,10 +64,10 @@ class ReweightedFamily:
         )
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> family.Reader:
-        """softmax of summed scores; where the plan says so, at a temperature.
+        """The softmax of summed scores, divided by T^¼ if the plan says so.
 
-        Trees are grown on rows that the ones before them doubt, and each repeats some of what those said: the sum of T
-        trees promises too much. Dividing it by T^¼ leaves labels as they are (docs/results/rpf.md).
+        Each tree is grown on rows that earlier trees doubt and repeats part of their scores, so the sum of T trees is
+        overconfident. Division by T^¼ does not change labels (docs/results/rpf.md).
         """
         sums = self.leaf_sums(forest, schema)
         if forest.plan.parameters["calibration"] == TEMPERED:
@@ -75,7 +75,7 @@ class ReweightedFamily:
         return PooledSums(sums, read_out)
 
     def leaf_sums(self, forest: Forest, schema: Schema) -> LeafSums:
-        """Scores of all leaves: the very integers that weighed the rows in growth, in units of 2⁻¹⁶."""
+        """Scores of all leaves, equal to the integers (in units of 2⁻¹⁶) from which growth computed row weights."""
         _, scales = events_of(forest.plan.event)
         by_level = forest.plan.parameters["splits"] == BY_LEVEL
         trees = zip(forest.arrays["counts"], forest.arrays["selections"], strict=True)
@@ -88,13 +88,13 @@ class ReweightedFamily:
 
 
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
-    """The bins that a plan's splits count in: post-processing of released cuts and of the declaration."""
+    """The encoding that a plan's splits refer to: post-processing of released cuts and of the declaration."""
     own = quantile_bins.encoding(schema, cuts)
     return own.paired(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else own
 
 
 def n_pair_columns(plan: Plan, schema: Schema) -> int:
-    """Columns that a plan adds to those of the schema."""
+    """The number of columns that a plan adds to the columns of the schema."""
     return pairs.COLUMNS_PER_PAIR * len(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else 0
 
 
@@ -106,7 +106,7 @@ def _is_by_level(forest: Forest) -> bool:
 
 
 def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Which leaves a row can reach, and how many splits lie on the path to each.
+    """Whether a row can reach each leaf, and the number of splits on the path to each leaf.
 
     Returns:
         bool and int64, both ``(n_trees, 2^depth)``.

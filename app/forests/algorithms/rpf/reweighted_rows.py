@@ -1,4 +1,4 @@
-"""PRIVATE rows whose weights follow the released trees: a protocol, and rows that this process holds in memory."""
+"""Weighs PRIVATE rows by released trees and tabulates the weights: a protocol, and its implementation in memory."""
 
 import copy
 from typing import Protocol
@@ -10,47 +10,47 @@ from app.forests.data.pairs import Pair, columns
 from app.forests.kernels import cell_sums, prediction, reweighting, routing
 
 MARGIN = (7, 20)
-"""A row has its whole weight while 1 − p_y, the released trees' doubt in its class, is at least 0.35."""
+"""A row has full weight while 1 − p_y, the released trees' doubt in the row's class, is at least 0.35."""
 
 
 _SLAB = 64
-"""Columns that are held beside the rows at once."""
+"""Most columns, including sums and differences, that are in memory at once."""
 
 
 class ReweightedRows(Protocol):
     """All PRIVATE rows of a job in the nodes of the current tree, with integer weights in units of 1/256.
 
-    Every number is an exact private sum; a mechanism releases selections and noisy sums only. Sums over parts of the
-    rows add up, so rows may live on one machine or on many.
+    Every method returns exact PRIVATE sums; a mechanism releases selections and noisy sums only. Sums over parts of the
+    rows add up, so an implementation may keep rows on one machine or on several.
     """
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
         """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes, n_classes)``."""
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """Weights by node of the current level, code of one feature, code of others, and class.
+        """Weights by node of the current level, code of one feature, code of other features, and class.
 
         Returns:
             PRIVATE int64 ``(n_nodes, codes of the feature, Σ codes of the others, n_classes)``.
         """
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
-        """Moves every row one level down by the released splits, one per node of the current level."""
+        """Moves every row one level down by the released splits, one split per node of the current level."""
 
     def below(
         self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
     ) -> "ReweightedRows":
-        """The same rows one level down, as :meth:`descend` would move them; these stay where they are."""
+        """A copy of the rows, one level down as by :meth:`descend`; the original rows do not move."""
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """Weights by node of the current level and class: int64 ``(n_nodes, n_classes)``."""
 
     def finish_tree(self, scores: NDArray[np.int32]) -> None:
-        """Adds a released tree's scores, weighs all rows anew, and puts them back at the root."""
+        """Adds a released tree's scores, recomputes the weights of all rows and moves all rows back to the root."""
 
 
 class LocalReweightedRows:
-    """Rows in this process's memory."""
+    """Reweighted rows in this process's memory."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class LocalReweightedRows:
         n_classes: int,
         pairs: tuple[Pair, ...] = (),
     ) -> None:
-        """Keeps references to the PRIVATE arrays; every row starts with its whole weight.
+        """Keeps references to the PRIVATE arrays; every row starts with full weight.
 
         Args:
             X: uint8 ``(n_features, n_rows)`` codes.
             y: int32 ``(n_rows,)`` classes.
-            n_codes: int32 ``(n_columns,)``: of the features, then of the columns of pairs.
+            n_codes: int32 ``(n_columns,)``: codes of each feature, then of each column of a pair.
             n_classes: public number of classes.
-            pairs: features whose sums and differences are columns too. They are made once where all columns fit beside
-                the rows at once, else whenever they are asked for.
+            pairs: pairs of features whose sums and differences are columns, too. These columns are computed once if all
+                columns fit in memory, otherwise on every use.
         """
         self._y, self._n_codes, self._n_classes, self._pairs = y, n_codes, n_classes, pairs
         self._n_own = len(X)
@@ -80,7 +80,7 @@ class LocalReweightedRows:
         self._node, self._n_nodes = np.zeros(len(y), dtype=np.int32), 1
 
     def class_histogram(self, features: slice, open_nodes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`. Rows of closed nodes are left out."""
+        """See :class:`ReweightedRows`. Rows in closed nodes are not counted."""
         place = np.full(self._n_nodes, -1, dtype=np.int32)
         place[open_nodes] = np.arange(len(open_nodes), dtype=np.int32)
         node = place[self._node]
@@ -98,7 +98,7 @@ class LocalReweightedRows:
         return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
-        """See :class:`ReweightedRows`: every code of the feature in every node counts as a node."""
+        """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node."""
         n_own = int(self._n_codes[feature])
         own = self._columns(np.array([feature]))[0]
         histogram = cell_sums.class_histogram(
@@ -126,7 +126,7 @@ class LocalReweightedRows:
     def below(
         self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
     ) -> "LocalReweightedRows":
-        """See :class:`ReweightedRows`: codes, classes and weights are shared, which nothing changes in place."""
+        """See :class:`ReweightedRows`. The copy shares codes, classes and weights, which are never changed in place."""
         found = copy.copy(self)
         found.descend(feature=feature, threshold=threshold, equals=equals)
         return found
@@ -152,7 +152,7 @@ class LocalReweightedRows:
 
 
 def _slabs(features: slice) -> list[NDArray[np.int64]]:
-    """The numbers of some columns, a few at a time."""
+    """The indices of consecutive columns, in blocks of at most ``_SLAB``."""
     return [
         np.arange(start, min(start + _SLAB, features.stop), dtype=np.int64)
         for start in range(features.start, features.stop, _SLAB)

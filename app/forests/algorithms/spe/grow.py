@@ -1,4 +1,4 @@
-"""Grow trees of private medians with noisy leaf counts."""
+"""Grows trees of private medians: selects medians level by level, then releases noisy leaf counts."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ def grow_tree(
     """Selects private medians level by level on the PRIVATE rows, then releases noisy leaf counts.
 
     Args:
-        event: what was priced; every noise scale is taken from it.
+        event: the priced event, which fixes every noise scale.
         encoding: public bins and candidates.
         rows: PRIVATE rows of this tree.
         randomness: source of the public features and of all private draws.
@@ -33,13 +33,13 @@ def grow_tree(
         The released tree. One call is one release, at the loss of one part of ``event``.
 
     Privacy:
-        ε-DP under add/remove, 2ε under replace-one, ε being the request's. The feature of a node is drawn from those
-        that its public box can still split. The candidates are that feature's public splits, never values between the
-        smallest and largest present. The utility −|2·#{rows on one side} − #{rows}| changes by ±1 with a row: range
-        sensitivity 2, not monotone (lemma L2, or L1 on accounts in ρ and μ²). A path pays Σ_l ε_l (lemma L4), leaf
-        counts have L1 sensitivity 1 (lemma L3), depth is the only stopping rule. Sharded trees, the default, see
-        disjoint rows by a keyed hash and count at their largest (lemma L5); sequential trees add. *Not covered:*
-        running time.
+        ε-DP under add/remove, 2ε under replace-one, ε being the request's. The feature of a node is drawn from the
+        features that the node's public box can still split. The candidates are that feature's public splits, never
+        values between the smallest and largest present. The utility −|2·#{rows on one side} − #{rows}| changes by ±1
+        with a row: range sensitivity 2, not monotone (lemma L2, or L1 on accounts in ρ and μ²). A path pays Σ_l ε_l
+        (lemma L4), leaf counts have L1 sensitivity 1 (lemma L3), depth is the only stopping rule. Sharded trees, the
+        default, see disjoint rows by a keyed hash and cost the largest loss of a tree (lemma L5); the losses of
+        sequential trees add. *Not covered:* running time.
 
     Source:
         Huang, Lei and Kabán, Algorithms 1 and 2, whose guarantee does not hold as stated; repaired in Theorem 1 of

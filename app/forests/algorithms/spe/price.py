@@ -1,7 +1,8 @@
-"""Trees of private medians on hashed shards, with noisy leaf counts: the supervised private ensemble.
+"""Prices ``spe``, the supervised private ensemble: trees of private medians on hashed shards, with noisy leaf counts.
 
-Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles". What was
-wrong with their candidates and their stopping rule, and the proof of this version, stand in docs/proofs/spe.md.
+Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles".
+docs/proofs/spe.md shows the errors in the paper's candidates and stopping rule, and proves the guarantee of this
+version.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _ABOUT = About(
 
 
 class MedianTrees(Algorithm):
-    """Each node takes a random feature and selects the split that parts its rows most evenly; labels play no part."""
+    """Each node draws a random feature and selects the split that divides its rows most evenly, without labels."""
 
     slug = "spe"
     title = "Supervised private ensemble of median trees"
@@ -67,7 +68,7 @@ class MedianTrees(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees on disjoint rows, or one after another; a tree is one private median per level, then counts."""
+        """T trees on disjoint rows, or sequential; a tree is one private median per level, then counts."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         share = tree_parameters.structure_share(parameters)

@@ -1,4 +1,4 @@
-"""Grow random trees whose leaves release one label each."""
+"""Grows random trees: draws the structure without rows, then releases one label per leaf."""
 
 from app.forests.contract.algorithm import Parameters
 from app.forests.data.encoding import Encoding
@@ -21,8 +21,8 @@ def grow_tree(
     """Draws a structure, drops the PRIVATE rows through it and releases a label per leaf.
 
     Args:
-        event: what was priced; the scale of the selections is taken from it.
-        parameters: settled.
+        event: the priced event, which fixes the scale of the selections.
+        parameters: settled parameters.
         encoding: public bins.
         rows: PRIVATE rows of this tree.
         randomness: source of the public structure and of the selections.
@@ -34,7 +34,7 @@ def grow_tree(
         ε-DP under add/remove, 2ε under replace-one, ε being the request's. The structure is drawn without a row. A
         leaf's label is selected by its class counts, which one row changes by one in one class of one leaf: range
         sensitivity 1 (lemma L2, or L1 on accounts in ρ and μ²); leaves hold disjoint rows. Sharded trees, the default,
-        see disjoint rows by a keyed hash, so the largest tree's loss is the forest's (lemma L5); sequential trees add.
+        see disjoint rows by a keyed hash, so the largest tree's loss is the forest's (lemma L5); sequential losses add.
         Empty leaves release a label like any other. *Not covered:* running time.
 
     Source:

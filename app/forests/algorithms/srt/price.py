@@ -1,7 +1,7 @@
-"""Random trees whose leaves release one label each: smooth random trees without the smooth sensitivity.
+"""Prices ``srt``: random trees whose leaves release one label each, without smooth sensitivity.
 
-Fletcher and Islam, "Differentially private random decision forests using smooth sensitivity" (2017). Why their label
-rule is not private, and the proof of this one, stand in docs/proofs/srt.md.
+Fletcher and Islam, "Differentially private random decision forests using smooth sensitivity" (2017). docs/proofs/srt.md
+shows that their rule for labels is not private and proves the rule used here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ABOUT = About(
 class LabelledRandomTrees(Algorithm):
     """Trees drawn from public randomness, on disjoint rows, each leaf releasing a label by permute-and-flip.
 
-    Categories are split one against the rest, not one branch each: trees are binary here.
+    Trees are binary: a split on categories separates one category from the rest, where the paper has one branch each.
     """
 
     slug = "srt"
@@ -73,7 +73,7 @@ class LabelledRandomTrees(Algorithm):
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees on disjoint rows, or one after another; a tree is a label per leaf."""
+        """T trees on disjoint rows, or sequential; a tree is one label per leaf."""
         n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.LABEL, per_tree, depth, facts))
@@ -87,10 +87,10 @@ class LabelledRandomTrees(Algorithm):
 
 
 def default_depth(schema: Schema) -> int:
-    """Depth by the paper's rule of the public number of features.
+    """The default depth, by the paper's rule, from the public number of features.
 
-    For m numbers, the smallest d at which a path of d random features is expected to leave at most half of them
-    untested, m(1 − 1/m)^d ≤ m/2; half of the categorical features more.
+    For m numeric features, the rule takes the smallest d for which a path of d random features is expected to leave at
+    most half of the m untested, m(1 − 1/m)^d ≤ m/2, and adds half of the number of categorical features.
     """
     n_categorical = sum(feature.is_categorical for feature in schema.features)
     n_numbers = len(schema.features) - n_categorical

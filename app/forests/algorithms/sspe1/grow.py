@@ -1,4 +1,4 @@
-"""Grow median trees on unlabelled rows, and count labelled rows in their leaves."""
+"""Grows median trees on unlabelled rows, then releases noisy counts of labelled rows in their leaves."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,23 +31,24 @@ def grow_from_both(
     *,
     on_tree_done: Callable[[], None],
 ) -> Forest:
-    """Selects medians of the one dataset, then counts the other in the leaves. One call is one release of each.
+    """Selects medians of unlabelled rows, then counts labelled rows in the leaves. One call: one release per dataset.
 
     Args:
-        plan: what was priced, for both.
-        schema: public; of the labelled dataset, whose features the other one has too.
+        plan: the priced plan for both datasets.
+        schema: public schema of the labelled dataset; the unlabelled dataset has the same features.
         rows: PRIVATE, labelled.
-        unlabelled: PRIVATE; what stands where labels would is not looked at.
+        unlabelled: PRIVATE; its ``y`` is not read.
         randomness: source of the features of nodes, of the key of the shards, of selections and noise.
-        on_tree_done: told after each tree.
+        on_tree_done: called after each tree.
 
     Privacy:
         For the unlabelled dataset, ε-DP under add/remove and 2ε under replace-one at its own ε: a path of selections,
         each of range sensitivity 2 (lemma L2, or L1 on accounts in ρ and μ²; lemma L4). Its labels are never read. For
-        the labelled dataset, the same at its own ε: leaf counts of L1 sensitivity 1 (lemma L3) over splits that were
-        released before, of other rows (Theorem L). Sharded trees, the default, count at their largest in either
-        (lemma L5); sequential trees add. *A person in both datasets* is protected at the sum of the two: that nobody is
-        in both is what the owners say, and nothing here checks it. *Not covered:* running time.
+        the labelled dataset, ε-DP under add/remove and 2ε under replace-one at its own ε: leaf counts of L1 sensitivity
+        1 (lemma L3) over splits that were released before, of other rows (Theorem L). Sharded trees, the default, cost
+        the largest loss of a tree in either dataset (lemma L5); the losses of sequential trees add. *A person in both
+        datasets* is protected at the sum of the two: the owners state that the datasets share no person, and the
+        service does not check this statement. *Not covered:* running time.
 
     Source:
         Huang, Lei and Kabán, Algorithm 3, setting (I), whose guarantee does not hold as stated; repaired in Theorem 1
@@ -72,7 +73,7 @@ def _medians(
 def _parted(
     plan: Plan, encoding: Encoding, rows: SanitisedRows, unlabelled: SanitisedRows, randomness: Randomness
 ) -> LabelsApart:
-    """The rows of both datasets, to each tree its own; the splits are chosen by one and the leaves count the other."""
+    """The rows of both datasets by tree: unlabelled rows to choose splits, labelled rows to count in leaves."""
     shard = shard_of_unlabelled = None
     if tree_parameters.is_sharded(plan.parameters):
         key = assignment.fresh_key(randomness)

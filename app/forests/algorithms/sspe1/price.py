@@ -1,7 +1,7 @@
-"""Median trees from two datasets: splits from unlabelled people, leaf counts from labelled ones.
+"""Prices ``sspe-1``: median trees with splits from an unlabelled dataset and leaf counts from a labelled dataset.
 
 Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles", Algorithm 3
-in its first setting. What was wrong, and the proof of this version: docs/proofs/sspe-1.md.
+in its first setting. docs/proofs/sspe-1.md shows the error of the paper and proves the guarantee of this version.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _ABOUT = About(
 
 
 class SemiSupervisedTrees(TwoDatasetAlgorithm):
-    """Trees of ``spe`` whose private medians are those of an unlabelled dataset, and whose leaves count a labelled one.
+    """Trees of ``spe`` with private medians of an unlabelled dataset and leaf counts of a labelled dataset.
 
-    Each dataset's account pays for what is released about it: medians all of the one ε, leaf counts all of the other.
+    Each account pays for the releases about its dataset: the unlabelled dataset's ε pays for all medians, the labelled
+    dataset's ε for all leaf counts.
     """
 
     slug = "sspe-1"
@@ -59,7 +60,7 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees, and the depth that both public sizes and both ε can bear."""
+        """Fills in ten trees, and the smaller of the default depths for the two public sizes and ε."""
         settled = dict(asked)
         settled.setdefault("n_estimators", median_prices.DEFAULT_TREES)
         n_trees = int(settled["n_estimators"])
@@ -68,14 +69,14 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
         return settled, shapes.settle_depth(settled, rule, encoding, tables=True)
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """What the labelled dataset pays for: counts of every leaf of T trees."""
+        """The event of the labelled dataset: counts of every leaf of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         price = TreePrice((), leaf_prices.priced(leaf_prices.COUNTS, per_tree, depth, facts))
         return price.forest_event(n_trees, sharded=tree_parameters.is_sharded(parameters))
 
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """What the unlabelled dataset pays for: one private median per level of T trees."""
+        """The event of the unlabelled dataset: one private median per level of T trees."""
         depth, n_trees = int(parameters["max_depth"]), int(parameters["n_estimators"])
         per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)
         widest = median_prices.most_splits(tree_bins.encoding_of(facts.schema, parameters["n_bins"], facts.profile))

@@ -1,7 +1,7 @@
-"""Median trees where only labels are secret: structure from the public features, noise on the labels alone.
+"""Prices ``sspe-2``: median trees with structure from public features and noise on labels only.
 
 Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles", Algorithm 3
-in its second setting. Why their noise is half of what is needed, and the proof of this version: docs/proofs/sspe-2.md.
+in its second setting. docs/proofs/sspe-2.md shows that the paper needs twice its noise and proves this version.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _ABOUT = About(
 
 
 class LabelMedianTrees(Algorithm):
-    """Each node takes a random feature and its exact median; leaves release noisy label counts, or a label each.
+    """Each node splits a random feature at its exact median; each leaf releases noisy label counts or one label.
 
-    Rows without a known label take part in the structure: they are the paper's unlabelled set.
+    Rows without a known label, the paper's unlabelled set, are used for the structure.
     """
 
     slug = "sspe-2"
@@ -55,7 +55,7 @@ class LabelMedianTrees(Algorithm):
     about = _ABOUT
     adjacency = Adjacency.LABEL
     reuses_profiles = False
-    """Features are public there, and medians are exact ones among 255 steps, at no price."""
+    """No profile is needed: features are public, so exact medians among 255 steps cost no budget."""
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
         tree_parameters.N_ESTIMATORS,
@@ -68,14 +68,14 @@ class LabelMedianTrees(Algorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees, where their nodes stop and, from the public size and ε, their depth."""
+        """Fills in ten trees, the fewest rows of a node that splits and, from the public size and ε, the depth."""
         settled = dict(asked)
         settled.setdefault("n_estimators", DEFAULT_TREES)
         warnings = label_prices.settle(settled, facts, n_noisy_trees=int(settled["n_estimators"]))
         return settled, warnings
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """T trees on disjoint labels, or one after another; a tree is what its leaves release."""
+        """T trees on disjoint labels, or sequential; a tree is the releases of its leaves."""
         return label_event(parameters, facts, kind=str(parameters["leaf"]), n_trees=int(parameters["n_estimators"]))
 
     def check(self, event: Event, parameters: Parameters) -> None:
