@@ -29,7 +29,7 @@ ADMIN_KEY_FILE = "admin.key"
 
 
 class WrongUse(Exception):
-    """The command was typed in a way that cannot be meant. ``str()`` says why."""
+    """The usage of a command is invalid. ``str()`` states the reason."""
 
 
 class NoKey(Exception):

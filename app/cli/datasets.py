@@ -1,4 +1,4 @@
-"""``grovekeeper datasets``: declare, upload, show, grant, erase."""
+"""``grovekeeper datasets``: declare and show datasets, upload and erase rows, grant roles."""
 
 import sys
 from pathlib import Path
@@ -228,7 +228,7 @@ def balance_cells(account: dict[str, Any]) -> list[str]:
 def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:
     """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be read.
 
-    A missing balance is no reason to fail: a predictor may not read it, and the main answer has arrived.
+    The command succeeds without a balance, because a predictor may not read it and the main answer has arrived.
     """
     if dataset["account"]["accountant"] == "pure":
         return None

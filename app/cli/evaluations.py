@@ -22,7 +22,7 @@ KeyOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt
 
 @dataclass(frozen=True)
 class SpendOptions:
-    """On which rows, for how much."""
+    """Options of an evaluation: its rows and its budget."""
 
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.", show_default=False)]
     delta: Annotated[
@@ -35,7 +35,7 @@ class SpendOptions:
     scope: ScopeOption = None
 
     def to_json(self, client: "Client", model_id: str) -> dict[str, Any]:
-        """The body. ε and δ go out as they were typed: no float ever touches them."""
+        """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
         return {
             "epsilon": self.epsilon,
@@ -81,7 +81,7 @@ def run(
 
 @dataclass(frozen=True)
 class SelectionOptions(SpendOptions):
-    """The same, and what is told of the best one."""
+    """Options of a choice of the best model: rows, budget and the best model's accuracy."""
 
     winner_accuracy: Annotated[
         bool, typer.Option("--winner-accuracy", help="Half of the price for the winner's accuracy.")

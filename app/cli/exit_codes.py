@@ -8,10 +8,10 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """It failed, or it was not verified."""
+    """The command failed, or the evidence was not verified."""
     WRONG_USE = 2
     REFUSED = 3
-    """The budget does not cover it."""
+    """The budget does not cover the request."""
     NOT_ALLOWED = 4
     UNREACHABLE = 5
 

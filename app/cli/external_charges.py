@@ -32,7 +32,7 @@ class Stated:
     scope: ScopeOption = None
 
     def body(self, client: "Client", dataset: str, description: str) -> dict[str, Any]:
-        """The request.
+        """The body of the request.
 
         Raises:
             WrongUse: an event and a declared loss, or neither.

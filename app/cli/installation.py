@@ -1,6 +1,6 @@
 """``grovekeeper serve``, ``api``, ``worker``, ``db`` and ``openapi``: commands on the installation itself.
 
-Each imports the server's modules in its function: 0.5 to 2 s of CPU that other commands need not spend.
+Each command imports the server's modules in its function, which spares other commands 0.5 to 2 s of CPU.
 """
 
 import json

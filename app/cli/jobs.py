@@ -1,4 +1,4 @@
-"""``grovekeeper jobs``: list, show, follow, cancel."""
+"""``grovekeeper jobs``: list, show, follow and cancel jobs."""
 
 from typing import Annotated, Any
 

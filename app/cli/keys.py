@@ -12,7 +12,7 @@ app = typer.Typer(help="Make, list and revoke keys.", no_args_is_help=True)
 
 
 _EVERYWHERE = frozenset({"admin", "owner", "auditor"})
-"""Roles that mean something without a grant; the others give nothing until one is made on a dataset."""
+"""Roles that take effect without a grant. The other roles need a grant on a dataset."""
 
 
 @app.command("create")

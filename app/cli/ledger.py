@@ -127,7 +127,7 @@ def show_accounts(output: Output, accounts: list[dict[str, Any]], *, indent: int
 
 
 def show_cells(output: Output, balance: dict[str, Any]) -> None:
-    """Prints the tightest cell, the largest ε that fits there, and the cells of each partition that has few."""
+    """Prints the tightest cell, the largest ε that fits there, and the cells of each partition with few cells."""
     if balance["kind"] == "dataset":
         cell = ", ".join(f"{name}={value}" for name, value in balance["tightest_cell"].items())
         output.say(f"tightest cell: {cell or 'the whole dataset'}")
@@ -143,7 +143,7 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
 
 
 def show_entries(output: Output, entries: list[dict[str, Any]], *, indent: int = 0) -> None:
-    """Prints entries in their order; those of a population name the member's entry in place of a scope."""
+    """Prints entries in their order; entries of a population name the member's entry in place of a scope."""
     members = [entry.get("details", {}).get("member") for entry in entries]
     of_population = any(members)
     rows = [

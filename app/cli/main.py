@@ -71,7 +71,7 @@ app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
 
 
 def main() -> None:
-    """The ``grovekeeper`` command. A terminal that cannot show ε shows a question mark, and the work is done."""
+    """The ``grovekeeper`` command. On a terminal that cannot show ε, it prints a question mark and continues."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

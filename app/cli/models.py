@@ -1,4 +1,4 @@
-"""``grovekeeper models`` and ``grovekeeper predict``."""
+"""``grovekeeper models`` and ``grovekeeper predict``: show, download and delete models; predict rows."""
 
 import json
 from pathlib import Path

@@ -19,7 +19,7 @@ app = typer.Typer(help="Release profiles of datasets, and look at them.", no_arg
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """Of which dataset, for how much."""
+    """Options of a profile: its dataset and its budget."""
 
     dataset: DatasetArgument
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.", show_default=False)]
@@ -37,7 +37,7 @@ class ProfileOptions:
         return as_typed(**vars(self))
 
     def to_json(self, client: "Client") -> dict[str, Any]:
-        """The body. ε and δ go out as they were typed: no float ever touches them."""
+        """The body. ε and δ are sent as they were typed, never converted to a float."""
         return {
             "epsilon": self.epsilon,
             **({} if self.delta is None else {"delta": self.delta}),

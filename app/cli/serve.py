@@ -185,7 +185,7 @@ def _became_ready(api: ApiThread, listener: socket.socket, stop: threading.Event
     """Whether ``/readyz`` answered 200 before a stop.
 
     Raises:
-        InstallationError: it did not within :data:`READY_WITHIN_S` seconds.
+        InstallationError: the API did not answer 200 within :data:`READY_WITHIN_S` seconds.
     """
     for _ in range(int(READY_WITHIN_S / _TICK_S)):
         if not api.lives or stop.is_set():

@@ -1,4 +1,4 @@
-"""``grovekeeper algorithms``, ``plan`` and ``train``."""
+"""``grovekeeper algorithms``, ``plan`` and ``train``: list algorithms, quote and train forests."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _SHOWN_BY = {"train": "models", "profile": "profiles", "evaluation": "evaluation
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What is to be trained, on what, for how much."""
+    """Options of a training job: algorithm, rows and budget."""
 
     dataset: DatasetArgument
     algorithm: Annotated[str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms", show_default=False)]
@@ -71,7 +71,7 @@ class PlanOptions:
         return as_typed(**vars(self))
 
     def to_json(self, client: "Client") -> dict[str, Any]:
-        """The body of ``POST /plans``. ε and δ go out as they were typed: no float ever touches them."""
+        """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float."""
         return {
             "dataset": self.dataset,
             "algorithm": self.algorithm,
@@ -164,7 +164,7 @@ def train(
 
 
 def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
-    """Prints what a job of any kind reserved, and follows it to its end if asked to."""
+    """Prints the reservations of a job of any kind, and follows the job to its end on request."""
     output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
     also = accepted["unlabelled"]
     if also is not None:
@@ -178,7 +178,7 @@ def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *,
 
 
 def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
-    """Prints a quote for people, both parts where a job has two; ``what`` is what would be made."""
+    """Prints a quote for people, both parts where a job has two; ``what`` names the output."""
     also = quote.get("unlabelled")
     _show_part(output, quote, what=what if also is None else f"{what}, its part with labels,")
     if also is not None:
@@ -233,13 +233,13 @@ def finish(output: Output, job: dict[str, Any]) -> None:
 
 
 def made(job: dict[str, Any]) -> str | None:
-    """Id of what a job made, if it has."""
+    """The id of a job's output, if the job has an output."""
     found: str | None = job["model_id"] or job["profile_id"] or job["evaluation_id"]
     return found
 
 
 def next_command(job: dict[str, Any]) -> str:
-    """Shows what a job made."""
+    """The command that shows a job's output."""
     return f"grovekeeper {_SHOWN_BY[job['kind']]} show {made(job)}"
 
 

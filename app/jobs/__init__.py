@@ -1,1 +1,1 @@
-"""The lease-table queue in the same database as the budget, so that both move in one transaction."""
+"""The queue of jobs with leases, in the database of the ledger, so that one transaction changes both."""

@@ -1,7 +1,7 @@
 """The queue of jobs: enqueue, claim, heartbeat and finish, each on the caller's transaction, fenced by the lease token.
 
 At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
-``SKIP LOCKED`` lets claimants pass one another on PostgreSQL; on SQLite the write transaction excludes them anyway.
+``SKIP LOCKED`` lets several workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
 A transaction that locks several rows locks datasets first, then jobs, then accounts, each in order of ids.
 """
 
@@ -41,7 +41,7 @@ def has_queued(session: Session) -> bool:
 
 
 def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
-    """Takes the oldest queued job, or none."""
+    """Takes the oldest queued job; ``None`` if no job waits."""
     row = session.execute(
         select(JobRow)
         .where(JobRow.state == JobState.QUEUED.value)

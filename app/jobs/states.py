@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """Where a job stands. The first two states are unfinished; the others are final."""
+    """The state of a job. The first two states are unfinished; the others are final."""
 
     QUEUED = "queued"
     """Accepted, with its price reserved. The job waits for a worker and has read no row."""
@@ -23,7 +23,7 @@ class JobState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a job ended without an output. A reason tells nothing about rows."""
+    """Why a job ended without an output. A reason reveals nothing about rows."""
 
     CANCELLED = "cancelled"
     """Somebody cancelled the job or erased its dataset."""

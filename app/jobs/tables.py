@@ -1,4 +1,4 @@
-"""Tables of jobs: the queue and its history in one, and the datasets that each job reads."""
+"""Maps the tables of jobs, which are queue and history, and of the datasets that each job reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class JobPart:
 
     Attributes:
         dataset: id of the dataset, whose account pays.
-        dataset_name: at submission.
+        dataset_name: the dataset's name at submission.
         scope: the cells that are read, by partition, in JSON form.
         epochs: ids of the uploads that are read.
-        price: of what the work releases of these rows, as answers show it.
-        reservation_id: of the price.
+        price: the price of the part, as answers show it.
+        reservation_id: id of the reservation of the price.
     """
 
     dataset: str
@@ -43,8 +43,8 @@ class JobRow(Base):
     Attributes:
         dataset_id: the dataset whose grants govern the job and its output.
         kind: what the job releases: a trained forest, a profile or an evaluation.
-        algorithm: of a job that trains.
-        task: ``work``, which the child is told, and ``parts``, the JSON forms of :attr:`parts`.
+        algorithm: the algorithm of a training job.
+        task: ``work``, the child's instructions, and ``parts``, the JSON forms of :attr:`parts`.
         state: a :class:`app.jobs.states.JobState`; ``reason`` is an :class:`app.jobs.states.EndReason`.
         lease_token: of the worker that runs the job; a worker with another token writes nothing.
         charged_at: set in the transaction that commits the charge.
@@ -84,7 +84,7 @@ class JobRow(Base):
 
     @property
     def parts(self) -> tuple[JobPart, ...]:
-        """The parts that pay, in the order in which the work names them; none where the job reads public rows only."""
+        """The parts of the job, in the order in which the work names them; empty if the job reads no private row."""
         return tuple(JobPart(**part) for part in self.task["parts"])
 
 

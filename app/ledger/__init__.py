@@ -1,1 +1,1 @@
-"""Accounts, reservations and the append-only entries. It does not know what a tree is."""
+"""Accounts, reservations and the append-only entries, independent of forests."""

@@ -2,8 +2,8 @@
 
 A request is admitted if ``charged + reserved + amount`` stays within the account's cap in every joint cell of its
 scope, and if the totals of all members of its population together stay within the population's cap. A job's requests
-are admitted all or not at all. Jobs are judged in order, each beside those that were admitted before it, so that one
-transaction can admit many. Quotes and admissions share this code.
+are admitted all or not at all. Jobs are judged in order, each after the jobs that were admitted before it, so that one
+transaction can admit many jobs. Quotes and admissions share this code.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ class Request:
     """An amount that a job asks of one account.
 
     Attributes:
-        account_id: whose budget.
+        account_id: the account that pays.
         amount: steps of the account's unit, positive.
         scope: in normal form; the amount is set aside in every joint cell of it.
     """
@@ -58,7 +58,7 @@ class AccountState:
     Attributes:
         cap: in force now.
         highest_cap: no admission was above it, so no joint cell carries more.
-        partitions: how the dataset is cut.
+        partitions: the partitions of the dataset.
         scopes: the scopes of ``totals``, by their digests.
         totals: charged and reserved amounts of a scope, by its digest.
     """
@@ -166,8 +166,8 @@ class Population:
     def room(self, account_id: str, load: int) -> int:
         """The largest amount that fits into a scope of a member; negative or zero where none does.
 
-        Other scopes of the member count by its largest cell, so that jobs on disjoint cells of one member cost a person
-        their maximum in the population as in the account.
+        The member counts by its tightest joint cell, so jobs on disjoint cells of one member cost a person the largest
+        of their amounts, in the population as in the account.
 
         Args:
             account_id: the member.
@@ -184,7 +184,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Room:
-    """What a request finds: the tightest joint cell of its scope, and the largest amount that would be admitted."""
+    """The room for a request: the tightest joint cell of its scope, and the largest amount that would be admitted."""
 
     tightest: CellBalance
     amount: int
@@ -193,13 +193,13 @@ class Room:
 
 @dataclass(frozen=True)
 class Budgets:
-    """Accounts and the populations that some of them belong to, as they stand in one transaction."""
+    """The states of accounts and of their populations, as read in one transaction."""
 
     accounts: Mapping[str, AccountState]
     populations: Sequence[Population]
 
     def room(self, request: Request) -> Room:
-        """The room of a request by itself."""
+        """The room for a request alone."""
         account = self.accounts[request.account_id]
         tightest = account.tightest(request.scope)
         population = self.population_of(request.account_id)
@@ -220,7 +220,7 @@ class Budgets:
         return budgets
 
     def with_reservation(self, request: Request, room: Room) -> "tuple[Budgets, CellBalance | None]":
-        """The budgets with one more reservation, and for a member the tightest joint cell of the whole account then."""
+        """The budgets with one more reservation; for a population's member also its tightest joint cell afterwards."""
         account = self.accounts[request.account_id].reserved(request.scope, request.amount)
         accounts = {**self.accounts, request.account_id: account}
         if room.population is None:
@@ -257,8 +257,8 @@ class Refused:
 
     Attributes:
         position: of the request in its job.
-        room: what the request finds beside the requests before it.
-        fits: the largest amount that would be admitted beside all other requests of the job.
+        room: the room for the request after the requests before it.
+        fits: the largest amount that would be admitted together with all other requests of the job.
     """
 
     position: int
@@ -276,7 +276,7 @@ def admit(budgets: Budgets, jobs: Sequence[Sequence[Request]]) -> list[Admitted 
 
 
 def rooms(budgets: Budgets, requests: Sequence[Request]) -> list[Room]:
-    """The room of every request of a job where the other requests get what they ask for.
+    """The room for every request of a job if the job's other requests are admitted.
 
     A job is admitted if and only if each request fits its room, since no joint cell lies in two requests of one job.
     """

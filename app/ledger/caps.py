@@ -28,13 +28,13 @@ def in_force(session: Session, account_id: str) -> int:
 def change(session: Session, account_id: str, cap: int, *, reason: str, actor: str) -> None:
     """Puts a new cap in force.
 
-    The limit that guarantees are made of follows: as long as nothing is held or charged (of a population: in no
-    member), it is the new cap alone; from then on it never falls, because outputs that were released under a cap are
-    covered by that cap only, and because what is held was admitted under it (docs/proofs/caps.md).
+    The limit that guarantees state follows. While nothing is reserved or charged (in a population: in any member), the
+    limit is the new cap. Afterwards the limit never falls, because only the cap that admitted a release or a
+    reservation covers it (docs/proofs/caps.md).
 
     Args:
         session: of the caller's transaction.
-        account_id: of the account.
+        account_id: id of the account.
         cap: the new cap, in whole steps of the account's unit.
         reason: a public sentence, part of the entry.
         actor: the key that changes the cap.
@@ -81,7 +81,8 @@ def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str,
 def printable_of(population: Population, highest: Limit) -> Limit:
     """The limit that the guarantee of a population states, over all releases about its members.
 
-    As of one account, with the members' loads in place of reservations and charges (docs/proofs/accounting.md A8).
+    Computed as for one account, with the members' loads in place of reservations and charges (docs/proofs/accounting.md
+    A8).
 
     Args:
         population: with the totals of its members.

@@ -1,4 +1,4 @@
-"""Extending an account's chain: the only code that makes entries."""
+"""Appends entries to an account's chain. No other code makes entries."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from app.privacy import accountants
 
 @dataclass(frozen=True)
 class NewEntry:
-    """The content of an entry before it has its place in the chain; fields as those of an entry."""
+    """The content of an entry without its position in the chain; see :class:`app.ledger.entries.Entry`."""
 
     kind: EntryKind
     amount: int
@@ -30,7 +30,7 @@ class NewEntry:
 def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) -> NewEntry:
     """The entry of one step of a reservation: every step repeats its amount, scope, event, job and details.
 
-    The entries of a mechanism outside the service, which has no job, are told together by the reservation's id.
+    The reservation's id links the entries of an external mechanism, which has no job.
     """
     return NewEntry(
         kind,
@@ -71,5 +71,5 @@ def append(session: Session, row: AccountRow, new: NewEntry, *, not_before: str 
 
 
 def _next_time(last_at: str) -> str:
-    """Now, but never before the last entry: clocks step back, chains do not."""
+    """The present time, or the time of the last entry if the clock stepped back."""
     return max(clock.to_text(clock.now()), last_at)

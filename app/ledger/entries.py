@@ -82,7 +82,7 @@ class Entry:
         return {**fields, "details": self.details} if self.details else fields
 
     def sealed(self) -> "Entry":
-        """The same entry with its hash."""
+        """This entry with its hash."""
         body = self.to_json()
         del body["hash"]
         return replace(self, hash=hashlib.sha256(rfc8785.dumps(body)).hexdigest())

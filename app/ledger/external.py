@@ -1,6 +1,6 @@
 """Charges for external mechanisms: spent at once and for good, on the word of an attester.
 
-The service does not serve the rows that such a mechanism reads, so nothing can show that the mechanism did not run. A
+An external mechanism reads rows outside the service, so the service cannot verify that the mechanism did not run. A
 reservation is charged in the transaction that makes it, and never voided or expired. Both entries name the attester.
 
 An (ε, δ)-mechanism pays an amount in the account's unit, and δ out of the part that a ``zcdp`` account sets aside. In
@@ -28,14 +28,14 @@ DELTA_PLACES = 18
 
 @dataclass(frozen=True)
 class DeltaBalance:
-    """The part of δ that is set aside, at the joint cell of a scope that has spent most of it; in steps of 10⁻¹⁸."""
+    """The part of δ that is set aside, at the joint cell of a scope with the largest spent δ; in steps of 10⁻¹⁸."""
 
     set_aside: int
     charged: int
 
     @property
     def remaining(self) -> int:
-        """The δ that may still be charged there."""
+        """The δ that may still be charged in this cell."""
         return self.set_aside - self.charged
 
 
@@ -69,7 +69,7 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
 
 
 def delta_balance(session: Session, account_id: str, scope: Scope) -> DeltaBalance | None:
-    """The part of δ that is set aside, and what a scope has spent of it; ``None`` where nothing is set aside."""
+    """The part of δ that is set aside, and its spent amount in a scope; ``None`` where no part is set aside."""
     row = repository.account(session, account_id)
     if row.delta_set_aside is None:
         return None

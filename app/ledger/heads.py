@@ -2,7 +2,7 @@
 
 A database that was restored from an older backup has fewer entries than a head states, or other entries, so the restore
 is noticed. A head is written after the commit of the entries that it covers. So an intact database is never behind a
-head, whichever process is killed.
+head, even if a process is killed.
 """
 
 import fcntl

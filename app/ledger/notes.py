@@ -1,8 +1,8 @@
 """Checkpoints: the size and root of an account's log, signed.
 
-The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that their tools read it:
-a line that names the log, the number of entries, the root in base64, the time; an empty line; and a line with the
-Ed25519 signature over everything before the empty line, its end included.
+The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that tools for
+transparency logs read it: a line that names the log, the number of entries, the root in base64, the time; an empty
+line; and a line with the Ed25519 signature over everything before the empty line, its end included.
 """
 
 import base64
@@ -71,8 +71,8 @@ class Signer:
 
         Args:
             file: the key file.
-            make: whether to make a key, readable by its owner only, if the file does not exist. Of several processes
-                that do so at once, one makes the key and the others read it.
+            make: whether to make a key, readable by its owner only, if the file does not exist. If several processes
+                make a key at once, one process makes it and the others read it.
 
         Raises:
             InstallationError: the file does not exist or holds no Ed25519 key.

@@ -24,7 +24,7 @@ from app.privacy.composition import Scope
 
 
 def ids_of(session: Session, account_ids: Collection[str]) -> dict[str, str]:
-    """The populations of those accounts that belong to one, by account."""
+    """The populations of accounts, by account; accounts without a population are left out."""
     query = select(MemberRow.account_id, MemberRow.population_id).where(MemberRow.account_id.in_(account_ids))
     return dict(session.execute(query).all())
 
@@ -59,7 +59,7 @@ def of_populations(session: Session, population_ids: Collection[str]) -> dict[st
 
 
 def populations_of(session: Session, rows: Sequence[AccountRow]) -> dict[str, Population]:
-    """The populations that some accounts are of, with the totals of their members, by id, in one query."""
+    """The populations whose own accounts are given, with the totals of their members, by id, in one query."""
     if not rows:
         return {}
     members: dict[str, dict[str, MemberTotal]] = {row.id: {} for row in rows}
@@ -74,8 +74,8 @@ def populations_of(session: Session, rows: Sequence[AccountRow]) -> dict[str, Po
 def append(session: Session, population: AccountRow | None, account: AccountRow, new: NewEntry) -> Entry:
     """Writes an entry of an account, with a time not before the newest entry of its locked population.
 
-    The verifier takes an entry of a member that is older than the last line of the population's export, and without an
-    entry there, for one that was kept out of the export.
+    If a member's entry is older than the last line of the population's export and has no entry in this export, the
+    verifier reports that an entry was left out.
     """
     return chain.append(session, account, new, not_before="" if population is None else population.last_at)
 
@@ -87,8 +87,8 @@ def record(session: Session, population: AccountRow, account: AccountRow, entry:
         session: of the transaction that wrote the entry.
         population: of the account, locked before the entry was written.
         account: the member.
-        entry: its newest entry.
-        total: its tightest joint cell after the entry.
+        entry: the member's newest entry.
+        total: the member's tightest joint cell after the entry.
     """
     member = session.get_one(MemberRow, account.id, populate_existing=True)
     member.load, member.reserved = total.load, total.reserved
@@ -100,7 +100,7 @@ def record(session: Session, population: AccountRow, account: AccountRow, entry:
         job_id=entry.job_id,
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
-    # Not before the entry that it names, whose clock may be ahead: the verifier checks the order of the two times.
+    # Not before the member's entry, whose clock may be ahead: the verifier checks the order of the two times.
     chain.append(session, population, new, not_before=entry.at)
 
 

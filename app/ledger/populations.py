@@ -113,13 +113,13 @@ def page(session: Session, *, declared_by: str | None, after: str | None, limit:
 def join(session: Session, population_id: str, account_id: str, *, actor: str, at: datetime) -> None:
     """Makes an account a member, for good. Joining again changes nothing.
 
-    An account that has spent before makes more printable than the cap. Where losses just add up that is the sum as it
-    is; where a δ is stated, a sum that depends on outputs is no bound, so it is what was printable before and the
-    account's highest cap together (docs/proofs/accounting.md A8).
+    An account that spent budget before it joins raises the limit that the population's guarantee states. On ``pure``
+    accounts, the limit includes the account's load. Where a δ is stated, a sum that depends on outputs is no bound, so
+    the account's highest cap is added to the population's highest cap (docs/proofs/accounting.md A8).
 
     Raises:
-        PopulationMismatch: the account counts otherwise than the members do, belongs to another population, or brings
-            more than can be counted.
+        PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
+            population, or raises the highest cap beyond ``limits.MAX_STEPS``.
     """
     account = repository.locked_account(session, account_id)
     current = population_totals.id_of(session, account_id)
@@ -155,7 +155,7 @@ def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -
     """The population, if the key opened it or sees all populations.
 
     Raises:
-        NotFound: no such population, or one that another key opened: the two look the same.
+        NotFound: no such population, or another key opened it; the error does not say which.
     """
     if row is None or not (sees_all or row.declared_by == key_id):
         raise NotFound("population")

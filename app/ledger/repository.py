@@ -112,7 +112,7 @@ def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]
 
 
 def has_living_reservation(session: Session, account_id: str) -> bool:
-    """Whether a reservation waits or was charged: one that was not given back."""
+    """Whether an account has a reservation that waits or was charged, and so was not given back."""
     living = select(ReservationRow.id).where(
         ReservationRow.account_id == account_id, ReservationRow.state.in_(("reserved", "charged"))
     )

@@ -1,7 +1,7 @@
 """Scopes by their digests, kept in memory, so that an admission reads digests rather than texts.
 
 A digest means the same scope for ever, in every account and whether or not the transaction that wrote it committed, so
-nothing here can be out of date. The size is bounded; a scope that is not kept is read from the database.
+a cached scope is never stale. The size is bounded; a scope that is not cached is read from the database.
 """
 
 import json
@@ -16,7 +16,7 @@ from app.ledger.tables import BoxRow
 from app.privacy.composition import Numbering, Partitions
 
 MAX_SIZE: Final = 2**21
-"""Scopes and cells that are kept in all. The least recently used go first."""
+"""The most scopes and cells in the cache. The least recently used scopes are dropped first."""
 MAX_WAYS: Final = 256
 """Sets of partition names whose scopes are kept."""
 
@@ -41,7 +41,7 @@ def numbering(session: Session, account_id: str, partitions: Partitions, digests
 def _kept(names: tuple[str, ...]) -> Numbering:
     """The scopes over some partitions that are in memory, marked as the most recently used.
 
-    A caller may go on using them after they were dropped.
+    A caller may keep using scopes that the cache has dropped.
     """
     with _changing:
         scopes = _by_names.pop(names, None)

@@ -49,15 +49,16 @@ class NewAccount:
 
 @dataclass(frozen=True)
 class NewReservation(Request):
-    """One priced part of a job: what it asks of one account, and what its entries say.
+    """One priced part of a job: its amount on one account, and the content of its entries.
 
     Attributes:
         event: canonical JSON form of the privacy event; ``None`` where the details declare a loss instead.
         job_id: the job that will spend it; ``None`` for a mechanism that runs outside the service.
-        delta: of the request, by which a refusal converts what would fit; ``None``: the account's own.
+        delta: the δ of the request, at which a refusal converts the largest admissible amount; ``None``: the account's
+            δ.
         details: public facts of every entry of the reservation; see :class:`app.ledger.entries.Entry`.
-        largest_within: the largest ε of the request whose price is within some steps, by which a refusal says what
-            would fit; ``None``: the largest ε of a job.
+        largest_within: maps an amount to the largest ε of the request that costs no more, for the text of a refusal;
+            ``None``: the largest ε of a job.
     """
 
     event: dict[str, Any] | None
@@ -155,7 +156,8 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
     """Reserves every part of one job: all of them, or an error and none.
 
     Two parts may be on one account if their scopes are disjoint. Accounts, then their populations, are locked in order
-    of their ids before the first is read, so that jobs that cross never deadlock. A job without parts reserves nothing.
+    of their ids before the first is read, so that jobs on several accounts never deadlock. A job without parts reserves
+    nothing.
 
     Returns:
         The reservations' ids, in the order of ``parts``.
@@ -182,10 +184,10 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:
-    """Turns a reservation into a charge. From here on no code path gives it back.
+    """Turns a reservation into a charge. No code path gives a charge back.
 
     Raises:
-        ReservationSettled: it has ended already.
+        ReservationSettled: the reservation has already ended.
     """
     _settle(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
 
@@ -194,7 +196,7 @@ def void(session: Session, reservation_id: str, *, actor: str) -> None:
     """Gives back a reservation whose job never started.
 
     Raises:
-        ReservationSettled: it has ended already.
+        ReservationSettled: the reservation has already ended.
     """
     _settle(session, reservation_id, kind=EntryKind.VOID, end="void", actor=actor)
 
@@ -203,7 +205,7 @@ def expire(session: Session, reservation_id: str, *, actor: str) -> None:
     """Gives back a reservation whose job waited too long and never started.
 
     Raises:
-        ReservationSettled: it has ended already.
+        ReservationSettled: the reservation has already ended.
     """
     _settle(session, reservation_id, kind=EntryKind.EXPIRE, end="expired", actor=actor)
 
@@ -217,7 +219,7 @@ def charge_job(session: Session, job_id: str, *, actor: str) -> None:
     """Turns every reservation of a job into a charge, in order of the accounts' ids.
 
     Raises:
-        ReservationSettled: one of them has ended already.
+        ReservationSettled: one of the reservations has already ended.
         NotFound: the job has no reservation.
     """
     if not reservations_of_job(session, job_id):
@@ -246,7 +248,7 @@ def balance(session: Session, account_id: str, scope: Scope | None = None) -> Ba
 
 
 def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]:
-    """The tightest joint cell of each of several accounts, in as many queries as for one."""
+    """The tightest joint cell of each of several accounts, in a fixed number of queries."""
     rows = repository.accounts(session, account_ids)
     budgets = _standing(session, rows)
     return {row.id: _balance(row, budgets.room(Request(row.id, 0, {}))) for row in rows}
@@ -255,7 +257,8 @@ def balances(session: Session, account_ids: Sequence[str]) -> dict[str, Balance]
 def balances_of_job(session: Session, parts: Sequence[Request]) -> list[Balance]:
     """The balance of every part of a job, with the room that is left for it where the other parts get their amounts.
 
-    Parts on members of one population add up there. A job is admitted if and only if each part fits its room.
+    Parts on members of one population add up in the population. A job is admitted if and only if each part fits its
+    room.
     """
     rows = {row.id: row for row in repository.accounts(session, [part.account_id for part in parts])}
     rooms = admission.rooms(_standing(session, list(rows.values())), parts)
@@ -268,9 +271,9 @@ def accountant_of(session: Session, account_id: str) -> str:
 
 
 def highest_cap(session: Session, account_id: str) -> Limit:
-    """The highest cap in force since the first reservation that was not given back: what an account with a δ may print.
+    """The highest cap in force since the first reservation that was not given back.
 
-    Outputs that were released under a cap are covered by that cap, whatever it was lowered to afterwards
+    Outputs that were released under a cap are covered by that cap, even if it was lowered afterwards
     (docs/proofs/caps.md).
     """
     return Limit.of(repository.account(session, account_id))
@@ -302,9 +305,9 @@ def size(session: Session, account_id: str) -> int:
 
 
 def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
-    """The header of an export, and the sequence of its last entry: later ones are left out.
+    """The header of an export, and the sequence of the last entry in the export.
 
-    Entries never change, so they may then be read in as many transactions as is convenient.
+    Entries never change, so several transactions may then read them.
     """
     row = repository.account(session, account_id)
     header = {
@@ -410,7 +413,7 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
 
 
 def _refusal(row: AccountRow, part: NewReservation, refused: Refused) -> BudgetExceeded:
-    """Names the cap that leaves less, the account's or the population's, and what would fit."""
+    """Names the cap that leaves less, the account's or the population's, and the largest ε that would fit."""
     accountant = accountants.by_name(row.accountant)
     delta = part.delta if part.delta is not None else Limit.of(row).split.converted_at
     largest_within = part.largest_within or partial(accountant.largest_that_fits, delta=delta)

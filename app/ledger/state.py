@@ -72,7 +72,7 @@ def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellD
 
 
 def partitions_of(account: AccountRow) -> Partitions:
-    """How the account is cut."""
+    """The partitions of the account."""
     return Partitions.from_json(account.partitions)
 
 

@@ -12,13 +12,13 @@ from app.db.types import CanonicalJson
 
 
 class AccountRow(Base):
-    """The holder of a lifetime cap and of a chain of entries: the lock under which everything of the account happens.
+    """The holder of a lifetime cap and of a chain of entries. The row's lock guards every change of the account.
 
     Attributes:
-        id: of what holds the budget: a dataset, or a population, which reserves nothing itself and has one more row
-            (:class:`PopulationRow`).
+        id: id of the dataset or the population that holds the budget. A population makes no reservations and has one
+            more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
-        highest_cap: what guarantees are made of (:func:`app.ledger.caps.change`).
+        highest_cap: the cap that guarantees state (:func:`app.ledger.caps.change`).
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
         privacy_unit: of a dataset; a population's is its members'.
         last_sequence: with ``last_hash`` and ``last_at`` the head of the chain.
@@ -71,12 +71,11 @@ class BoxRow(Base):
 
 
 class PopulationRow(Base):
-    """What a population is beside an account (:class:`AccountRow` of the same id): a cap over datasets about the same
-    people.
+    """The facts of a population besides its account, the :class:`AccountRow` of this id.
 
     Attributes:
-        adjacency: of the members; with ``unit_column`` set when the first one joins.
-        unit_column: that names the same people in every member; ``None`` with rows as units.
+        adjacency: the members' adjacency, set with ``unit_column`` when the first member joins.
+        unit_column: the column that names the same people in every member; ``None`` with rows as units.
     """
 
     __tablename__ = "populations"
@@ -90,15 +89,16 @@ class PopulationRow(Base):
 
 
 class MemberRow(Base):
-    """An account of a population, for ever: erased datasets keep their spend there.
+    """A permanent member of a population: erased datasets keep their spend.
 
-    What stands here is written under the account's lock.
+    Every change of the row is made under the account's lock.
 
     Attributes:
-        load: what one person may lose in it: the amount of its newest ``join`` or ``load`` entry in the population's
-            chain, moved in that entry's transaction.
-        tightest_cell: the joint cell that carries it, or where not ``is_exact`` the one that was named with a bound.
-        reserved: the part of what lies there that is not charged yet, moved by charges too.
+        load: the largest loss of one person in the member: the amount of its newest ``join`` or ``load`` entry in the
+            population's chain, moved in that entry's transaction.
+        tightest_cell: the joint cell that carries the load; where not ``is_exact``, the cell that was named with the
+            bound.
+        reserved: the part of the load that is not charged yet; a charge lowers it.
     """
 
     __tablename__ = "population_members"
@@ -118,7 +118,7 @@ class MemberRow(Base):
 
 
 class ReservationRow(Base):
-    """The state of a reservation. The entries are the record; this row tells which end it came to.
+    """The state of a reservation. The entries are the record; this row states how the reservation ended.
 
     A job has one reservation for each of its parts: on several accounts, or on disjoint cells of one.
 

@@ -1,8 +1,8 @@
-"""The sentences and numbers that the service may print as a guarantee. Nothing else may be claimed.
+"""Computes the numbers and sentences of every guarantee that the service prints.
 
-Of a whole account: the loss of all outputs together. Of one output: what it adds, given everything that was released
-before it. No number holds for one output without that condition, because a request, and the choice of what is
-published, may depend on other outputs (docs/proofs/accounting.md A9).
+The guarantee of an account bounds the loss of all outputs together. The guarantee of one output bounds the loss that it
+adds, given all earlier outputs. No number holds for one output without that condition, because a request, and the
+choice of what is published, may depend on other outputs (docs/proofs/accounting.md A9).
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class SplitDelta:
 
     @property
     def converted_at(self) -> Fraction | None:
-        """What is not set aside."""
+        """The part of δ that is not set aside."""
         return None if self.total is None else self.total - self.set_aside
 
 
@@ -60,15 +60,15 @@ def guarantee(
     """The printed guarantee of an account: of all outputs together.
 
     On a ``pure`` account it is valid for the realised sum at any time, and for the cap (Theorem L (a),
-    docs/proofs/lemmas.md). On ``zcdp`` and ``gdp`` accounts a number for what was spent so far is not a theorem: what
-    is printed is the (ε, δ) of the highest cap in force since the first charge. Replace-one is never twice the ε at the
-    same δ there (docs/proofs/accounting.md A6).
+    docs/proofs/lemmas.md). On ``zcdp`` and ``gdp`` accounts no theorem bounds the loss by the amount spent so far, so
+    the guarantee states the (ε, δ) of the highest cap in force since the first charge. On these accounts, replace-one
+    is never twice the ε at an unchanged δ (docs/proofs/accounting.md A6).
 
     Args:
-        accountant: its name.
+        accountant: name of the account's accountant.
         amount: whole steps of its unit. ``pure``: the cap, or what was charged; else the highest cap. The loss of one
             whole unit, not of one of its rows.
-        delta: of the account, and what is set aside of it; ``None`` on a pure one.
+        delta: the account's δ and its set-aside part; ``None`` on a ``pure`` account.
         unit_column: public column whose values name the protected units; ``None``: the unit is a row.
         max_rows: rows of one unit that were admitted at most.
 
@@ -106,14 +106,14 @@ def guarantee_of_labels(
     unit_column: str | None = None,
     max_rows: int = 1,
 ) -> dict[str, object]:
-    """The same of an account that protects labels alone, where one label that changes is the adjacency itself.
+    """The printed guarantee of an account that protects labels alone; its neighbours differ in one label.
 
-    There is no number for a row that is added, removed or replaced: its features and its presence are the owner's
-    publication. So those members are ``None``, which a reader cannot take for a number.
+    No number covers a row that is added, removed or replaced, because the owner publishes its features and its
+    presence. So the members for such rows are ``None``, which a reader cannot take for a number.
 
     Args:
         accountant: see :func:`guarantee`.
-        amount: see :func:`guarantee`; what all changed labels of one unit cost.
+        amount: see :func:`guarantee`; the loss of all changed labels of one unit.
         delta: see :func:`guarantee`.
         unit_column: see :func:`guarantee`.
         max_rows: see :func:`guarantee`.
@@ -148,10 +148,10 @@ def addition(
     unit_column: str | None = None,
     max_rows: int = 1,
 ) -> dict[str, object]:
-    """What one output adds to the loss of all outputs before it, in the account's unit.
+    """The loss that one output adds to all outputs before it, in the account's unit.
 
-    It is the charge of its job: for every history of outputs the job's mechanism has at most that loss (Theorem L,
-    docs/proofs/lemmas.md and accounting.md A3), and the account's total is a sum of such charges.
+    The loss is the charge of the output's job: for every history of outputs the job's mechanism has at most that loss
+    (Theorem L, docs/proofs/lemmas.md and accounting.md A3), and the account's total is a sum of such charges.
 
     Args:
         output: what the job released.
@@ -190,14 +190,14 @@ def addition(
 
 
 def of_output(added: Mapping[str, object], account: Mapping[str, object]) -> dict[str, object]:
-    """The guarantee of one output: what it adds, as ``adds``, and the guarantee of the account that paid for it."""
+    """The guarantee of one output: its addition, as ``adds``, and the guarantee of the account that paid for it."""
     return {**account, "adds": dict(added), "text": f"{added['text']} {account['text']}"}
 
 
 def guarantee_of_population(
     *, accountant: str, amount: int, delta: Fraction | None, adjacency: Adjacency, unit_column: str | None
 ) -> dict[str, object]:
-    """What all outputs about the datasets of one population together guarantee (docs/proofs/accounting.md A8).
+    """The guarantee of all outputs about the datasets of one population together (docs/proofs/accounting.md A8).
 
     Args:
         accountant: of the population and of every member.
@@ -229,7 +229,7 @@ def guarantee_of_population(
 
 
 def of_two_parts(*, is_one_dataset: bool) -> str:
-    """What a job of two parts adds for a person who is in both (docs/proofs/sspe-1.md).
+    """The loss that a job of two parts adds for a person with rows in both parts (docs/proofs/sspe-1.md).
 
     Args:
         is_one_dataset: whether both parts are of one dataset, on cells that no row is in both of.

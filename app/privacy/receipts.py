@@ -1,4 +1,4 @@
-"""An event tree in words: what is released, how often, with which noise, and why it composes to the price."""
+"""Describes an event tree in words: releases, their number, their noise, and why the losses add up to the price."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,7 +54,7 @@ _SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbo
 
 @dataclass(frozen=True)
 class _Teller:
-    """On which account a receipt is told: its unit, and what its neighbours differ in."""
+    """The account of a receipt: its unit, and the difference between neighbours."""
 
     accountant: Accountant
     adjacency: Adjacency
@@ -81,8 +81,8 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: i
     rounded up and marked with ≤; the event itself holds the exact ones.
 
     Args:
-        event: what runs.
-        accountant: name of the one whose unit the losses are told in.
+        event: the event of the mechanisms.
+        accountant: name of the accountant in whose unit the losses are stated.
         adjacency: of the account.
         max_rows: rows that one privacy unit has at most.
 
@@ -175,14 +175,14 @@ def _plain(value: Fraction) -> str:
 
 
 def _noise_scale(inverse_scale: Fraction) -> str:
-    """Never more noise than there is: rounded down."""
+    """The scale of the noise, rounded down so that the receipt never overstates it."""
     if inverse_scale == 0:
         return "without bound"
     return amounts.to_text(_rounded(1 / inverse_scale, up=False))
 
 
 def _times(noise: RoundedGaussian) -> str:
-    """Deviation over the length of what one row moves, never more than it is: rounded down."""
+    """The standard deviation divided by the sensitivity, rounded down."""
     if noise.l2_sensitivity_squared == 0:
         return "infinitely many"
     square = noise.sigma_squared / noise.l2_sensitivity_squared

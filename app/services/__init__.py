@@ -1,5 +1,5 @@
-"""One use case per file, one transaction each. Here ledger, jobs, datasets and forests meet.
+"""Use cases of the service: one file and one transaction each, over ledger, jobs, datasets and forests.
 
-Every service takes the :class:`~app.services.installation.Installation` and the principal first. It commits before it
-returns, so an answer never says what a failed commit took back.
+Every service takes the :class:`~app.services.installation.Installation` and the principal first. A service commits
+before it returns, so an answer never reports a change whose commit failed.
 """

@@ -1,4 +1,4 @@
-"""Authenticate the caller of a request, in a session that is closed before a service opens another."""
+"""Authenticate the caller of a request, in a session that closes before any service opens a session."""
 
 from app.access import keys
 from app.access.roles import Principal
@@ -12,7 +12,7 @@ def authenticate(installation: Installation, authorization: str | None) -> Princ
     """The principal of an ``Authorization`` header.
 
     Raises:
-        Unauthenticated: the key is missing, malformed, unknown, wrong or revoked; the error is the same for all.
+        Unauthenticated: the key is missing, malformed, unknown, wrong or revoked; the error does not say which.
     """
     if authorization is None or not authorization.lower().startswith(_SCHEME):
         raise Unauthenticated

@@ -13,7 +13,7 @@ def permitted(session: Session, principal: Principal, reference: str, roles: Set
     """A dataset by id or name, if the caller has one of some roles on it.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may see the dataset, but has none of these roles.
     """
     dataset = catalog.find(session, reference)

@@ -1,4 +1,4 @@
-"""What may be claimed: of one output, or of everything that was released under an account."""
+"""State the guarantee of one output, and of all releases of an account."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
 
 
 def of_population(told: dict[str, Any], population: str | None) -> dict[str, Any]:
-    """The same guarantee, with the sentence that it is about one dataset of several, if it is and does not say so."""
+    """The guarantee of a population's dataset, with the sentence that names the population, added at most once."""
     sentence = "" if population is None else _ONE_OF_SEVERAL.format(name=population)
     if sentence in told["text"]:
         return told
@@ -47,8 +47,8 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
     """The guarantee of what a job will release: its charge, and the guarantee of the dataset's account.
 
     Args:
-        session: of the transaction that charges the job; the caps that it sees are those that the guarantee is made of.
-        dataset: whose account pays.
+        session: the session of the transaction that charges the job; the guarantee follows from the caps in it.
+        dataset: the dataset whose account pays.
         amount: whole steps of the account's unit.
         output: what the job releases.
     """
@@ -65,21 +65,21 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
 
 
 def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """The guarantee of something that was released before: what it added then, and the account's guarantee of now.
+    """The present guarantee of an earlier output: the loss that it added, and the account's guarantee today.
 
-    A cap that was changed since changes what may be printed (docs/proofs/accounting.md A3), and a population that the
-    dataset joined since what has to be said.
+    A later change of the cap changes the numbers (docs/proofs/accounting.md A3). A population that the dataset joined
+    later adds a sentence.
 
     Args:
         session: any transaction.
-        dataset_id: whose account paid.
-        facts: those that the output carries, with ``guarantee``.
+        dataset_id: the dataset whose account paid.
+        facts: the public facts of the output, with its ``guarantee``.
     """
     return today_of_each(session, [(dataset_id, facts)])[0]
 
 
 def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The same of several outputs, each with the dataset whose account paid: asked for once."""
+    """The present guarantees of several outputs, each with the dataset whose account paid; see :func:`today`."""
     datasets = catalog.of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
     accounts = {
         dataset_id: guarantee_of(datasets[dataset_id], limit)

@@ -25,8 +25,8 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
     joined later.
 
     Raises:
-        NotFound: no such model, or one that this key may not see.
-        RoleMissing: the key has another role on its dataset.
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key's role on its dataset does not allow this.
     """
     with installation.database.read() as session:
         row = models.find(session, model_id)
@@ -53,7 +53,7 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
     """The bytes of a model's artifact.
 
     Raises:
-        NotFound: no such model, or one that this key may not see.
+        NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not download.
     """
     with installation.database.read() as session:
@@ -66,14 +66,14 @@ def take_onnx(installation: Installation, principal: Principal, model_id: str, *
     """The model for ONNX Runtime, with the artifact's digest, guarantee and receipt.
 
     Args:
-        installation: of the model.
+        installation: the installation that holds the model.
         principal: the caller.
         model_id: id of the model.
         read_out: a read-out of the algorithm; ``None``: its default.
 
     Raises:
         InvalidRequest: the algorithm has no such read-out.
-        NotFound: no such model, or one that this key may not see.
+        NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not download.
         NotSupported: the algorithm cannot be exported to ONNX yet.
     """
@@ -89,7 +89,7 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
     """Deletes a model, and its artifact unless another model refers to it. What was charged stays charged.
 
     Raises:
-        NotFound: no such model, or one that this key may not see.
+        NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not delete.
     """
     with installation.database.write() as session:

@@ -85,7 +85,7 @@ def show_population(installation: Installation, principal: Principal, reference:
     """One population, by id or name.
 
     Raises:
-        NotFound: no such population, or one that another key opened.
+        NotFound: no such population, or another key opened it.
     """
     with installation.database.read() as session:
         return population_out(session, visible_population(session, principal, reference))
@@ -95,8 +95,8 @@ def join_population(installation: Installation, principal: Principal, reference:
     """Makes a dataset a member of a population, for good, on the owner's public statement.
 
     Raises:
-        NotFound: no such dataset or population, or one that this key may not see.
-        RoleMissing: only the dataset's owner may state that.
+        NotFound: no such dataset or population, or it is not visible to this key.
+        RoleMissing: only the dataset's owner may state the membership.
         DatasetDeleted: the dataset's rows are erased.
         PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
     """
@@ -111,9 +111,9 @@ def join_population(installation: Installation, principal: Principal, reference:
 
 
 def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:
-    """Joins in the caller's transaction. A population of a new name is opened with the dataset's budget.
+    """Makes a dataset a member in the caller's transaction. A new name opens a population with the dataset's budget.
 
-    From here on the cards of earlier releases name the population, too.
+    From then on, the cards of earlier releases name the population, too.
 
     Returns:
         The population's name.

@@ -50,8 +50,8 @@ def predict(installation: Installation, principal: Principal, model_id: str, bod
         MalformedRequest: the body is not JSON, or a name occurs twice in one object.
         InvalidRequest: the body has another shape, an unknown column, an invalid cell or an unknown read-out.
         TooLarge: the request has too many rows.
-        NotFound: no such model, or one that this key may not see.
-        RoleMissing: the key has another role on the model's dataset.
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     request = decode(body)
     artifact = installation.cache.get(_permitted_digest(installation, principal, model_id))
@@ -97,7 +97,7 @@ def _sanitised(schema: Schema, request: PredictBody) -> SanitisedColumns:
 
 
 def _refuse_repeated_names(body: bytes) -> None:
-    """Parses a body again: its strings contain colons, it has nulls or nested objects, or a name occurs twice."""
+    """Parses a body with surplus colons again (in strings, nulls, nested objects) and refuses repeated names."""
     try:
         json.loads(body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):

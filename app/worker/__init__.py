@@ -1,1 +1,1 @@
-"""Worker processes: claim a job, charge it, let a child grow it, register what came out."""
+"""Worker processes: claim a job, charge it, run it in a child process and register its output."""

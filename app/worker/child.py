@@ -1,8 +1,8 @@
-"""The process that reads private rows and runs one job. Started by the supervisor, dies with it.
+"""Runs one job on private rows, in a process that ends with its supervisor.
 
-The job arrives as one line of JSON on standard input, which then stays open: when it closes, the supervisor is gone,
-and this process ends at once. Each finished tree is one byte on standard output. Standard error is discarded, and the
-exit code is success or one opaque failure, whatever went wrong.
+The job arrives as one line of JSON on standard input, which then stays open: when the input closes, the supervisor has
+ended, and this process ends at once. Each finished tree is one byte on standard output. Standard error is discarded,
+and the exit code is success or one opaque failure, whatever went wrong.
 """
 
 import ctypes

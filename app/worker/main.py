@@ -29,7 +29,7 @@ def run(settings: Settings) -> int:
         The exit code: 0.
 
     Raises:
-        InstallationError: the database was rewound, or the signing key or a head outside it cannot be read.
+        InstallationError: the database was rewound, or the signing key or a head outside the database cannot be read.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
@@ -102,7 +102,7 @@ class _Loop:
             tidy_artifacts(self._installation)
 
     def _publish_heads(self) -> None:
-        """Failures are logged only: jobs of dead workers are settled although the folder of heads is full or gone."""
+        """Publishes heads. Failures are only logged, so that the sweep continues if the folder of heads is full."""
         try:
             self._heads.publish()
         except OSError:

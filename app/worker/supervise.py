@@ -1,7 +1,7 @@
 """Starts the child of one job and watches it until it ends: progress, lease, cancellation.
 
-Everything happens on one thread, the main one. Linux sends a child its parent-death signal when the *thread* that
-started it ends, so a helper thread would kill it at once.
+All work runs on the main thread. Linux sends a child its parent-death signal when the *thread* that started it ends, so
+a child of a short-lived helper thread would be killed.
 """
 
 import contextlib
@@ -56,8 +56,8 @@ class Supervisor:
         """Runs the child to its end; its output is then in the task's folder.
 
         Raises:
-            JobFailed: it ended in any other way than with success, or this process is to end and killed it.
-            LeaseLost: the job was cancelled or taken; the child was killed.
+            JobFailed: the child did not succeed, or this process received a signal to stop and killed the child.
+            LeaseLost: the job was cancelled or another worker has it; the child was killed.
         """
         child = _start(task)
         try:
@@ -94,10 +94,10 @@ class Supervisor:
             raise JobFailed from None
 
     def _report_when_due(self) -> None:
-        """One transaction for progress, lease and cancellation: often enough for all three.
+        """Stores progress, extends the lease and notices a cancellation, in one transaction when it is due.
 
-        If the database is away, the child goes on, because the charge is spent, and the next report tries again. The
-        lease token fences a job that another process settled meanwhile.
+        If the database is unreachable, the child continues, because the charge is spent, and the next report tries
+        again. The lease token fences a job that another process settled meanwhile.
         """
         waited = time.monotonic() - self._written_at
         has_news = self._trees_done != self._written_trees
@@ -124,7 +124,7 @@ def _start(task: JobTask) -> "subprocess.Popen[bytes]":
 
 
 def _scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """The child's environment: how to find Python and its caches, no address, no key."""
+    """The child's environment: the paths of Python and its caches, without addresses and keys."""
     kept = {name: environ[name] for name in _INHERITED if name in environ}
     return kept | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
 

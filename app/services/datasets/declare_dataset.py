@@ -33,11 +33,11 @@ def register_dataset(
 
     Raises:
         InvalidRequest: a rule of the declaration is broken.
-        NotSupported: the declaration uses a rule that is not built yet.
+        NotSupported: the declaration uses a rule that is not implemented yet.
         RoleMissing: the key may not declare datasets.
         NameTaken: a living dataset has the name.
         NotFound: another key opened the population.
-        PopulationMismatch: the dataset's loss cannot be added to that of the population's members.
+        PopulationMismatch: the dataset's loss cannot be added to the losses of the population's members.
     """
     schema = Schema.from_json(declaration.schema_.model_dump(exclude_none=True))
     budget, cap = _checked(declaration)  # converted before anything is locked

@@ -25,8 +25,8 @@ def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_col
 
     Args:
         declared: the partitions of the request, in order.
-        schema: of the same declaration; a column partition may name one of its categorical features.
-        unit_column: of the same declaration; no partition may be by this column.
+        schema: the schema of the declaration; a column partition may name one of its categorical features.
+        unit_column: the unit column of the declaration; no partition may use this column.
 
     Raises:
         InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.

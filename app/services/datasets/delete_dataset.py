@@ -15,7 +15,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
     committed first: if the process dies before the files are erased, the sweeper erases them.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner erases.
     """
     with installation.database.write() as session:

@@ -1,4 +1,4 @@
-"""Erase the rows of one unit (``POST /datasets/{id}/erasures``); what was spent stays spent."""
+"""Erase the rows of one unit (``POST /datasets/{id}/erasures``); every charge stays."""
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
@@ -12,10 +12,10 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     """Erases every stored row with one value of the unit column, and stores the value nowhere.
 
     The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
-    admitted only as far as places are left. Models that were trained on the rows stay.
+    admitted only while the unit has places left. Models that were trained on the rows stay.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner erases.
         DatasetDeleted: the dataset's rows are erased.
         InvalidRequest: the dataset has no unit column.

@@ -20,12 +20,11 @@ from app.wire.datasets import EpochOverlap, OverlapOut, SharedRows
 def show_overlaps(installation: Installation, principal: Principal, reference: str) -> OverlapOut:
     """Compares the uploads of a dataset with each other and with those of other datasets of the same owner.
 
-    Only datasets on which the same key was granted the role ``owner`` are compared, whatever else the key may see. So
-    an uploaded guess reveals nothing about rows of other owners. The result changes nothing: the owner decides what
-    it means.
+    Compares only datasets on which the key was granted the role ``owner``, even if the key may see other datasets. So
+    an uploaded guess reveals nothing about rows of other owners. The comparison changes no dataset.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key was not granted the role ``owner``.
         Unavailable: one of the datasets is being erased.
     """

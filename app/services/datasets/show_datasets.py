@@ -20,7 +20,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
     """One dataset, by id or name.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, SEE_DATASET)

@@ -21,7 +21,7 @@ from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """A completely received body: a file in the spool folder."""
+    """The body of a request, received completely, as a file in the spool folder."""
 
     path: Path
     is_gzip: bool
@@ -31,7 +31,7 @@ def may_upload(installation: Installation, principal: Principal, reference: str)
     """Checks that the caller owns the dataset, before the body is received; returns the dataset's id.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner uploads.
     """
     with installation.database.read() as session:
@@ -54,12 +54,12 @@ def upload_rows(
     run one after another, because their order decides which rows are admitted.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner uploads.
         DatasetDeleted: the dataset's rows are erased.
         RowsInvalid: the file does not match the declaration; nothing was stored.
         TooLarge: the file exceeds a public limit; nothing was stored.
-        Unavailable: another upload to the dataset takes too long, or too many are waiting; nothing was stored.
+        Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
     with installation.database.read() as session:
         dataset = permitted(session, principal, reference, MANAGE_DATASET)
@@ -106,7 +106,7 @@ class _Upload:
         return reply
 
     def _begin(self, book: AdmissionBook) -> None:
-        """Opens the upload in the book, under the dataset's lock: the upload before may not have committed yet."""
+        """Opens the upload in the book under the dataset's lock, since the upload before may not have committed yet."""
         with self._installation.database.write() as session:
             catalog.locked(session, self._dataset.id).living()
             self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
@@ -134,14 +134,14 @@ class _Upload:
         if self._dataset.partitions.epoch_partition is not None and len(epochs) >= limits.MAX_UPLOAD_CELLS:
             raise TooLarge("the number of uploads to a dataset with a partition by upload", limits.MAX_UPLOAD_CELLS)
         n_rows = report.n_rows + row_files.count_rows(self._installation.home, dataset_id, epochs)
-        if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all of them
+        if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all uploads
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._kept = True
         return Answer.of(201, _report_out(self._epoch_id, report))
 
     def _discard_unless_committed(self) -> None:
-        """Erases the file of an epoch whose commit failed. After a lost connection the database is asked first."""
+        """Erases the file of an epoch whose commit failed. After a lost connection it first reads the database."""
         database, dataset_id = self._installation.database, self._dataset.id
         with suppress(Unavailable), database.read() as session:  # otherwise the sweeper decides
             if all(epoch.id != self._epoch_id for epoch in catalog.epochs(session, dataset_id)):

@@ -1,4 +1,4 @@
-"""Evaluating released models on private rows. It runs in the child, after the charge was committed."""
+"""Evaluate released models on private rows, in the child process of a charged job."""
 
 import json
 
@@ -14,7 +14,7 @@ from app.services.jobs.task import JobTask
 
 
 def release_evaluation(task: JobTask) -> None:
-    """Reads the rows in scope, releases the evaluation that was priced, and leaves it in the task's folder.
+    """Reads the rows in scope, releases the priced evaluation and writes it to the task's folder.
 
     One call is one release, paid for by the job's charge. The models are in the task's folder.
     """

@@ -1,4 +1,4 @@
-"""Jobs that evaluate models: the facts of an evaluation, its check and its registration."""
+"""The evaluation kind of job: public facts, check and registration of an evaluation."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from app.services.jobs.task import JobTask
 
 @dataclass(frozen=True)
 class ReleasedEvaluation:
-    """An evaluation before its registration. It has no file, so a lost job leaves nothing of it."""
+    """An evaluation before its registration. An evaluation has no file, so a lost job leaves nothing to remove."""
 
     job_id: str
     body: dict[str, Any]
@@ -37,11 +37,11 @@ class ReleasedEvaluation:
         return evaluations.of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
-        """See :class:`app.services.jobs.kind.Output`: there is nothing to remove."""
+        """See :class:`app.services.jobs.kind.Output`: an evaluation has no file to remove."""
 
 
 class EvaluationKind:
-    """Counts a model's answers, or chooses the best of several; makes an evaluation."""
+    """Jobs that count a model's answers or choose the best of several models."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kind.JobKind`: the models' artifacts."""

@@ -1,4 +1,4 @@
-"""``/evaluations``: released evaluations of models. Everything shown is post-processing of released counts."""
+"""Show and list released evaluations of models (``/evaluations``): post-processing of released counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +22,11 @@ from app.wire.training import PriceOut
 
 
 def show_evaluation(installation: Installation, principal: Principal, evaluation_id: str) -> EvaluationOut:
-    """One evaluation.
+    """Shows one evaluation.
 
     Raises:
-        NotFound: no such evaluation, or none that this key may know of.
-        RoleMissing: the key has another role on the dataset whose rows were read.
+        NotFound: no such evaluation, or it is not visible to this key.
+        RoleMissing: the key's role on the dataset whose rows were read does not allow this.
     """
     with installation.database.read() as session:
         row = evaluations.find(session, evaluation_id)
@@ -40,8 +40,8 @@ def list_evaluations(
     """The evaluations of one model on datasets where the key may train, newest first.
 
     Raises:
-        NotFound: no such model, or none that this key may know of.
-        RoleMissing: the key has another role on the model's dataset.
+        NotFound: no such model, or it is not visible to this key.
+        RoleMissing: the key's role on the model's dataset does not allow this.
     """
     with installation.database.read() as session:
         model = models.find(session, model_id)

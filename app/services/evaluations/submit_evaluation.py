@@ -1,4 +1,4 @@
-"""``POST /models/{id}/evaluations`` and ``POST /evaluations``: the accuracy of models, and the best of several."""
+"""Quote and accept evaluations of models and choices of the best model (``POST …/evaluations``)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,13 +44,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class PlannedEvaluation:
-    """A request to evaluate with everything public worked out.
+    """An evaluation request with its plan and its priced part, from public facts alone.
 
     Attributes:
-        plan: what is released.
-        part: what is read and paid for.
-        models: what is evaluated.
-        warnings: about rows that a model was trained on.
+        plan: the releases.
+        part: the rows that are read, with their price.
+        models: the models that are evaluated.
+        warnings: sentences about rows that a model was trained on.
     """
 
     plan: EvaluationPlan
@@ -65,7 +65,7 @@ def show_evaluation_quote(
     """The price of an evaluation. Reads no rows and costs nothing.
 
     Raises:
-        NotFound: no such model or dataset, or none that this key may know of.
+        NotFound: no such model or dataset, or it is not visible to this key.
         RoleMissing: the key may not train on the dataset whose rows would be read.
         InvalidRequest: metrics, models or scope break a rule.
         DatasetDeleted: the dataset was erased.
@@ -91,10 +91,10 @@ def submit_evaluation(
     *,
     request: IdempotentRequest,
 ) -> Answer:
-    """Accepts a job that evaluates a model or chooses among several, or refuses it.
+    """Accepts or refuses a job that evaluates a model or chooses the best of several models.
 
     Raises:
-        NotFound: no such model or dataset, or none that this key may know of.
+        NotFound: no such model or dataset, or it is not visible to this key.
         RoleMissing: the key may not train on the dataset whose rows would be read.
         InvalidRequest: metrics, models or scope break a rule.
         DatasetDeleted: the dataset was erased.
@@ -113,7 +113,7 @@ def submit_evaluation(
             quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
             write=write,
         )
-    except NotFound:  # a model can be deleted; the answer that was stored for the key before stays the answer
+    except NotFound:  # a stored answer stays valid although a model was deleted
         with installation.database.read() as session:
             earlier = stored(session, request)
         if earlier is None:
@@ -124,7 +124,7 @@ def submit_evaluation(
 def _authorize(
     session: Session, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> Subject:
-    """The models, and the dataset whose rows are read: by default that of the first model."""
+    """The models, and the dataset whose rows are read: by default the first model's dataset."""
     rows = []
     for model_id in model_ids:
         row = models.find(session, model_id)

@@ -1,1 +1,1 @@
-"""Jobs of every kind: the charge and run by a worker, the task of the child, display, cancellation and the sweep."""
+"""Jobs of every kind: charge, run, task of the child process, display, cancellation and sweep."""

@@ -1,4 +1,4 @@
-"""The interface of a kind of job. Queue, child, charge and end are the same for all kinds.
+"""Define the interface of a kind of job. All kinds share the queue, the child process, the charge and the end.
 
 A kind states the inputs and public facts of its jobs, and checks, stores and registers the output of their children.
 A new kind is one file that implements :class:`JobKind`, one line in ``app.services.jobs.kinds``, and the function that
@@ -17,7 +17,7 @@ from app.services.jobs.task import JobTask
 
 
 class OutputInvalid(GrovekeeperError):
-    """The bytes that the child left are not an output of its kind."""
+    """The bytes that the child wrote are not an output of the job's kind."""
 
     def __str__(self) -> str:
         return "the job's output is not of its form"
@@ -30,7 +30,7 @@ class Output(Protocol):
         """Adds the row of the output and names it in the job, on the transaction that ends the job."""
 
     def is_registered(self, session: Session) -> bool:
-        """Whether an earlier attempt of that transaction committed."""
+        """Whether an earlier attempt of the registering transaction committed."""
 
     def discard(self, installation: Installation) -> None:
         """Removes the stored file of a job that was lost before :meth:`register`."""
@@ -50,5 +50,5 @@ class JobKind(Protocol):
 
         Raises:
             OutputInvalid: the bytes are not an output of this kind.
-            OSError: it could not be stored.
+            OSError: the output could not be stored.
         """

@@ -1,4 +1,4 @@
-"""Every kind of job, by the name that its row carries."""
+"""List every kind of job by the name in the job's row."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

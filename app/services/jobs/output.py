@@ -1,4 +1,4 @@
-"""Writes what a job's child released: whole and durable, or not at all."""
+"""Write the output of a job's child process: complete and durable, or not at all."""
 
 from app.core import durable
 from app.services.jobs.task import JobTask

@@ -1,4 +1,4 @@
-"""Public facts in the output of every kind of job: its job, and the price, guarantee and receipt of its parts."""
+"""Compute the public facts that every output carries: its job, and the price, guarantee and receipt of each part."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -15,10 +15,10 @@ from app.services.guarantees import of_charged
 
 
 def of_job(session: Session, row: JobRow, *, output: Output) -> dict[str, Any]:
-    """The facts of a job that is being charged, with those of its first part.
+    """The facts of a job that is being charged, with the facts of its first part.
 
     Args:
-        session: of the transaction that charges; the guarantee is made of the caps that it sees.
+        session: the session of the charging transaction; the guarantee follows from the caps in it.
         row: the job.
         output: what the job releases.
     """
@@ -46,7 +46,7 @@ def of_part(session: Session, row: JobRow, position: int, *, output: Output) -> 
 
 
 def events_of(row: JobRow) -> list[Any]:
-    """What the work of a job releases of each part's rows: the events of its plan, in JSON form."""
+    """The events of a job's plan, one per part, in JSON form."""
     plan = row.task["work"]["plan"]
     return [plan["event"], *([plan["unlabelled"]["event"]] if "unlabelled" in plan else [])]
 
@@ -59,7 +59,7 @@ def identity(row: JobRow, *, prefix: str) -> dict[str, Any]:
         "dataset_id": row.dataset_id,
         "dataset_name": row.dataset_name,
         "job_id": row.id,
-        "created_at": row.submitted_at,  # public: the time of completion would tell how long the job took
+        "created_at": row.submitted_at,  # public: the time of completion would reveal how long the job took
     }
 
 

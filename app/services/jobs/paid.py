@@ -23,8 +23,8 @@ class TaskNotPaid(GrovekeeperError):
 def require_paid(session: Session, row: JobRow) -> None:
     """Compares every part of a job with its reservation and recomputes the loss of the part's event.
 
-    Runs in the transaction that charges the job, so a row of the queue that was changed, or an event that was priced
-    wrongly, reads no private row.
+    Runs in the transaction that charges the job, so a job with a changed queue row or a wrongly priced event reads no
+    private row.
 
     Raises:
         TaskNotPaid: a part has another event, scope, price or account than its reservation, or an event that costs one

@@ -1,4 +1,4 @@
-"""The parts of a job as answers show them: the first in the job's own fields, the second as ``unlabelled``."""
+"""Lay out the parts of a job in an answer: the first part in the job's fields, the second as ``unlabelled``."""
 
 from collections.abc import Sequence
 from typing import Any

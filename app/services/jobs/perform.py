@@ -1,4 +1,4 @@
-"""The work of the child of a charged job: for each kind of job, one function that reads rows and leaves an output."""
+"""Run a charged job in the child process: one function per kind of job reads rows and writes the output."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from app.services.training import grow_forest
 
 
 def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
-    """Does the work of a job once and leaves its output in the task's folder.
+    """Does the work of a job once and writes its output to the task's folder.
 
     Raises:
         KeyError: the task names no kind of job.

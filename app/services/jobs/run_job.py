@@ -1,7 +1,7 @@
-"""Runs a claimed job of any kind from its charge to its end: two transactions, and the child between them.
+"""Run a claimed job of any kind from its charge to its end: two transactions with the child process between them.
 
 Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and commits the output and
-``succeeded`` together. A job that is lost in between stays charged and is settled as failed.
+``succeeded`` together. A job that is lost between the two transactions stays charged and fails.
 """
 
 import logging
@@ -28,7 +28,7 @@ from app.services.jobs.task import JobTask, PartRows, input_path
 _log = logging.getLogger(__name__)
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
-"""Waits between tries of the last commit."""
+"""Pauses between attempts of the last commit, in seconds."""
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -39,14 +39,14 @@ class JobFailed(GrovekeeperError):
     """The child ended without an output. The cause is not recorded: it may depend on rows.
 
     Attributes:
-        reason: ``FAILED``, or ``LOST`` when the worker itself was told to stop.
+        reason: ``FAILED``, or ``LOST`` when the worker received a signal to stop.
     """
 
     reason: EndReason = EndReason.FAILED
 
 
 def claim_next(installation: Installation) -> Claim | None:
-    """Takes the oldest queued job under a lease, or none."""
+    """Takes the oldest queued job under a lease; ``None`` if no job waits."""
     database = installation.database
     with database.read() as session:
         if not queue.has_queued(session):
@@ -62,8 +62,8 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
         run: starts the child and waits for it, outside any transaction; extends the lease meanwhile.
 
     Raises:
-        LeaseLost: another worker has the job, or it ended; nothing was written after that.
-        Unavailable: the database or the home is away; what was charged stays charged, what was not waits.
+        LeaseLost: another worker has the job, or the job ended; nothing was written afterwards.
+        Unavailable: the database or the home is unreachable; a charged job stays charged, an uncharged job waits.
     """
     if not _lay_out_inputs(installation, claim):
         return
@@ -78,7 +78,7 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
     except LeaseLost:
         shutil.rmtree(task.folder, ignore_errors=True)
         raise
-    # Not after any other exception: where the last commit is in doubt, the sweeper finds the output by this folder.
+    # Other exceptions keep the folder: if the last commit is in doubt, the sweeper finds the output through it.
     shutil.rmtree(task.folder, ignore_errors=True)
 
 
@@ -86,8 +86,8 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
     Raises:
-        LeaseLost: another worker has the job, or it ended; nothing was charged.
-        TaskNotPaid: its reservations do not pay for its task; nothing was charged.
+        LeaseLost: another worker has the job, or the job ended; nothing was charged.
+        TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
     """
     with installation.database.write() as session:
         row = queue.leased(session, claim)
@@ -117,7 +117,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             path = input_path(folder, digest)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(installation.store.get(digest))
-            heartbeat(installation, claim, trees_done=0)  # many large models take longer than a lease
+            heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
     except NotFound:
         _give_back(installation, claim)
         return False
@@ -139,7 +139,7 @@ def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> N
     """Extends the lease and stores the number of finished trees.
 
     Raises:
-        LeaseLost: the job was cancelled or taken; stop, and write nothing.
+        LeaseLost: the job was cancelled or another worker has it; the caller stops and writes nothing.
     """
     with installation.database.write() as session:
         queue.heartbeat(
@@ -194,7 +194,7 @@ def _fail(installation: Installation, claim: Claim, *, reason: EndReason) -> Non
 
 
 def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
-    """Transaction 2, tried again where the database is away for a moment: the budget for this output is spent."""
+    """Transaction 2, repeated while the database is unreachable, since the budget for this output is spent."""
     for wait_s in (*COMMIT_RETRY_S, None):
         try:
             _register(installation, claim, output)
@@ -206,7 +206,7 @@ def _succeed(installation: Installation, claim: Claim, output: Output) -> None:
         except LeaseLost:
             with installation.database.read() as session:
                 if output.is_registered(session):
-                    return  # an earlier try did commit; only its answer was lost
+                    return  # an earlier attempt committed; its answer was lost
             output.discard(installation)
             raise
 

@@ -1,4 +1,4 @@
-"""``/jobs``: show and cancel jobs of every kind."""
+"""Show, list and cancel jobs of every kind (``/jobs``)."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,11 +20,11 @@ from app.wire.training import JobList, JobOut
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
-    """One job.
+    """Shows one job.
 
     Raises:
-        NotFound: no such job, or none that this key may know of.
-        RoleMissing: the key has another role on the job's dataset.
+        NotFound: no such job, or it is not visible to this key.
+        RoleMissing: the key's role on the job's dataset does not allow this.
     """
     with installation.database.read() as session:
         row = queue.job(session, job_id)
@@ -48,9 +48,9 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
     """Cancels a job. Before its charge the reservation is voided; after it the charge stays and the child is killed.
 
     Raises:
-        NotFound: no such job, or none that this key may know of.
-        RoleMissing: the key has another role on the job's dataset.
-        JobFinished: it has ended already.
+        NotFound: no such job, or it is not visible to this key.
+        RoleMissing: the key's role on the job's dataset does not allow this.
+        JobFinished: the job has already ended.
     """
     with installation.database.write() as session:
         row = queue.locked(session, job_id)
@@ -70,7 +70,7 @@ def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: d
 
 
 def job_out(row: JobRow) -> JobOut:
-    """What an analyst may see of a job: states and public numbers, no durations."""
+    """The facts of a job that an analyst may see: states and public numbers, no durations."""
     return JobOut.model_validate(
         {
             "id": row.id,
@@ -94,6 +94,6 @@ def job_out(row: JobRow) -> JobOut:
 
 
 def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:
-    """Several jobs in one query, for callers whose roles were checked before."""
+    """Shows several jobs in one query. The caller has checked the key's roles."""
     with installation.database.read() as session:
         return [job_out(row) for row in queue.several(session, job_ids)]

@@ -1,6 +1,7 @@
 """The sweeper: settles jobs of dead workers and jobs that waited too long, and removes files that no row refers to.
 
-Each job is settled in its own transaction, and read again there under its lock: its worker may have come back.
+Each job is settled in its own transaction, which first reads the job again under its lock, because the job's worker
+may have resumed.
 """
 
 import hashlib
@@ -49,8 +50,8 @@ def expire_jobs(installation: Installation) -> int:
 def tidy_jobs(installation: Installation) -> None:
     """Removes folders of finished jobs, and artifacts in them that no model refers to.
 
-    A job's folder stands until its last transaction has committed. So an artifact that was stored but not registered
-    is found through the folder, with no guess about its age.
+    A job's folder exists until the job's last transaction has committed. So an artifact that was stored but not
+    registered is found through the folder, whatever its age.
     """
     folder = installation.home / "jobs"
     if not folder.is_dir():
@@ -59,7 +60,7 @@ def tidy_jobs(installation: Installation) -> None:
         with installation.database.read() as session:
             if queue.is_unfinished(session, job_folder.name):
                 continue
-        with suppress(FileNotFoundError):  # it has none, or its worker is removing the folder just now
+        with suppress(FileNotFoundError):  # no folder, or its worker is removing it
             digest = hashlib.sha256((job_folder / "artifact.safetensors").read_bytes()).hexdigest()
             with installation.database.read() as session:
                 if not models.is_referenced(session, digest):
@@ -68,7 +69,7 @@ def tidy_jobs(installation: Installation) -> None:
 
 
 def tidy_rows(installation: Installation) -> None:
-    """Erases rows of deleted datasets, and files of uploads that were cut off :data:`STALE_UPLOAD` ago."""
+    """Erases rows of deleted datasets, and files of uploads that were interrupted :data:`STALE_UPLOAD` ago."""
     stale_before = clock.now() - STALE_UPLOAD
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
@@ -78,7 +79,7 @@ def tidy_rows(installation: Installation) -> None:
             row_files.erase_dataset(installation.home, folder.name)
         for file in [*folder.glob("*.parquet"), *folder.glob("*.prints")]:
             if file.stem not in epochs and _is_older(file, stale_before):
-                with suppress(ValueError):  # the name is not one of ours
+                with suppress(ValueError):  # the name is not the id of an epoch
                     row_files.erase_epoch(installation.home, folder.name, file.stem)
     row_files.erase_remains(installation.home)
     row_files.erase_unfinished(installation.home, before=stale_before)

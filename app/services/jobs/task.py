@@ -1,4 +1,4 @@
-"""The task that a worker sends to its child: all that the child needs, and no key, address or secret of the service."""
+"""Define the task that a worker sends to its child process, without keys, addresses and secrets of the service."""
 
 import json
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class PartRows:
         schema: the dataset's public declaration, JSON form.
         row_files: files of the uploads in the scope.
         partitions: how the dataset is cut, JSON form.
-        scope: the scope that was charged; the uploads in it are those of ``row_files``.
+        scope: the scope that was charged; ``row_files`` holds its uploads.
     """
 
     schema: dict[str, Any]
@@ -51,8 +51,8 @@ class JobTask:
         kind: a key of :data:`OUTPUT`.
         job_id: for the folder's name and the output.
         folder: where the child writes its output; exists.
-        work: what was priced and is to be done, JSON form; its members depend on the kind.
-        n_trees: trees to grow, the unit of progress; 0 for kinds that grow none.
+        work: the priced work in JSON form; its members depend on the kind.
+        n_trees: trees to grow, the unit of progress; 0 for kinds that grow no tree.
         parts: the private rows that were paid for, in the order in which ``work`` names them.
         metadata: public facts that the output carries beside the release.
     """
@@ -67,11 +67,11 @@ class JobTask:
 
     @property
     def output_path(self) -> Path:
-        """Where the child leaves its release, whole or absent."""
+        """The path of the child's release; the file is complete or absent."""
         return self.folder / OUTPUT[self.kind]
 
     def input_path(self, digest: str) -> Path:
-        """The path of an artifact that the job reads, put there before the charge."""
+        """The path of an artifact that the job reads, copied before the charge."""
         return input_path(self.folder, digest)
 
     def to_text(self) -> str:

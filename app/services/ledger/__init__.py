@@ -1,1 +1,1 @@
-"""The ledger as its readers and owners use it: balances, history, caps, external charges, proofs and heads."""
+"""Requests about ledgers: balances, history, caps, external charges, proofs and heads."""

@@ -52,7 +52,7 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
     """The account of a dataset (id or name) or of a population (id), if the caller has one of some roles on it.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may see the account, but has none of these roles.
     """
     population = populations.with_id(session, reference)
@@ -66,7 +66,7 @@ def visible_population(session: Session, principal: Principal, reference: str) -
     """A population by id or name, if the key opened it, or is an admin's or an auditor's.
 
     Raises:
-        NotFound: no such population, or one that another key opened: the two look the same.
+        NotFound: no such population, or another key opened it; the error does not say which.
     """
     population = populations.find(session, reference)
     if population is None:

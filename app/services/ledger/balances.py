@@ -46,10 +46,10 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
 def show_balance(
     installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
 ) -> AccountBalance:
-    """A dataset at the tightest joint cell of a scope, with every cell in the scope; or a population.
+    """The balance of a dataset at the tightest joint cell of a scope and in each of its cells, or of a population.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may only predict.
         InvalidRequest: the scope names a partition or a cell that does not exist.
     """

@@ -53,7 +53,7 @@ def change_cap(
     what is reserved or charged.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: only the owner lowers, only an admin raises.
         InvalidRequest: the cap is out of range, or is in force already.
         DatasetDeleted: the dataset's rows are erased, so nothing is admitted any more.

@@ -20,12 +20,12 @@ from app.wire.evidence import ConsistencyOut, InclusionOut, SignerOut
 class ProofRequest:
     """A request for a proof against the checkpoint over ``size`` entries, or over all entries where it is ``None``.
 
-    Exactly one of the other two is given.
+    Exactly one of ``sequence`` and ``from_size`` is given.
 
     Attributes:
         sequence: prove that the entry with this sequence is in the log.
         from_size: prove that the log begins with the log of this size.
-        size: of the checkpoint.
+        size: number of entries that the checkpoint covers.
     """
 
     sequence: int | None
@@ -37,7 +37,7 @@ def show_checkpoint(installation: Installation, principal: Principal, reference:
     """The signed head of an account, as a note.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
@@ -52,7 +52,7 @@ def show_proof(
     """A proof of inclusion or of consistency.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
         InvalidRequest: the log has fewer entries.
     """

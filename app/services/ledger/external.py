@@ -23,10 +23,10 @@ from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList
 
 
 def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:
-    """The price of an external mechanism, and whether it fits. A quote costs nothing and changes nothing.
+    """The price of an external mechanism, and whether the account would admit it. A quote changes nothing.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not attest on the dataset.
         InvalidRequest: the event, the declared loss or the scope breaks a rule.
         DatasetDeleted: the dataset's rows are erased.
@@ -54,7 +54,7 @@ def charge_external(
     """Charges an external mechanism at once and for good, on the caller's word. The mechanism may run after the answer.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not attest on the dataset.
         InvalidRequest: the event, the declared loss or the scope breaks a rule.
         DatasetDeleted: the dataset's rows are erased.
@@ -85,7 +85,7 @@ def list_reservations(
     """The charges for external mechanisms on a dataset.
 
     Raises:
-        NotFound: no such dataset, or one that this key may not see.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
@@ -102,7 +102,7 @@ def show_reservation(
     """One charge for an external mechanism.
 
     Raises:
-        NotFound: no such dataset or reservation, or one that this key may not see.
+        NotFound: no such dataset or reservation, or it is not visible to this key.
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:

@@ -28,14 +28,14 @@ class ExternalCharge:
     """A charge for an external mechanism, priced on one account.
 
     Attributes:
-        dataset: whose account pays.
-        balance: of the account in these cells.
+        dataset: the dataset whose account pays.
+        balance: the account's balance in the charged cells.
         scope: the cells that are charged.
         amount: whole steps of the account's unit.
-        delta: steps of 10⁻¹⁸, out of the part of δ that is set aside.
-        delta_room: steps that are left of that part in these cells.
+        delta: steps of 10⁻¹⁸, paid out of the part of δ that is set aside.
+        delta_room: steps that remain of the set-aside part in the charged cells.
         stated: the event or the loss that the attester states.
-        per: ``row`` or ``unit``: what the loss is stated for.
+        per: ``row`` or ``unit``: whose loss is stated.
     """
 
     dataset: Dataset
@@ -175,7 +175,7 @@ def _amount(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss, *, 
 
 
 def _rows(dataset: Dataset, *, per: str) -> int:
-    """How many times one unit may suffer a loss that is stated ``per`` row or unit."""
+    """The number of times that one unit may incur a loss that is stated ``per`` row or unit."""
     return dataset.max_rows if per == "row" else 1
 
 

@@ -1,4 +1,4 @@
-"""Publish heads outside the database: compare them before anything is served, write them after every commit."""
+"""Publish heads outside the database: compare them before a process serves requests, write them after every commit."""
 
 import logging
 import threading
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Heads:
-    """The heads of all accounts as one process knows them, and the key that signs them. Threads may share it.
+    """The heads of all accounts as one process knows them, and their signing key. Threads may share an instance.
 
     Call a method only when the database is at this program's revision.
 
@@ -60,7 +60,7 @@ class Heads:
         Raises:
             LedgerRewound: an account is missing, shorter than its head, or has another history; now or at an earlier
                 call of :meth:`publish`.
-            InstallationError: a head cannot be read, or none can be written.
+            InstallationError: a head cannot be read, or heads cannot be written.
         """
         if self._rewound is not None:
             raise self._rewound
@@ -74,7 +74,7 @@ class Heads:
         """Writes the head of every account that grew since the last call.
 
         Raises:
-            LedgerRewound: an account is shorter than before, or its earlier entries are others.
+            LedgerRewound: an account is shorter than before, or its earlier entries differ.
             InstallationError: the file of a head is not a head; the heads of other accounts were written.
             OSError: the folder cannot be written; the next call writes the missing heads.
         """
@@ -98,7 +98,7 @@ class Heads:
             raise damaged
 
     def _write(self, account_id: str, size: int, *, before: Checkpoint | None) -> Checkpoint:
-        """Compares with the last head again: a restored database may already have grown beyond it."""
+        """Compares with the last head again: a restored database may already have grown beyond the head."""
         with self._database.read() as session:
             if before is not None and Log(session, account_id).root(before.size) != before.root:
                 raise self._refusal(account_id)
@@ -136,7 +136,7 @@ class HeadWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Publishes once more and ends, so that an orderly stop leaves no entry without its head."""
+        """Publishes once more and ends, so that after an orderly stop the heads cover every entry."""
         self._stopping.set()
         self._thread.join(timeout=PUBLISH_INTERVAL_S)
 

@@ -27,7 +27,7 @@ def list_entries(installation: Installation, principal: Principal, reference: st
     """A page of an account's entries, in order.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
     """
     with installation.database.read() as session:
@@ -45,7 +45,7 @@ def export_json_lines(installation: Installation, principal: Principal, referenc
     """The whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
     """
     header, entries = _export(installation, principal, reference)
@@ -54,10 +54,10 @@ def export_json_lines(installation: Installation, principal: Principal, referenc
 
 
 def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """The same entries as a table for spreadsheets; objects are canonical JSON text.
+    """The whole history as a table for spreadsheets; objects are canonical JSON text.
 
     Raises:
-        NotFound: no such account, or one that this key may not see.
+        NotFound: no such account, or it is not visible to this key.
         RoleMissing: the key may not read the ledger.
     """
     _, entries = _export(installation, principal, reference)

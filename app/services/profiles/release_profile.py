@@ -1,4 +1,4 @@
-"""Releasing a profile of private rows. It runs in the child, after the charge was committed."""
+"""Release a profile of private rows, in the child process of a charged job."""
 
 import json
 
@@ -13,7 +13,7 @@ from app.services.jobs.task import JobTask
 
 
 def release_profile(task: JobTask) -> None:
-    """Reads the rows in scope, releases the profile that was priced, and leaves it in the task's folder.
+    """Reads the rows in scope, releases the priced profile and writes it to the task's folder.
 
     One call is one release, paid for by the job's charge.
     """

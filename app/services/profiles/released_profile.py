@@ -1,4 +1,4 @@
-"""Jobs that release a profile: the facts of a profile, its check and its registration."""
+"""The profile kind of job: public facts, check and registration of a profile."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from app.services.jobs.task import JobTask
 
 @dataclass(frozen=True)
 class ReleasedProfile:
-    """A profile before its registration. It has no file, so a lost job leaves nothing of it."""
+    """A profile before its registration. A profile has no file, so a lost job leaves nothing to remove."""
 
     job_id: str
     body: dict[str, Any]
@@ -38,11 +38,11 @@ class ReleasedProfile:
         return profiles.of_job(session, self.job_id) is not None
 
     def discard(self, installation: Installation) -> None:
-        """See :class:`app.services.jobs.kind.Output`: there is nothing to remove."""
+        """See :class:`app.services.jobs.kind.Output`: a profile has no file to remove."""
 
 
 class ProfileKind:
-    """Releases bins, class counts and a size; makes a profile."""
+    """Jobs that release a profile: bins, class counts and a size."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kind.JobKind`: none."""

@@ -1,4 +1,4 @@
-"""``/profiles``: released profiles of datasets, which later jobs reuse. They outlive the rows."""
+"""Show and list released profiles of datasets (``/profiles``). Profiles stay when the rows are erased."""
 
 from sqlalchemy.orm import Session
 
@@ -21,8 +21,8 @@ def show_profile(installation: Installation, principal: Principal, profile_id: s
     """One profile: released numbers, guarantee, receipt.
 
     Raises:
-        NotFound: no such profile, or none that this key may know of.
-        RoleMissing: the key has another role on its dataset.
+        NotFound: no such profile, or it is not visible to this key.
+        RoleMissing: the key's role on its dataset does not allow this.
     """
     with installation.database.read() as session:
         row = profiles.find(session, profile_id)
@@ -34,7 +34,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
     """The profiles of one dataset, newest first.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not train on it.
     """
     with installation.database.read() as session:

@@ -1,4 +1,4 @@
-"""``POST /datasets/{id}/profiles``, and its price: a release that later jobs reuse at no privacy cost."""
+"""Quote and accept profiles (``POST /datasets/{id}/profiles``), which later jobs reuse at no privacy cost."""
 
 from datetime import datetime
 
@@ -27,7 +27,7 @@ def show_profile_quote(
     """The price of a profile. Reads no rows and costs nothing.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not train on it.
         InvalidRequest: parameters or scope break a rule.
         DatasetDeleted: the dataset was erased.
@@ -51,7 +51,7 @@ def submit_profile(
     """Accepts a job that releases a profile, or refuses it.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not train on it.
         InvalidRequest: parameters or scope break a rule.
         DatasetDeleted: the dataset was erased.

@@ -1,4 +1,4 @@
-"""Acceptance of a job of any kind, on the caller's transaction: reservations, queue row and answer, or a refusal."""
+"""Accept or refuse a job of any kind in the caller's transaction: reservations, queue row and answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,17 +22,17 @@ from app.wire.training import TrainOut
 
 @dataclass(frozen=True)
 class Job:
-    """A job that is fully worked out.
+    """A planned and priced job.
 
     Attributes:
         kind: ``train``, ``profile`` or ``evaluation``.
         dataset: the dataset whose grants govern the job and its output.
-        parts: what is read and paid for, in the order in which ``work`` names the parts; empty where nothing private is
-            read.
-        work: all that the child is told beside rows and schemas; JSON-able.
+        parts: the rows that are read, with their prices, in the order in which ``work`` names the parts; empty where
+            the job reads no private row.
+        work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
-        algorithm: of a job that trains.
-        n_trees: the unit of progress; 0 where no tree grows.
+        algorithm: the algorithm of a training job.
+        n_trees: number of trees, the unit of progress; 0 where no tree grows.
     """
 
     kind: str
@@ -73,7 +73,7 @@ def accept(session: Session, job: Job, *, actor: str, at: datetime) -> Answer:
 
 
 def _lock_datasets(session: Session, dataset_ids: Sequence[str]) -> None:
-    """Locks in order of ids, so that jobs that cross never deadlock."""
+    """Locks datasets in order of their ids, so that jobs on several datasets never deadlock."""
     for dataset_id in sorted(set(dataset_ids)):
         dataset = catalog.locked(session, dataset_id).living()
         if not catalog.epochs(session, dataset.id):
@@ -92,7 +92,7 @@ def _reservation(part: PricedPart, *, job_id: str) -> ledger.NewReservation:
 
 
 def _part(session: Session, part: PricedPart, reservation_id: str) -> JobPart:
-    """The part as the job's row keeps it: the worker reads exactly the uploads and cells that exist now."""
+    """The part as the job's row stores it: the worker reads exactly the uploads and cells that exist now."""
     return JobPart(
         dataset=part.dataset.id,
         dataset_name=part.dataset.name,

@@ -1,4 +1,4 @@
-"""Quotes of a job's parts: the price of each, its receipt, and whether its account would admit it now."""
+"""Quote the parts of a job: price, receipt, and whether the account would admit the part now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _BOUNDED = (
 
 @dataclass(frozen=True)
 class PartQuote:
-    """A priced part and the balance of its account in its scope, beside the other parts of the job."""
+    """A priced part, and the balance of its account in its scope when the job's other parts are reserved."""
 
     part: PricedPart
     balance: ledger.Balance
@@ -33,7 +33,7 @@ class PartQuote:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of every quote: those of ``AccountPlanOut``."""
+        """The fields of every quote, which ``AccountPlanOut`` defines."""
         part, unit = self.part, accountants.by_name(self.part.accountant)
         return {
             "dataset": part.dataset.id,
@@ -53,7 +53,7 @@ class PartQuote:
 
 
 def quote_parts(session: Session, parts: Sequence[PricedPart]) -> list[PartQuote]:
-    """The quotes of a job's parts. Datasets of one population share its cap, so each part counts beside the others."""
+    """The quotes of a job's parts. Datasets of one population share its cap, so all parts are judged together."""
     requests = [
         Request(part.dataset.id, part.amount, scopes.resolved(session, part.dataset, part.scope)) for part in parts
     ]

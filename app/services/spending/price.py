@@ -45,12 +45,12 @@ class RequestedPart:
     """A part of a job before its work is planned. Everything in it follows from public facts.
 
     Attributes:
-        dataset: whose rows the part reads and whose account pays.
-        scope: as requested, in normal form; acceptance adds the uploads that exist then.
+        dataset: the dataset whose rows the part reads and whose account pays.
+        scope: the requested scope in normal form; acceptance adds the uploads that exist at that time.
         accountant: name of the account's accountant.
         amount: steps of the account's unit.
-        epsilon: of the request.
-        delta: of the request.
+        epsilon: the ε of the request.
+        delta: the δ of the request.
         public_size: the declared order of magnitude of the rows in the scope; never a count.
     """
 
@@ -75,7 +75,7 @@ class RequestedPart:
 
     @property
     def account_request(self) -> AccountRequest:
-        """The part in the terms of planning."""
+        """The part as an argument of planning."""
         return AccountRequest(
             epsilon=self.epsilon,
             public_size=self.public_size,

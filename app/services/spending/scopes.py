@@ -1,4 +1,4 @@
-"""Scopes of requests: validated, and completed by the uploads that exist."""
+"""Validate the scope of a request and add the uploads that exist."""
 
 from collections.abc import Mapping
 
@@ -30,10 +30,10 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
 
 
 def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
-    """The scope that is charged: where uploads are cells, it lists those that exist, so that later ones are not in it.
+    """The scope that is charged: where uploads are cells, it lists the present uploads and so excludes later uploads.
 
-    Acceptance calls it under the dataset's lock, in the transaction that reserves. Before the first upload the scope
-    lists none.
+    Acceptance calls this function under the dataset's lock, in the transaction that reserves. Before the first upload
+    the scope lists no upload.
     """
     by_upload = dataset.partitions.epoch_partition
     if by_upload is None or by_upload.name in scope:

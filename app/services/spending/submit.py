@@ -26,15 +26,16 @@ def submit(
 ) -> Answer:
     """Answers a spending request exactly once.
 
-    A first transaction reads: the price follows from public facts, which never change, so nothing is locked for it. A
-    second transaction writes the reservation, the job or the charge, and the answer, and commits before the answer is
-    sent. A refusal rolls the second transaction back, so it leaves nothing and the key stays free.
+    A first transaction reads: the price follows from public facts, which never change, so it locks nothing. A second
+    transaction writes the reservation, the job or the charge, and the answer, and commits before the answer is sent. A
+    refusal rolls the second transaction back, so a refusal stores nothing and the idempotency key stays unused.
 
     Args:
         installation: this installation.
         request: the caller, the route, the idempotency key and the digest of the body.
-        authorize: finds what the request is about and checks the caller's roles on it.
-        route: the route of the key where the request's path may name a dataset by id or by name: by its id.
+        authorize: finds the dataset or the models of the request and checks the caller's roles on them.
+        route: the route under which the idempotency key is stored; it has the dataset's id where the request's path may
+            have the dataset's name.
         quote: validates the request and works out its price.
         write: reserves or charges, under locks, and makes the answer.
     """

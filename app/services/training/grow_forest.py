@@ -1,4 +1,4 @@
-"""Growing a forest on private rows. It runs in the child, after the charge was committed."""
+"""Grow a forest on private rows, in the child process of a charged job."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ from app.services.jobs.task import JobTask, PartRows
 
 
 def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
-    """Reads the rows of every part, grows the forest that was priced, and leaves the artifact in the task's folder.
+    """Reads the rows of every part, grows the priced forest and writes the artifact to the task's folder.
 
-    One call is one release, paid for by the job's charge. A second call would be another release: a job that broke
-    after its charge is failed and stays charged.
+    One call is one release, paid for by the job's charge. A second call would be a second release, so a job that breaks
+    after its charge fails and stays charged.
     """
     labelled, *unlabelled = task.parts
     schema = Schema.from_json(labelled.schema)
@@ -29,7 +29,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     forest = grow(
         plan, schema, rows, SystemRandomness(), on_tree_done=on_tree_done, unlabelled=others[0] if others else None
     )
-    # Not the task's schema: its JSON has been through a store, which writes 1e18 as an integer that RFC 8785 refuses.
+    # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
     output.write(task, data)
 

@@ -17,16 +17,16 @@ from app.services.training.reused_profile import reuse
 from app.wire.training import PlanIn, ReusedProfileOut
 
 SECOND_PART = "/unlabelled"
-"""Where a request states the second part of its job."""
+"""The JSON pointer of the second part of a training request."""
 
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """A training request with everything public worked out.
+    """A training request with its plan and its priced parts, from public facts alone.
 
     Attributes:
-        plan: what is run.
-        parts: what is read and paid for: the labelled rows, then the rows that are read without labels, if any.
+        plan: algorithm, parameters, trees and noise.
+        parts: the rows that are read, with their prices: the labelled rows, then the rows without labels, if any.
         profile: the profile that the request reuses.
     """
 
@@ -39,7 +39,7 @@ def authorized_datasets(session: Session, principal: Principal, body: PlanIn) ->
     """The datasets of a request, in the order of its parts.
 
     Raises:
-        NotFound: no such dataset, or none that this key may know of.
+        NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: the key may not train on one of them.
     """
     references = [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
@@ -52,9 +52,9 @@ def plan_training(
     """Plans the job and prices its parts.
 
     Raises:
-        NotFound: no such profile, or none that this key may know of.
-        InvalidRequest: the request breaks a rule, or the two datasets do not fit together.
-        NotSupported: a documented choice that is not built yet.
+        NotFound: no such profile, or it is not visible to this key.
+        InvalidRequest: the request breaks a rule, or the two datasets are incompatible.
+        NotSupported: a documented choice that is not implemented yet.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
     """
@@ -91,7 +91,7 @@ def _requested_parts(session: Session, datasets: Sequence[catalog.Dataset], body
 
 
 def _require_fitting(labelled: RequestedPart, part: RequestedPart) -> None:
-    """Checks that the rows of the second part can be read beside those of the first.
+    """Checks that one forest can use the rows of both parts.
 
     Both parts may read one dataset in disjoint scopes: then each row is charged for one part (docs/proofs/sspe-1.md).
 

@@ -1,4 +1,4 @@
-"""``POST /plans``: the quote of a training request, which reads no rows."""
+"""Quote a training request (``POST /plans``) without reading rows."""
 
 from app.access.roles import Principal
 from app.privacy import guarantees
@@ -12,10 +12,10 @@ def show_plan(installation: Installation, principal: Principal, body: PlanIn) ->
     """The plan of a request, its price on each account, and whether the accounts would admit it now.
 
     Raises:
-        NotFound: no such dataset or profile, or none that this key may know of.
+        NotFound: no such dataset or profile, or it is not visible to this key.
         RoleMissing: the key may not train on a dataset of the request.
-        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets do not fit together.
-        NotSupported: a documented choice that is not built yet.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
+        NotSupported: a documented choice that is not implemented yet.
         DatasetDeleted: a dataset was erased.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.

@@ -1,4 +1,4 @@
-"""A released profile that a training request reuses: its numbers, and the size that it implies for the scope."""
+"""Find the released profile that a training request reuses, and derive the number of rows in the request's scope."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from app.services.spending.price import RequestedPart
 from app.wire.training import ReusedProfileOut
 
 PRECISE = 10
-"""A noisy size replaces a declared one if it is at least this many standard deviations of its noise."""
+"""A noisy size replaces a declared size if it is at least this many standard deviations of its noise."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Reuse:
     def size(self, part: RequestedPart, *, n_epochs: int) -> int | None:
         """The number of rows in the request's scope that planning assumes.
 
-        The profile's noisy size, in proportion to the public shares of the two scopes, where none was declared or the
-        noise is small beside it; else the declared one. The size of another dataset says nothing here.
+        The profile's noisy size, scaled by the public shares of the two scopes, if no size was declared or the noise is
+        small relative to the size; otherwise the declared size. The size of another dataset is not used.
         """
         noisy, declared = self.profile.size_in_rows, part.public_size
         if self.row.dataset_id != part.dataset.id:
@@ -68,12 +68,13 @@ class Reuse:
 def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
     """The profile that a request names, if it names one.
 
-    It is public, so one of another dataset may be used; but its bins mean something only under the same declaration.
+    A profile is public, so a request may reuse the profile of another dataset. Both datasets must declare equal
+    features and classes.
 
     Raises:
-        NotFound: no such profile, or none that this key may know of.
-        RoleMissing: the key has another role on the profile's dataset.
-        InvalidRequest: it was made under other features or classes.
+        NotFound: no such profile, or it is not visible to this key.
+        RoleMissing: the key's role on the profile's dataset does not allow this.
+        InvalidRequest: the profile was released under other features or classes.
     """
     if profile_id is None:
         return None

@@ -1,4 +1,4 @@
-"""``POST /train``: reservations, job and answer in one transaction, committed before the 202 is sent."""
+"""Accept a training job (``POST /train``): reservations, job and answer in one transaction."""
 
 from datetime import datetime
 
@@ -16,13 +16,13 @@ from app.wire.training import TrainIn
 def submit_training(
     installation: Installation, principal: Principal, body: TrainIn, *, request: IdempotentRequest
 ) -> Answer:
-    """Accepts a job or refuses it: a refused request leaves neither job nor reservation, and its key stays free.
+    """Accepts a job or refuses it: a refused request stores neither job nor reservation.
 
     Raises:
-        NotFound: no such dataset or profile, or none that this key may know of.
+        NotFound: no such dataset or profile, or it is not visible to this key.
         RoleMissing: the key may not train on a dataset of the request.
-        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets do not fit together.
-        NotSupported: a documented choice that is not built yet.
+        InvalidRequest: algorithm, parameters or scopes break a rule, or the two datasets are incompatible.
+        NotSupported: a documented choice that is not implemented yet.
         DatasetDeleted: a dataset was erased.
         AccountantMismatch: the algorithm has no bound in an account's unit.
         AdjacencyMismatch: the algorithm protects labels only, and an account protects more.
@@ -43,7 +43,7 @@ def submit_training(
 
 
 def _job(planned: PlannedTraining, *, name: str | None) -> Job:
-    # Beside the plan: a forest without splits carries no profile, but its size may come from one.
+    # Beside the plan: a forest without splits carries no profile, but its size may come from a profile.
     profile = {} if planned.profile is None else {"profile": planned.profile.id}
     return Job(
         kind="train",

@@ -1,4 +1,4 @@
-"""Jobs that train: the facts of a model card, the check of the artifact and the registration of the model."""
+"""The training kind of job: facts of the model card, check of the artifact and registration of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from app.services.jobs.task import JobTask
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """A stored artifact before its model is registered. Its bytes hold the job's id, so no other job shares it."""
+    """A stored artifact before its model is registered. Its bytes hold the job's id, so no two jobs share it."""
 
     digest: str
     size_bytes: int
@@ -46,7 +46,7 @@ class StoredArtifact:
 
 
 class TrainKind:
-    """Grows a forest; makes a model."""
+    """Jobs that grow a forest and register a model."""
 
     def inputs(self, row: JobRow) -> Sequence[str]:
         """See :class:`app.services.jobs.kind.JobKind`: none."""
@@ -79,8 +79,8 @@ class TrainKind:
 def _profile(session: Session, row: JobRow) -> ProfileRow | None:
     """The profile that the model is a function of, if its request named one.
 
-    A profile of the job's dataset counts also where the plan carries none of it: numbers of trees that the request left
-    open may follow from its size. The size of another dataset says nothing.
+    A profile of the job's dataset counts even if the plan carries none of its numbers, because the number of trees may
+    follow from the profile's size. The size of another dataset is not used.
     """
     work = row.task["work"]
     if "profile" not in work:
