@@ -1,1 +1,1 @@
-"""Trees from arrays, a public schema and a plan. Knows no database, no HTTP, no ledger."""
+"""Train and read differentially private forests. Depends on no database, no HTTP and no ledger."""

@@ -1,7 +1,7 @@
-"""A forest as bytes: safetensors with one canonical JSON text in its header. No pickle, nothing executable.
+"""Store a forest as bytes: safetensors with one canonical JSON text in the header. No pickle, nothing executable.
 
-The same forest and metadata always give the same bytes (the header holds a single metadata entry, RFC 8785), and the
-number of bytes is a function of public numbers.
+Equal forests with equal metadata give equal bytes (the header holds a single metadata entry, RFC 8785), and the number
+of bytes is a function of public numbers.
 """
 
 import json
@@ -33,11 +33,11 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""What reading foreign bytes can raise before they are known to be ours."""
+"""Exceptions that untrusted bytes can cause while they are parsed."""
 
 
 class ArtifactInvalid(GrovekeeperError):
-    """The bytes are not an artifact that this code can use safely."""
+    """The bytes are not a valid artifact."""
 
     def __str__(self) -> str:
         return "the bytes are not a valid model artifact"
@@ -45,13 +45,13 @@ class ArtifactInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A forest with all that prediction and a model card need.
+    """A forest with everything that prediction and a model card need.
 
     Attributes:
-        forest: checked: its arrays have the plan's shapes, name features of the schema only and can have been released.
+        forest: checked: the arrays have the plan's shapes, name only features of the schema and hold legal values.
         schema: public.
         plan: the forest's plan.
-        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and what else the caller stored.
+        metadata: the whole JSON object: ``format``, ``schema``, ``plan``, and any other fields that the caller stored.
     """
 
     forest: Forest
@@ -61,7 +61,7 @@ class Artifact:
 
 
 def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
-    """The bytes of an artifact.
+    """Serialises a forest and its metadata to the bytes of an artifact.
 
     Args:
         forest: released.
@@ -74,11 +74,11 @@ def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
 
 
 def loads(data: bytes) -> Artifact:
-    """Reads and checks an artifact, so that prediction can index nothing out of bounds.
+    """Reads and checks an artifact, so that prediction never indexes out of bounds.
 
     Raises:
         ArtifactInvalid: truncated or foreign bytes, unknown tensors, wrong shapes or types, a feature that the schema
-            does not have, or metadata that this code cannot have written.
+            does not have, or invalid metadata.
     """
     try:
         arrays = tensors.load(data)

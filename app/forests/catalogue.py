@@ -1,6 +1,6 @@
-"""Every algorithm that can be trained: its price, its read-out, and how ``GET /algorithms`` describes it.
+"""List every algorithm with its price, its read-outs and its description in ``GET /algorithms``.
 
-Growth stands in ``app.forests.grow``, which only the child of a job loads.
+Growth is in ``app.forests.grow``, which only the child process of a job imports.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from app.forests.trees.count_read_out import CountFamily
 from app.forests.trees.label_read_out import ChosenLeafFamily, LabelFamily
 
 AUTO = Auto()
-"""Chooses one of the others when a job is planned; see ``app.forests.planning``."""
+"""The slug that lets the planner choose an algorithm; see ``app.forests.planning``."""
 
 _ALGORITHMS: tuple[tuple[Algorithm, Family], ...] = (
     (ReweightedForest(), ReweightedFamily()),
@@ -53,7 +53,7 @@ _FAMILIES: Mapping[str, Family] = MappingProxyType({priced.slug: family for pric
 
 
 def algorithm(slug: str) -> Algorithm:
-    """An algorithm that a plan can name.
+    """The algorithm with this slug.
 
     Raises:
         InvalidRequest: no algorithm has this slug.
@@ -65,7 +65,7 @@ def algorithm(slug: str) -> Algorithm:
 
 
 def family(slug: str) -> Family:
-    """How the released arrays of an algorithm are stored and read.
+    """The family that stores and reads the released arrays of an algorithm.
 
     Raises:
         InvalidRequest: no algorithm has this slug.
@@ -74,12 +74,12 @@ def family(slug: str) -> Family:
 
 
 def read_outs(slug: str) -> tuple[str, ...]:
-    """Read-outs that a model of this algorithm offers, its default first."""
+    """Read-outs that a model of this algorithm offers, the default first."""
     return algorithm(slug).read_outs
 
 
 def algorithms() -> list[dict[str, object]]:
-    """One description per algorithm: slug, title, source, story, read-outs and parameters. JSON-able."""
+    """One JSON-able description per algorithm: slug, title, source, claims, read-outs and parameters."""
     described: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
     return [
         {

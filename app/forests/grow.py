@@ -1,4 +1,4 @@
-"""Grow the planned forest on PRIVATE rows. Only the child of a job loads this module."""
+"""Grow the planned forest on PRIVATE rows. Only the child process of a job imports this module."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from app.forests.trees.grow.tree_by_tree import GrowTree, grow_trees
 
 
 class GrowForest(Protocol):
-    """Growth of a forest whose parts know what was released before them."""
+    """Growth of a whole forest, in which later trees may use the releases of earlier trees."""
 
     def __call__(
         self,
@@ -66,7 +66,7 @@ TREES: Mapping[str, GrowTree] = MappingProxyType(
         "spe": spe.grow_tree,
     }
 )
-"""Algorithms whose trees do not know of each other, by slug."""
+"""Growth of one tree for algorithms whose trees are independent, by slug."""
 
 FORESTS: Mapping[str, GrowForest] = MappingProxyType(
     {
@@ -77,10 +77,10 @@ FORESTS: Mapping[str, GrowForest] = MappingProxyType(
         "pte": pte.grow_forest,
     }
 )
-"""Algorithms that grow a whole forest, by slug."""
+"""Growth of a whole forest, by slug of the algorithm."""
 
 FROM_BOTH: Mapping[str, GrowFromBoth] = MappingProxyType({"sspe-1": sspe1.grow_from_both})
-"""Algorithms that learn from two datasets, by slug."""
+"""Growth on two datasets, by slug of the algorithm."""
 
 
 def grow(
@@ -92,28 +92,28 @@ def grow(
     on_tree_done: Callable[[], None],
     unlabelled: SanitisedRows | None = None,
 ) -> Forest:
-    """Runs a plan once. One call is one release and costs ``plan.epsilon``; running again costs again.
+    """Runs a plan once. One call is one release and costs ``plan.epsilon``; every further call costs that again.
 
-    No number of rows is an error: an empty dataset, or one with a single class, gives a forest of the same shape.
+    Any number of rows is legal: an empty dataset, or a dataset with a single class, gives a forest of the same shape.
 
     Args:
-        plan: what was priced.
+        plan: the priced plan.
         schema: public.
-        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Labels are known, but for an
-            algorithm that is stated under ``label``: that one is given every row, −1 where the label is unknown.
+        rows: PRIVATE, sanitised, already bounded to the privacy unit's contribution. Every row has a known label. Only
+            an algorithm that is stated under ``label`` also gets rows with an unknown label, coded −1.
         randomness: source of every draw.
-        on_tree_done: told after each tree.
-        unlabelled: PRIVATE rows of the second dataset, for an algorithm that learns from two; their labels are not
-            looked at.
+        on_tree_done: called after each tree.
+        unlabelled: PRIVATE rows of the second dataset, for an algorithm that learns from two datasets; their labels
+            are ignored.
 
     Returns:
-        The released forest, of a shape that the plan fixes.
+        The released forest, in the shape that the plan fixes.
 
     Privacy:
-        ``pure.loss(plan.event)``-DP under the algorithm's own adjacency, by its own theorem, and where that is
-        add/remove twice as much under replace-one: encoding and assignment are record-wise (lemmas L5 and L6), trees
-        compose by Theorem L. ``on_tree_done`` is called once per tree whatever the rows are; *when* it is called is
-        not covered.
+        ``pure.loss(plan.event)``-DP under the algorithm's adjacency, by the algorithm's theorem. Where that adjacency
+        is add/remove, the loss under replace-one is twice as much. Encoding and assignment are record-wise (lemmas L5
+        and L6), trees compose by Theorem L. The number of calls of ``on_tree_done`` is the number of trees, whatever
+        the rows are; the *time* of the calls is not covered.
 
     Source:
         docs/proofs/lemmas.md, and the proof page of the algorithm.

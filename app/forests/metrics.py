@@ -1,4 +1,4 @@
-"""What released counts say of a model: post-processing, at no cost (lemma L7, docs/proofs/lemmas.md)."""
+"""Compute accuracy and AUROC from released counts: post-processing (lemma L7, docs/proofs/lemmas.md)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ class Accuracy:
     """A share of correct answers.
 
     Attributes:
-        estimate: correct / (correct + incorrect), both clamped at 0; ``None`` where nothing is left of either.
-        low: with ``high``, holds the share among the evaluated rows themselves with probability 0.95: noise alone.
-        high: see ``low``.
-        population_low: with ``population_high``, the same for rows like those that were evaluated: what noise and what
-            chance may do, each with probability 0.95.
-        population_high: see ``population_low``.
+        estimate: correct / (correct + incorrect), both clamped at 0; ``None`` where both are 0.
+        low: lower end of an interval that contains the exact accuracy on the evaluated rows with probability 0.95.
+            The interval covers noise alone.
+        high: upper end of that interval.
+        population_low: lower end of an interval for the accuracy on the distribution of the evaluated rows. The
+            interval covers noise and sampling error, each with probability 0.95.
+        population_high: upper end of that interval.
     """
 
     estimate: float | None
@@ -38,11 +39,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Auroc:
-    """The chance that a row of the second class gets a higher score than one of the first.
+    """The probability that a row of the second class gets a higher score than a row of the first class.
 
     Attributes:
         estimate: from the noisy histogram, clamped at 0; rows of one bin are ties. ``None`` where a class is empty.
-        noise_sd: standard deviation that the noise gives it, to first order; ``None`` with the estimate.
+        noise_sd: standard deviation of the estimate from noise, to first order; ``None`` where the estimate is.
     """
 
     estimate: float | None
@@ -50,7 +51,7 @@ class Auroc:
 
 
 def accuracy(found: Evaluation) -> Accuracy | None:
-    """The accuracy, from its own table or from the confusion matrix."""
+    """The accuracy, from the released accuracy table or the confusion matrix."""
     if ACCURACY in found.tables:
         table, correct = found.in_rows(ACCURACY), np.array([True, False])
         event = found.plan.event_of(ACCURACY)
@@ -60,7 +61,7 @@ def accuracy(found: Evaluation) -> Accuracy | None:
     else:
         return None
     right, wrong = float(table[correct].sum()), float(table[~correct].sum())
-    # Either sum is within its bound with probability (1 + LEVEL) / 2, so both are with LEVEL.
+    # Each sum is within its bound with probability (1 + LEVEL) / 2, so both are with probability LEVEL.
     right_off, wrong_off = (
         noisy_counts.noise_bound(event, level=(1.0 + LEVEL) / 2.0, n_counts=int(cells.sum()))
         for cells in (correct, ~correct)
@@ -103,9 +104,9 @@ def _share(right: float, wrong: float, *, otherwise: float) -> float:
 
 
 def _lowest(share: float, n_rows: float, z: float) -> float:
-    """The lower end of Wilson's interval: also where every answer is the same, chance is not nothing.
+    """The lower end of Wilson's interval, which has positive width even where every answer is correct or none is.
 
-    It rises with the share and with the number of rows, so lower bounds of both may stand in for them.
+    The lower end rises with the share and with the number of rows, so lower bounds of both give a lower bound.
     """
     around = z * math.sqrt(share * (1.0 - share) / n_rows + (z / (2.0 * n_rows)) ** 2)
     return share**2 / (share + z**2 / (2.0 * n_rows) + around)

@@ -1,4 +1,4 @@
-"""Price before data: what a job will do, decided from the request and the public schema alone."""
+"""Plan and price a job from the request and the public schema alone, before any row is read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from app.privacy.calibration import Budget, fitted
 from app.privacy.events import Event, EventCostsMore
 
 ASSUMED_SIZE = 3_000
-"""Rows that the rules reckon with where no public size was declared: cautious, for a small table."""
+"""Public size that the rules assume where none is declared: a cautious value, for a small table."""
 
 _NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
 
@@ -31,7 +31,7 @@ _NO_SPLITS = "A forest without splits uses nothing of a profile but its size."
 _UNLABELLED = "/unlabelled"
 
 _STEPS_OF_A_LABEL = 2
-"""A label that changes is a row removed and a row added."""
+"""A changed label is one row removed and one row added."""
 
 _TWO_STEPS = (
     "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "
@@ -40,11 +40,11 @@ _TWO_STEPS = (
 
 
 _OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile", "unlabelled"}
-"""Fields of a stored plan that stand there only where they say something."""
+"""Fields that a stored plan omits at their default values."""
 
 
 class PlanInvalid(GrovekeeperError):
-    """A stored plan that this code cannot have written."""
+    """A stored plan that :func:`plan` cannot have made."""
 
     def __str__(self) -> str:
         return "not a plan of a known form"
@@ -52,7 +52,7 @@ class PlanInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class AccountRequest:
-    """What an analyst asks of one account; attributes as those of :class:`PlanRequest`."""
+    """The part of a request that one account pays for; attributes as in :class:`PlanRequest`."""
 
     epsilon: Fraction
     public_size: int | None
@@ -64,19 +64,20 @@ class AccountRequest:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What an analyst asks for, in the terms of the account that pays.
+    """A training request, with the facts of the account that pays.
 
     Attributes:
         algorithm: slug of the catalogue, or ``auto``.
-        parameters: values by name; what is absent is chosen by public rules.
-        epsilon: what the job may cost one privacy unit under the account's adjacency, above zero.
+        parameters: values by name; public rules choose the absent parameters.
+        epsilon: the largest ε that the job may cost one privacy unit under the account's adjacency, above zero.
         public_size: declared order of magnitude of the rows in scope, or ``None``. Never a count.
         accountant: name of the account's accountant.
-        delta: the other half of what the job may cost, on accounts that have one.
+        delta: the δ of the price, on accounts that have one.
         adjacency: of the account.
-        max_rows: rows that one unit has at most; noise is for one row, so it is planned with what is left for each.
-        profile: released before, to be used in place of draws that would be paid for.
-        unlabelled: the account of a second dataset, for algorithms that learn from two.
+        max_rows: largest number of rows of one privacy unit. Noise is planned for one row, with each row's part of the
+            price.
+        profile: an earlier release that replaces draws which would cost budget.
+        unlabelled: the account of a second dataset, for algorithms that learn from two datasets.
     """
 
     algorithm: str
@@ -92,12 +93,12 @@ class PlanRequest:
 
 
 def plan(request: PlanRequest, schema: Schema) -> Plan:
-    """Settles every parameter and prices the job. Touches no row and draws nothing.
+    """Settles every parameter and prices the job. Reads no row and draws no random number.
 
     Raises:
         InvalidRequest: unknown algorithm or parameter, or a value outside its range (pointer and slug, no value).
         AccountantMismatch: the algorithm has no bound in the account's unit.
-        AdjacencyMismatch: the algorithm protects labels only, and the account more.
+        AdjacencyMismatch: the algorithm protects labels only, and the account protects whole rows.
         EventCostsMore: the algorithm priced an event above the amount, which is a bug.
     """
     choice = Choice(request.algorithm, request.parameters, ())
@@ -138,10 +139,10 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
 
 
 def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
-    """The facts of the account, or accounts, that pay.
+    """The public facts of the account, or of both accounts, that pay.
 
     Raises:
-        InvalidRequest: a second dataset is missing, or is one too many.
+        InvalidRequest: the algorithm needs a second dataset and the request names none, or the reverse.
     """
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
@@ -174,7 +175,7 @@ def _unlabelled_plan(
 
 
 def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacency: Adjacency) -> PublicFacts:
-    """What a mechanism stated under ``adjacency`` may go by on the request's account: ε and budget are its own."""
+    """The facts that the request's account gives to a mechanism; ε and budget are stated under ``adjacency``."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
     asked = budget_of(
@@ -199,11 +200,11 @@ def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacenc
 
 
 def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> int:
-    """What (ε, δ) costs: whole steps of the account's unit, for all rows of one privacy unit together.
+    """The price of (ε, δ): whole steps of the account's unit, for all rows of one privacy unit together.
 
     Raises:
-        InvalidRequest: δ is missing, out of range or not for this account, or the amount is less than one step or more
-            than any account with a δ can hold.
+        InvalidRequest: δ is missing, out of range or illegal on this account, or the amount is less than one step or
+            more than any account with a δ can hold.
     """
     unit = accountants.by_name(accountant)
     if unit.TAKES_DELTA is (delta is None):
@@ -221,13 +222,13 @@ def price_of(epsilon: Fraction, *, accountant: str, delta: Fraction | None) -> i
 def budget_of(
     epsilon: Fraction, *, accountant: str, delta: Fraction | None, adjacency: Adjacency, max_rows: int = 1
 ) -> Budget:
-    """What (ε, δ) leaves for each row of a unit, in the account's unit.
+    """The budget that (ε, δ) gives to each row of a privacy unit, in the account's unit.
 
-    k rows cost k times the ε of one, and k² times its ρ or μ² (docs/proofs/accounting.md A7), so the whole steps for
-    one row are the price divided by that, rounded down. With one row per unit they are the price.
+    k rows cost k times the ε of one row, and k² times its ρ or μ² (docs/proofs/accounting.md A7). So the budget of one
+    row is the price divided by k or k², rounded down to whole steps. With one row per unit, the budget is the price.
 
     Raises:
-        InvalidRequest: see :func:`price_of`; or less than one step is left for a row.
+        InvalidRequest: see :func:`price_of`; or a row gets less than one step.
     """
     amount = price_of(epsilon, accountant=accountant, delta=delta)
     for_each = amount // accountants.by_name(accountant).group(max_rows)
@@ -237,10 +238,10 @@ def budget_of(
 
 
 def read(value: object) -> Plan:
-    """Inverse of ``Plan.to_json``; checks every field, since a plan also arrives inside artifacts.
+    """Inverse of ``Plan.to_json``. Checks every field, since a plan may come from an untrusted artifact.
 
     Raises:
-        PlanInvalid: anything that :func:`plan` cannot have made.
+        PlanInvalid: the plan is not one that :func:`plan` can make.
     """
     try:
         return _read(value)
@@ -249,7 +250,7 @@ def read(value: object) -> Plan:
 
 
 def _event(mechanism: Algorithm, event_of: Callable[[PublicFacts], Event], facts: PublicFacts) -> Event:
-    """The event of a mechanism for an account; one that is written in ε is fitted to accounts of another unit."""
+    """The event of a mechanism for an account; an event priced in ε is fitted to accounts of another unit."""
     if facts.budget.accountant == pure.NAME or pure.NAME not in mechanism.accountants:
         return event_of(facts)
     return fitted(facts.budget, lambda strength: event_of(replace(facts, epsilon=strength)), start=facts.epsilon)
@@ -309,7 +310,7 @@ def _read_unlabelled(value: object) -> UnlabelledPlan:
 
 def _is_consistent(read: Plan) -> bool:
     mechanism = catalogue.algorithm(read.algorithm)
-    mechanism.check(read.event, read.parameters)  # raises for the event of something else
+    mechanism.check(read.event, read.parameters)  # raises for any other event
     if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is None):
         return False
     if isinstance(mechanism, TwoDatasetAlgorithm) and read.unlabelled is not None:
@@ -324,7 +325,7 @@ def _is_consistent(read: Plan) -> bool:
 
 
 def _is_paid_for(made: Plan) -> bool:
-    """Whether each account's event, for all rows of a unit, costs no more than its (ε, δ)."""
+    """Whether the event of each account costs at most the account's (ε, δ), for all rows of a privacy unit."""
     return _is_covered(made) and (made.unlabelled is None or _is_covered(made.unlabelled))
 
 

@@ -1,4 +1,4 @@
-"""Answers from a released forest: post-processing. Knows no ledger, no dataset, no job."""
+"""Predict class probabilities and labels from a released forest: post-processing, at no privacy cost."""
 
 import secrets
 from collections.abc import Callable
@@ -24,13 +24,13 @@ _readers: WeakKeyDictionary[Forest, dict[str, tuple[Schema, Reader]]] = WeakKeyD
 def probabilities(
     forest: Forest, schema: Schema, columns: SanitisedColumns, *, read_out: str | None
 ) -> NDArray[np.float64]:
-    """Class probabilities of rows. The same rows give the same numbers, always.
+    """Class probabilities of rows. Deterministic: equal rows give equal numbers.
 
     Args:
         forest: released.
-        schema: public; the one inside the artifact.
-        columns: the caller's own rows, sanitised.
-        read_out: one that the algorithm offers (see ``app.forests.trees.pooling``); ``None``: its default.
+        schema: public; the schema inside the artifact.
+        columns: the caller's rows, sanitised.
+        read_out: a read-out of the algorithm (see ``app.forests.trees.pooling``); ``None``: the default.
 
     Returns:
         float64 ``(n_rows, n_classes)``; rows sum to 1.
@@ -50,17 +50,17 @@ def labels(
     read_out: str | None,
     below: Callable[[int], int] = secrets.randbelow,
 ) -> NDArray[np.int32]:
-    """One class code per row: the most probable one (the first of equals), or for ``pa`` a draw.
+    """One class code per row: the most probable class (the first in a tie), or for ``pa`` a random draw.
 
-    The draw is anew in every call and costs nothing: its coins are public, its probabilities are released.
+    Every call draws afresh, at no privacy cost: the probabilities are released, and the draws read no row.
 
     Args:
         forest: released.
         schema: public.
-        columns: the rows that were asked about.
-        probabilities: their class probabilities, as :func:`probabilities` gave them for the same read-out.
+        columns: the caller's rows, sanitised.
+        probabilities: their class probabilities, from :func:`probabilities` with the same read-out.
         read_out: as above.
-        below: a uniform integer in ``[0, n)``; exact.
+        below: draws an exactly uniform integer in ``[0, n)``.
 
     Returns:
         int32 ``(n_rows,)``.
@@ -87,7 +87,7 @@ def _settled(forest: Forest, read_out: str | None) -> str:
 
 
 def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
-    """Made once per forest and read-out, and kept as long as the forest."""
+    """The reader of a forest by a read-out, cached for the life of the forest."""
     own = _readers.setdefault(forest, {})
     shared = pooling.AVERAGE if read_out == pooling.DRAW else read_out
     known = own.get(shared)

@@ -1,1 +1,1 @@
-"""Bins of numbers: the public grid, private quantiles, and noisy counts with their prices."""
+"""Bins of numeric features (public grid, private quantiles), and noisy counts with their prices."""

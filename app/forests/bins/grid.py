@@ -1,10 +1,11 @@
-"""The public fine grid: where a private choice of bins may cut a number, decided before any row is read.
+"""Compute the public grid: the positions at which private bins may cut a numeric feature, fixed before any row is read.
 
 A numeric feature with public bounds [lower, upper] of width R has the union of 255 equally spaced inner edges and of a
 geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where the range is not negative, from ``upper`` where it
 is not positive, else upward and downward from 0 (with the bounds in place of R), and an edge at 0. The geometric part
-resolves skewed columns, such as amounts of money, whose values crowd at one end. An integer feature with R ≤ 255 has
-one cell per value; a wider one has its edges moved to halves. That makes at most 335 cells. MISSING is no cell.
+resolves skewed columns, such as amounts of money, whose values concentrate at one end. An integer feature with R ≤ 255
+has one cell per value; the edges of a wider integer feature are moved to halves. A grid has at most 335 cells. MISSING
+is not a cell.
 
 Ordered categories count as the integers 0, 1, 2, ….
 """
@@ -37,7 +38,7 @@ def edges(feature: Feature) -> NDArray[np.float64]:
         feature: public; a number or an ordered category.
 
     Returns:
-        Read-only float64, at most :data:`MAX_CELLS` − 1 of them; none where the bounds are equal.
+        Read-only float64, at most :data:`MAX_CELLS` − 1 edges; empty where the bounds are equal.
     """
     number = as_number(feature)
     return _edges(number.lower, number.upper, whole=number.type == "integer")

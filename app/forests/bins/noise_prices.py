@@ -1,4 +1,4 @@
-"""What one draw costs, and the units that normal noise is drawn in."""
+"""Compute noise scales from prices: the inverse scale of a draw, and the units of normal noise."""
 
 from fractions import Fraction
 from typing import Final
@@ -9,14 +9,14 @@ from app.privacy.calibration import Budget
 from app.privacy.events import RoundedGaussian, quantised
 
 LARGEST_INVERSE_SCALE = Fraction(64)
-"""Noise that differs from zero once in e^64 draws: more would be paid for nothing, and kernels stay in 64 bits."""
+"""At this scale, noise is non-zero once in e^64 draws. A larger scale gains nothing, and kernels stay within 64 bits."""
 
 
 def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:
-    """The inverse scale of a draw that may cost ``loss``: a multiple of 2^-32, rounded down.
+    """The inverse scale of a draw that costs at most ``loss``: a multiple of 2^-32, rounded down.
 
     Raises:
-        InvalidRequest: the share of the budget is too small to be drawn with at all.
+        InvalidRequest: the share of the budget is too small for any draw.
     """
     scale = min(quantised(loss / sensitivity), LARGEST_INVERSE_SCALE)
     if scale == 0:
@@ -31,17 +31,17 @@ VARIANCE: Final = 4**SCALE_BITS
 
 
 SMALLEST_PRICED: Final = 2**8
-"""A squared sensitivity, in units of 2^-48 variances, that leaves a row one unit of count."""
+"""Smallest squared sensitivity, in units of 2^-48 variances, at which a row still adds a unit to a count."""
 
 LARGEST_START: Final = 2**62
 """Squared sensitivity of the class counts, so that their scale has 31 bits and sums over 2^31 rows have 62."""
 
 
 def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
-    """Integers with noise of deviation 2^24, of which one row changes a vector of this squared length.
+    """The event of normal noise of deviation 2^24 on an integer vector with this squared L2 sensitivity.
 
     Raises:
-        InvalidRequest: the share of the budget is too small to be drawn with at all.
+        InvalidRequest: the share of the budget is too small for any draw.
     """
     if squared_sensitivity < SMALLEST_PRICED:
         raise InvalidRequest.at("/epsilon", "too-small")
@@ -54,10 +54,10 @@ def noise(squared_sensitivity: int, *, coordinates: int) -> RoundedGaussian:
 
 
 def mu_squared(budget: Budget) -> Fraction:
-    """The squared ratio of L2 sensitivity to deviation that normal noise may have in all: μ² of a ``gdp`` account.
+    """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account.
 
     Raises:
-        NoBoundHere: the account's unit does not take normal noise.
+        NoBoundHere: normal noise has no price in the account's unit.
     """
     return budget.limit / loss_of_unit(budget)
 

@@ -1,9 +1,9 @@
-"""Noisy counts of disjoint cells: a table in which every row is counted once, or not at all.
+"""Price and read noisy counts of disjoint cells: a table in which every row is counted at most once.
 
-One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε the noise is
-discrete Laplace; where ρ or μ² is counted it is an exactly rounded normal draw, which costs less there
-(docs/proofs/evaluation.md, Theorem 1). In the second case a count is released in finer units, so that rounding to whole
-numbers loses nothing.
+One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε, the noise is
+discrete Laplace. On accounts that count ρ or μ², the noise is an exactly rounded normal draw, which costs less in these
+units (docs/proofs/evaluation.md, Theorem 1), and counts are released in finer units, so that rounding loses no
+accuracy.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownP
 SENSITIVITY = 1
 
 SENSITIVITIES = MappingProxyType({Adjacency.ADD_REMOVE_ONE: SENSITIVITY, Adjacency.LABEL: 2})
-"""Cells of a table of classes that neighbours differ in, each by one: its L1 and squared L2 sensitivity. A row that is
-added is in one cell; a label that changes takes a row off one cell and adds it to another."""
+"""L1 and squared L2 sensitivity of a table of classes: the number of cells, each by one, in which neighbours differ. An
+added row is in one cell; a changed label moves a row from one cell to another."""
 
 
 _EXACT_SPREAD = 1_000.0
-"""Deviations, in rows, up to which bounds of sums of Laplace noise are exact; beyond, rounding is of no account."""
+"""Largest deviation, in rows, at which bounds of sums of Laplace noise are exact; beyond it, rounding is negligible."""
 
 
 def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
     """The event of one table.
 
     Args:
-        epsilon: what the table may cost on accounts that count ε.
-        budget: what the table may cost on accounts of another unit.
+        epsilon: price of the table on accounts that count ε.
+        budget: price of the table on accounts of another unit.
         coordinates: cells of the table.
 
     Raises:
-        InvalidRequest: the price is too small to be drawn with.
+        InvalidRequest: the price is too small for any draw.
     """
     if budget.accountant == pure.NAME:
         return DiscreteLaplace(
@@ -65,14 +65,14 @@ def priced(epsilon: Fraction, budget: Budget, *, coordinates: int) -> Event:
 
 
 def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
-    """The event of a table with the smaller noise of two that cost the same: Laplace noise, or normal noise.
+    """The event of a table with Laplace or normal noise, whichever is smaller at the price of ``laplace``.
 
-    Normal noise has no price on accounts that count ε, and is the smaller one elsewhere unless ε is large. Both prices
-    and both deviations are public.
+    Normal noise has no price on accounts that count ε. On other accounts normal noise is smaller unless ε is large.
+    Both prices and both deviations are public.
 
     Args:
-        laplace: with the sensitivity of a table of classes under its adjacency, which is the budget's.
-        budget: tells the unit of the account.
+        laplace: event with the sensitivity of a table of classes under the budget's adjacency.
+        budget: gives the unit of the account.
     """
     if budget.accountant == pure.NAME:
         return laplace
@@ -87,10 +87,10 @@ def at_price_of(laplace: DiscreteLaplace, budget: Budget) -> Event:
 
 
 def per_row(event: Event) -> int:
-    """What one row adds to its released count.
+    """The amount that one row adds to its released count.
 
     Raises:
-        UnknownPrivacyEvent: not the event of such a table.
+        UnknownPrivacyEvent: the event is not one of a table of noisy counts.
     """
     match event:
         case DiscreteLaplace() if event.l1_sensitivity == SENSITIVITIES[event.adjacency] and event.inverse_scale > 0:
@@ -127,12 +127,12 @@ def noise_sd(event: Event) -> float:
 
 
 def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
-    """Rows that the noise of a sum of counts stays within, either way, with probability at least ``level``; public.
+    """Two-sided bound, in rows, on the noise of a sum of counts, with probability at least ``level``; public.
 
     Args:
-        event: of the table that the counts stand in.
+        event: of the table.
         level: at least 0.9.
-        n_counts: counts that are added up.
+        n_counts: number of counts in the sum.
     """
     if isinstance(event, DiscreteLaplace):
         decay = math.exp(-float(event.inverse_scale))
@@ -147,10 +147,10 @@ def noise_bound(event: Event, *, level: float, n_counts: int = 1) -> float:
 
 
 def _laplace_sum_bound(decay: float, spread: float, n_counts: int, *, level: float) -> float:
-    """The same from the exact law of the sum: where noise is mostly 0 a sum is not, so one count tells nothing of it.
+    """The bound from the exact law of the sum. Where single draws are mostly 0, their law does not bound the sum.
 
-    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over a window of 64 deviations: what
-    lies beyond it is of no account.
+    The law is the inverse Fourier transform of ((1 − q)² / (1 − 2q cos θ + q²))ⁿ, over a window of 64 deviations; the
+    probability outside the window is negligible.
     """
     size = 1 << math.ceil(math.log2(64.0 * (spread + 1.0)))
     angles = np.arange(size) * (2.0 * math.pi / size)

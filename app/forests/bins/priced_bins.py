@@ -1,4 +1,4 @@
-"""Private quantile bins for a share of a budget, on accounts of every unit."""
+"""Price private quantile bins on accounts of every unit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from app.privacy.events import Event, ExponentialMechanism
 
 
 def event(schema: Schema, epsilon: Fraction, budget: Budget, *, n_levels: int | None = None) -> Event:
-    """What cutting bins does for a price.
+    """The event of private quantile bins at a price.
 
-    Where ε is counted, medians are picked by permute-and-flip; elsewhere by the exponential mechanism, at the largest
-    strength that the budget pays for.
+    On accounts that count ε, medians are selected by permute-and-flip. On other accounts medians are selected by the
+    exponential mechanism, at the largest ε that the budget pays for.
 
     Args:
-        schema: public; some feature has private bins.
-        epsilon: what the bins may cost on accounts that count ε.
-        budget: what the bins may cost on accounts of another unit.
+        schema: public; at least one feature has private bins.
+        epsilon: price of the bins on accounts that count ε.
+        budget: price of the bins on accounts of another unit.
         n_levels: see ``quantile_bins.event``.
 
     Raises:
-        InvalidRequest: the price is too small to be drawn with.
+        InvalidRequest: the price is too small for any draw.
     """
     if budget.accountant == pure.NAME:
         return quantile_bins.event(schema, epsilon, n_levels=n_levels)

@@ -1,8 +1,8 @@
-"""Private quantile bins: sixteen bins per number, cut where the rows are, by recursive noisy medians on a public grid.
+"""Price and read private quantile bins: sixteen bins per number, cut by recursive noisy medians on a public grid.
 
-Small declarations need none: a number with at most 32 cells on its public grid has them as bins, an integer with at
-most 128 has 32 equal groups of them, categories are their own bins. The other numbers are cut privately, four levels
-deep: each interval of cells is cut at a noisy median, chosen among the grid's inner edges.
+Small declarations need no private bins: the cells of a number with at most 32 cells on its public grid are its bins, an
+integer with at most 128 cells has 32 equal groups of cells as bins, and each category is a bin. The other numbers are
+cut privately, in four levels: each interval of cells is cut at a noisy median, selected among the grid's inner edges.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from app.privacy.events import (
 )
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
-"""Which mechanism picks a median. Permute-and-flip is better at the same ε; where ρ or μ² is counted, the exponential
+"""The mechanism that selects a median. Permute-and-flip is better at the same ε. Where ρ or μ² is counted, the exponential
 mechanism is better at the same price, because its loss is bounded-range."""
 
 LEVELS = 4
-"""Medians on the way to a bin: 2⁴ bins."""
+"""Levels of medians above a bin: 2⁴ bins."""
 
 MAX_CUTS = 2**LEVELS - 1
 NO_CUT = 0
-"""Fills the list of cuts of a feature where an interval could not be cut; a cut is at least 1."""
+"""Pads the list of a feature's cuts where an interval cannot be cut; a cut is at least 1."""
 
 RANGE_SENSITIVITY = 2
-"""Of the rank utility −|left − right|: a row moves it by one up or down, not the same way for all candidates."""
+"""Range sensitivity of the rank utility −|left − right|: a row changes it by +1 or −1, which differs among candidates."""
 
 _FREE_CELLS = 32
 _GROUPED_CELLS = 128
@@ -61,18 +61,18 @@ def event(
     selection: type[Selection] = PermuteAndFlip,
     n_levels: int | None = None,
 ) -> Event:
-    """What :func:`release` will do for at most ``epsilon`` under add/remove.
+    """The event of :func:`release` at a price of at most ``epsilon`` under add/remove.
 
-    Features and levels follow one another; the intervals of a level hold disjoint rows.
+    Features and levels compose in sequence; the intervals of a level hold disjoint rows.
 
     Args:
         schema: public; :func:`private_features` is not empty.
         epsilon: above zero.
-        selection: the mechanism that picks medians.
+        selection: the mechanism that selects medians.
         n_levels: for 2^n_levels bins, at most :data:`LEVELS`; by default all of them.
 
     Raises:
-        InvalidRequest: ``epsilon`` is too small to be drawn with.
+        InvalidRequest: ``epsilon`` is too small for any draw.
     """
     chosen = private_features(schema)
     depth = LEVELS if n_levels is None else n_levels
@@ -90,7 +90,7 @@ def event(
 
 
 def selection_of(event: Event) -> Selection:
-    """One median's selection, as priced.
+    """The priced selection of one median.
 
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
@@ -103,7 +103,7 @@ def selection_of(event: Event) -> Selection:
 
 
 def n_levels(event: Event) -> int:
-    """Medians on the way to a bin, as priced.
+    """The priced number of levels of medians above a bin.
 
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
@@ -115,7 +115,7 @@ def n_levels(event: Event) -> int:
 
 
 def inverse_scale(event: Event) -> Fraction:
-    """Inverse scale of the selections, as priced.
+    """The priced inverse scale of the selections.
 
     Raises:
         UnknownPrivacyEvent: not the event of private quantile bins.
@@ -124,12 +124,12 @@ def inverse_scale(event: Event) -> Fraction:
 
 
 def no_cuts(schema: Schema) -> NDArray[np.uint16]:
-    """What stands in place of released cuts where none were paid for: one bin per private feature."""
+    """Placeholder for released cuts where no cuts are priced: one bin per private feature."""
     return np.full((len(private_features(schema)), MAX_CUTS), NO_CUT, dtype=np.uint16)
 
 
 def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
-    """Whether ``cuts`` can have been released: the right shape, ascending positions on the grid, then no cuts."""
+    """Whether ``cuts`` is a possible release: the right shape, ascending positions on the grid, then padding."""
     private = private_features(schema)
     if cuts.shape != (len(private), MAX_CUTS):
         return False
@@ -151,7 +151,7 @@ def encoding(schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
 
 
 def widest_encoding(schema: Schema) -> Encoding:
-    """An encoding with as many bins as there can be: what a plan reckons with before anything is released."""
+    """An encoding with the largest possible number of bins, for plans that precede the release of bins."""
     private = private_features(schema)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
@@ -165,12 +165,12 @@ def _free_edges(feature: Feature) -> NDArray[np.float64] | None:
 
 
 def _is_number(feature: Feature) -> bool:
-    """Whether bins are cut from grid cells; otherwise every category is a bin, in its order if it has one."""
+    """Whether bins are cut from grid cells; otherwise every category is a bin."""
     return not feature.is_categorical or (feature.ordered and len(feature.categories) > _FREE_CELLS)
 
 
 def _free_cuts(feature: Feature) -> Sequence[int] | None:
-    """Cuts that the declaration gives away, or ``None`` where they are private."""
+    """Cuts that follow from the declaration alone, or ``None`` where cuts are private."""
     if not _is_number(feature):
         return ()
     cells = grid.n_cells(feature)
@@ -182,5 +182,5 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
 
 
 def _edges_at(feature: Feature, cuts: Sequence[int]) -> NDArray[np.float64]:
-    """A cut at c is the grid's edge c − 1."""
+    """The grid edges of some cuts: a cut at c is the edge c − 1."""
     return grid.edges(feature)[np.array(cuts, dtype=np.int64) - 1]

@@ -1,4 +1,4 @@
-"""What a training plan takes from a profile that was released and paid for before: public numbers, at no cost."""
+"""Hold the released numbers of a profile that a training plan reuses at no privacy cost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from app.forests.bins import quantile_bins
 class ReusedProfile:
     """Released numbers of one profile, as a plan and its artifact carry them.
 
-    Using them is post-processing (lemma L7, docs/proofs/lemmas.md): they may be of other rows than those that the plan
-    reads.
+    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). The profile may come from other rows than the plan reads.
 
     Attributes:
-        id: of the profile.
+        id: id of the profile.
         cuts: per feature with private bins, positions on the public grid, ascending.
         prior: class counts in units of 2^-24 standard deviations of their noise.
     """
@@ -28,7 +27,7 @@ class ReusedProfile:
     prior: tuple[int, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Counts as text: they may have more than 53 bits."""
+        """Counts as text, because they may have more than 53 bits."""
         return {"id": self.id, "cuts": [list(own) for own in self.cuts], "prior": [str(count) for count in self.prior]}
 
     @classmethod
@@ -36,7 +35,7 @@ class ReusedProfile:
         """Inverse of :meth:`to_json`.
 
         Raises:
-            ValueError: not of that form.
+            ValueError: the value is not a reused profile.
         """
         match value:
             case {"id": str(own), "cuts": [*rows], "prior": [*prior], **rest} if not rest:

@@ -1,1 +1,1 @@
-"""The public schema, and rows that are sanitised and encoded by it."""
+"""The public schema, and the sanitising and encoding of rows by it."""

@@ -1,7 +1,7 @@
-"""Public bins: how a sanitised value becomes a small integer, and which splits the bins allow.
+"""Encode sanitised values as small integers by public bins, and list the splits that the bins allow.
 
-Everything here is a function of the schema and of one public number, so a bin tells nothing about other rows: the
-map is record-wise (lemma L6, docs/proofs/lemmas.md).
+Every function depends on the schema and public or released numbers alone, so the code of a row depends on no other row:
+the map is record-wise (lemma L6, docs/proofs/lemmas.md).
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Feature, Schema
 
 MAX_BINS = 255
-"""Bins of a number without MISSING, which takes one code more: codes fit one byte."""
+"""Most bins of a number; MISSING takes one more code, so that codes fit into one byte."""
 
 GEOMETRIC_SHARE = Fraction(1, 4)
 """Share of the edges that halve their distance to zero (or to the nearer bound), for skewed columns."""
 
 FIRST_HALVING = 4
-"""The first of them stands at 2^-4 of the range; equal steps serve the rest."""
+"""The first halving edge is at 2^-4 of the range; equal steps cover the rest."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Encoding:
     """The public bins of a schema.
 
     Attributes:
-        schema: whose columns are encoded.
-        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for categories
-            that have a code each. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
+        schema: the public schema of the encoded columns.
+        edges: per number, ascending float64 edges (code = number of edges below the value); ``None`` for a categorical
+            feature with one code per category. Ordered categories with edges are grouped like the integers 0, 1, 2, ….
         n_codes: int32 ``(n_columns,)``: codes of column f are ``0 … n_codes[f] − 1``, at most 256. Columns are the
-            features, then those of the pairs.
-        pairs: pairs of features whose sums and differences are columns too; see ``app.forests.data.pairs``.
+            features, then the columns of the pairs.
+        pairs: pairs of features whose sums and differences are further columns; see ``app.forests.data.pairs``.
     """
 
     schema: Schema
@@ -73,14 +73,14 @@ class Encoding:
 
         Args:
             schema: public columns.
-            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: they have a code each, whatever ``n_bins`` is.
+            n_bins: 2 to :data:`MAX_BINS`. Categories are not grouped: each has a code, whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
         return cls.with_edges(schema, tuple(_edges(feature, n_bins) for feature in schema.features))
 
     @classmethod
     def with_edges(cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]) -> "Encoding":
-        """The bins between given edges: public, or released before.
+        """The bins between given edges, which are public or released.
 
         Args:
             schema: public columns.
@@ -90,7 +90,7 @@ class Encoding:
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
     def paired(self, own: tuple[pairing.Pair, ...]) -> "Encoding":
-        """The same bins, with the columns of some pairs of features behind those of the features."""
+        """This encoding with the columns of some pairs of features after the features."""
         return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, own))), pairs=own)
 
     @property
@@ -99,19 +99,19 @@ class Encoding:
         return self.n_codes[: len(self.edges)]
 
     def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
-        """Codes of rows in every column, those of pairs included; otherwise as :meth:`encode`."""
+        """Codes of rows in every column, including the columns of pairs; otherwise like :meth:`encode`."""
         own = self.encode(columns)
         return pairing.columns(own, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else own
 
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
-        """Codes of PRIVATE or caller's rows, record by record and without failing.
+        """Codes of PRIVATE or caller's rows; record-wise and total.
 
         Returns:
             uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
         codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
         for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
-            # NaN sorts above every edge; categories above the last code (MISSING beside 255 others) share it.
+            # NaN sorts above every edge; a category above the last code (MISSING after 255 others) gets the last code.
             codes[row] = np.clip(values if own is None else self._binned(row, values, own), 0, n_codes - 1)
         return codes
 
@@ -127,7 +127,7 @@ class Encoding:
     def candidates(self) -> Candidates:
         """All public splits: thresholds for numbers and ordered categories, one category against the rest otherwise.
 
-        OTHER is never split off by itself: the owner declared the categories that are expected to occur.
+        No candidate splits off OTHER alone, because the owner declares the categories that are expected to occur.
         """
         feature: list[int] = []
         threshold: list[int] = []
@@ -155,16 +155,16 @@ def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
 
 
 def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int], bool]:
-    """Thresholds (or values, if one-against-rest) that leave no side empty."""
+    """Thresholds (or values, if one-against-rest) that leave neither side empty."""
     if is_binned:
         return list(range(n_codes - 1)), False
     declared = len(feature.categories)
     missing = [feature.missing_code] if feature.missing and feature.missing_code < n_codes else []
     if feature.ordered:
-        # OTHER stands with the highest category; the cut above it splits off MISSING.
+        # OTHER counts as the highest category; the cut above it splits off MISSING.
         return [*range(declared - 1), *(code - 1 for code in missing)], False
     values = [*range(declared), *missing]
-    # Two values: either of them against the rest is the same split. One value: none.
+    # With two values, both one-against-rest splits are equal, so one is kept. One value has no split.
     return (values if len(values) > 2 else values[: len(values) - 1]), True
 
 
@@ -176,7 +176,7 @@ def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
 
 @lru_cache(maxsize=4096)
 def _number_edges(lower: float, upper: float, n_bins: int, *, whole: bool) -> NDArray[np.float64]:
-    """Equal steps over the whole range, and edges that halve toward zero (toward the nearer bound off zero)."""
+    """Equal steps over the range, and edges that halve toward zero (or toward the nearer bound if zero is outside)."""
 
     def positions(low: int, high: int) -> Iterator[tuple[int, int]]:
         n_halving = floor((n_bins - 1) * GEOMETRIC_SHARE)

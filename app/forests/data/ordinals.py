@@ -1,4 +1,4 @@
-"""Numbers that ordered categories stand for."""
+"""Convert ordered categories to numbers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from app.forests.data.schema import Feature
 
 
 def as_number(feature: Feature) -> Feature:
-    """The number that a number or an ordered category stands for on the grid."""
+    """The numeric feature by which the grid represents a number or an ordered category."""
     if not feature.is_categorical:
         return feature
     assert feature.ordered
@@ -16,11 +16,11 @@ def as_number(feature: Feature) -> Feature:
 
 
 def numbers(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:
-    """A sanitised column as numbers: OTHER stands with the highest category, MISSING is NaN. Record-wise (lemma L6).
+    """A sanitised column as numbers: OTHER counts as the highest category, MISSING is NaN. Record-wise (lemma L6).
 
     Args:
         feature: public.
-        column: PRIVATE or a caller's own; float64 numbers, or int32 codes of ordered categories.
+        column: PRIVATE, or a caller's; float64 numbers, or int32 codes of ordered categories.
     """
     if not feature.is_categorical:
         return column.astype(np.float64, copy=False)

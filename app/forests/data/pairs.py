@@ -1,8 +1,8 @@
-"""Sums and differences of two ordered columns, in bins: oblique splits, without a release of their own.
+"""Compute binned sums and differences of two ordered columns, which give oblique splits without any further release.
 
-Every column of a pair counts its bins from 0 to one less than a common number m, the larger of the two numbers of bins
-but at most :data:`MAX_PLACES`; then the sum and the difference are columns of 2m − 1 codes. A row's codes are a
-function of that row, the declaration and bins that are public or released before (lemma L6, docs/proofs/lemmas.md).
+The bins of both columns of a pair are mapped to places 0 … m − 1, where m is the larger number of bins but at most
+:data:`MAX_PLACES`. The sum and the difference are then columns of 2m − 1 codes. A row's codes are a function of the
+row, the declaration and bins that are public or released (lemma L6, docs/proofs/lemmas.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.forests.data.schema import Feature, Schema
 
 Pair: TypeAlias = tuple[int, int]
-"""Two features, by number."""
+"""Two features, by index."""
 
 MAX_ORDERED: Final = 32
 """Ordered columns of a schema whose pairs are tabulated: at most 496 pairs, 992 columns."""
@@ -25,7 +25,7 @@ MAX_ORDERED: Final = 32
 MAX_PLACES: Final = 32
 
 COLUMNS_PER_PAIR: Final = 2
-"""The sum, then the difference."""
+"""The sum, then the difference of the two features."""
 
 
 def of_schema(schema: Schema) -> tuple[Pair, ...]:
@@ -34,7 +34,7 @@ def of_schema(schema: Schema) -> tuple[Pair, ...]:
 
 
 def ordered(schema: Schema) -> list[int]:
-    """The columns with an order in which something can be split."""
+    """Indices of the ordered columns that have a split."""
     return [index for index, feature in enumerate(schema.features) if _is_ordered(feature)]
 
 
@@ -45,26 +45,26 @@ def _is_ordered(feature: Feature) -> bool:
 
 
 def n_codes(own: NDArray[np.int32], pairs: Sequence[Pair]) -> NDArray[np.int32]:
-    """Codes of the columns of pairs, int32 ``(2 · n_pairs,)``, from those of the features."""
+    """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the numbers of the features."""
     found = [2 * n_places(own, pair) - 1 for pair in pairs]
     return np.repeat(np.array(found, dtype=np.int32), COLUMNS_PER_PAIR)
 
 
 def n_places(own: NDArray[np.int32], pair: Pair) -> int:
-    """What both columns of a pair are counted in."""
+    """Number of places that both columns of a pair are mapped to."""
     return min(int(max(own[pair[0]], own[pair[1]])), MAX_PLACES)
 
 
 def columns(
     X: NDArray[np.uint8], own: NDArray[np.int32], pairs: Sequence[Pair], wanted: Sequence[int]
 ) -> NDArray[np.uint8]:
-    """Some columns of a table and of its pairs.
+    """The requested columns of a table and of its pairs.
 
     Args:
-        X: PRIVATE or a caller's own; codes of the features, uint8 ``(n_features, n_rows)``.
+        X: PRIVATE, or a caller's; codes of the features, uint8 ``(n_features, n_rows)``.
         own: public or released; codes per feature, int32 ``(n_features,)``.
         pairs: public.
-        wanted: numbers of columns: features first, then sum and difference of every pair.
+        wanted: indices of columns: features first, then the sum and the difference of every pair.
 
     Returns:
         uint8 ``(len(wanted), n_rows)``.
@@ -83,6 +83,6 @@ def columns(
 
 
 def places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:
-    """Codes counted in ``common`` places: the place in which the middle of the bin lies."""
+    """Codes mapped to ``common`` places: the place that contains the middle of the bin."""
     wide = codes.astype(np.int32)
     return wide if n_own == common else (2 * wide + 1) * common // (2 * n_own)

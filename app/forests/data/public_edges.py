@@ -1,7 +1,7 @@
-"""Edges between the public bins of a number: exact fractions of its declared bounds, rounded once.
+"""Compute the edges of a number's public bins: exact fractions of the declared bounds, rounded once.
 
-Every edge is a function of the declaration alone and is rounded to the nearest double at the very end. So edges are the
-same on every machine and tell nothing about rows.
+Every edge is a function of the declaration alone and is rounded to the nearest double in the last step. So edges are
+equal on every machine and carry no information about rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ def public_edges(
     Args:
         lower: declared.
         upper: declared; at least ``lower``.
-        whole: the number is an integer: edges stand at halves.
-        widest_listed: the widest range of an integer in which every value has a bin of its own.
+        whole: whether the number is an integer; its edges are at halves.
+        widest_listed: the widest integer range with one bin per value.
         positions: the cuts of any other range.
 
     Returns:

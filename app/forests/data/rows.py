@@ -1,4 +1,4 @@
-"""The one in-memory form of sanitised rows: what ingestion stores, growth reads and prediction encodes."""
+"""Define the in-memory form of sanitised rows, which ingestion stores, growth reads and prediction encodes."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SanitisedColumns:
-    """PRIVATE (training) or a caller's own (prediction) feature values, total and record-wise.
+    """Sanitised feature values: PRIVATE in training, the caller's in prediction.
 
     Attributes:
         columns: one array per schema feature, in schema order. Numbers: float64 ``(n_rows,)``, inside the bounds,
             NaN = MISSING (only where the schema allows it). Categories: int32 ``(n_rows,)`` codes, ``other_code`` for
             an undeclared value and ``missing_code`` for an empty cell.
-        n_rows: number of rows; the only attribute that tells it when there are no features left to ask.
+        n_rows: number of rows, also where the schema has no features.
     """
 
     columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
@@ -27,8 +27,8 @@ class SanitisedRows:
 
     Attributes:
         features: see :class:`SanitisedColumns`.
-        y: int32 ``(n_rows,)`` class codes; rows whose label was not declared were dropped one by one.
-        row_ids: uint8 ``(n_rows, 16)``: the stable random id that each row got at ingestion, never shown.
+        y: int32 ``(n_rows,)`` class codes; rows with an undeclared label are already dropped, record-wise.
+        row_ids: uint8 ``(n_rows, 16)``: the stable random id that ingestion gives to each row; never published.
     """
 
     features: SanitisedColumns

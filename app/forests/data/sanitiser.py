@@ -1,7 +1,7 @@
-"""The record-wise sanitiser: what every row passes through before a mechanism or a model sees it.
+"""Sanitise rows by the public schema, record by record, before any mechanism or model reads them.
 
-It is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the image of a
-row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to neighbouring
+The sanitiser is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the
+image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to neighbouring
 datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
 
 ==============================  ===========================================
@@ -15,7 +15,7 @@ empty category                  MISSING; OTHER if the feature declares no ``miss
 undeclared or empty label       the row is dropped
 ==============================  ===========================================
 
-Uploads and prediction bodies are stricter: they refuse what the owner or the caller can mend. Stored rows are not.
+Uploads and prediction bodies have stricter rules: they reject errors that the owner or the caller can correct.
 """
 
 import math
@@ -41,11 +41,11 @@ def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[n
 
     Args:
         feature: public; ``numeric`` or ``integer``.
-        values: PRIVATE or a caller's own, float64 ``(n_rows,)``; NaN is an empty cell, infinities are legal.
+        values: PRIVATE, or a caller's; float64 ``(n_rows,)``; NaN is an empty cell, infinities are legal.
 
     Returns:
-        A new float64 array inside the bounds. NaN is left only where the feature declares ``missing``. A negative zero
-        becomes a positive one, so that equal values have equal bits.
+        A new float64 array inside the bounds. NaN remains only where the feature declares ``missing``. A negative zero
+        becomes a positive zero, so that equal values have equal bits.
     """
     result = np.clip(values, feature.lower, feature.upper)
     if feature.type == "integer":
@@ -57,11 +57,11 @@ def sanitise_numbers(feature: Feature, values: NDArray[np.float64]) -> NDArray[n
 
 
 def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Maps every code that the feature does not have to OTHER; total and record-wise.
+    """Maps every undeclared code to OTHER; total and record-wise.
 
     Args:
         feature: public; ``categorical``.
-        codes: PRIVATE or a caller's own, int32 ``(n_rows,)``.
+        codes: PRIVATE, or a caller's; int32 ``(n_rows,)``.
 
     Returns:
         A new int32 array of declared codes, ``other_code`` and, where the feature declares ``missing``,
@@ -72,7 +72,7 @@ def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int
 
 
 def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which rows have a declared class; the others are dropped one by one, by a test on that row alone.
+    """Whether each row has a declared class, by a test on that row alone; callers drop the other rows.
 
     Args:
         label: public.
@@ -82,7 +82,7 @@ def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]
 
 
 def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
-    """The number of cells that clamping moves: an exact PRIVATE count, for the owner's upload report alone."""
+    """The number of cells that clamping changes: an exact PRIVATE count, for the owner's upload report alone."""
     return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
 
 
@@ -95,8 +95,8 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
             ``None``); an absent name is an empty cell.
 
     Raises:
-        InvalidRequest: ``unknown-column`` at ``/rows`` (the name is not repeated: it is the caller's own value), or
-            ``missing``, ``not-a-number``, ``not-a-string`` at ``/rows/<i>/<feature>``. Never a value.
+        InvalidRequest: ``unknown-column`` at ``/rows`` (without the name, which is a value of the caller), or
+            ``missing``, ``not-a-number``, ``not-a-string`` at ``/rows/<i>/<feature>``. No error repeats a value.
     """
     names = {feature.name for feature in schema.features}
     if not all(row.keys() <= names for row in rows):
@@ -115,12 +115,12 @@ def sanitise_prediction_columns(schema: Schema, columns: Mapping[str, Sequence[o
 
     Args:
         schema: public, from inside the artifact.
-        columns: from feature name to its cells, JSON scalars; all of one length. An absent column has only empty cells.
+        columns: from feature name to cells (JSON scalars), all of equal length. An absent column has only empty cells.
 
     Raises:
         InvalidRequest: ``unknown-column`` or ``unequal-lengths`` at ``/columns``; ``missing`` at
             ``/columns/<feature>`` for an absent column; ``missing``, ``not-a-number``, ``not-a-string`` at
-            ``/columns/<feature>/<i>``. Never a value.
+            ``/columns/<feature>/<i>``. No error repeats a value.
     """
     if not columns.keys() <= {feature.name for feature in schema.features}:
         raise InvalidRequest.at("/columns", "unknown-column")
@@ -151,8 +151,8 @@ def _sanitised(
 def _sanitise_cells(
     feature: Feature, cells: Sequence[object], *, problems: list[FieldProblem], at: Callable[[int], str]
 ) -> NDArray[np.float64] | NDArray[np.int32]:
-    """One column. Adds what the caller has to mend to ``problems``; the array counts only if nothing was added."""
-    # Exact types, not isinstance: a bool is an int to Python, and neither a number nor a category to us.
+    """Sanitises one column. Appends errors to ``problems``; the array is valid only if no error is appended."""
+    # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
     legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
     if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
         found = _cell_problems(feature, cells, legal=legal, at=at)
@@ -178,7 +178,7 @@ def _cell_problems(
 
 
 def _floats(cells: Sequence[int | float | None]) -> NDArray[np.float64]:
-    """``None`` becomes NaN; an integer beyond the range of a float becomes an infinity, which clamping then ends."""
+    """Cells as floats: ``None`` becomes NaN, an integer beyond the float range an infinity, which is clamped later."""
     try:
         return np.array(cells, dtype=np.float64)
     except OverflowError:

@@ -1,7 +1,7 @@
-"""The public schema of a dataset: what a learner may know without spending budget.
+"""Define the public schema of a dataset: its columns, which a learner may use at no privacy cost.
 
-Bounds, categories and classes are declared by the owner, never inferred from rows. The schema travels inside every
-artifact, so that prediction needs nothing else.
+Bounds, categories and classes are declared by the owner, never inferred from rows. Every artifact contains the schema,
+so that prediction needs only the artifact.
 """
 
 import math
@@ -29,7 +29,7 @@ class Feature:
         categories: distinct strings, at least one; a value outside them is OTHER.
         ordered: the categories are in a meaningful order.
         missing: an empty cell is legal and becomes MISSING.
-        bounds: where the bounds come from; a note for people.
+        bounds: a note on the source of the bounds, for readers.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Feature:
 
     @property
     def is_categorical(self) -> bool:
-        """Whether it has categories, rather than bounds."""
+        """Whether the feature has categories instead of bounds."""
         return self.type == "categorical"
 
     @property
     def other_code(self) -> int:
-        """Code of a category that was not declared."""
+        """Code of an undeclared category."""
         return len(self.categories)
 
     @property
@@ -57,7 +57,7 @@ class Feature:
         return len(self.categories) + 1
 
     def to_json(self) -> dict[str, object]:
-        """The declaration as the owner may write it."""
+        """The declaration in the form that the owner writes."""
         result: dict[str, object] = {"name": self.name, "type": self.type}
         if self.is_categorical:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
@@ -71,7 +71,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Label:
-    """The column to predict, and its classes: two or more distinct strings."""
+    """The column to predict, with two or more distinct strings as classes."""
 
     name: str
     classes: tuple[str, ...]
@@ -93,11 +93,11 @@ class Schema:
         return len(self.label.classes)
 
     def has_features_of(self, other: "Schema") -> bool:
-        """Whether both read a row alike: the same features in the same order, whatever is noted on their bounds."""
+        """Whether both schemas have equal features in equal order, ignoring the notes on bounds."""
         return _without_notes(self) == _without_notes(other)
 
     def reads_like(self, other: "Schema") -> bool:
-        """Whether both read a row and its label alike; the label's column may have another name."""
+        """Whether both schemas have equal features and equal classes; the name of the label column may differ."""
         return self.has_features_of(other) and self.label.classes == other.label.classes
 
     def to_json(self) -> dict[str, object]:
@@ -105,7 +105,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> "Schema":
-        """Reads and checks a declaration that has the right field types (the wire model saw to that).
+        """Reads and checks a declaration whose field types the wire model already checked.
 
         Args:
             value: ``{"features": […], "label": {…}}``; absent optional fields take their defaults.
@@ -144,7 +144,7 @@ def _plain(value: float) -> float | int:
 
 
 def column_name_problem(name: str) -> str | None:
-    """The slug of what is wrong with a column name, or ``None``: 1 to 128 characters, no control characters."""
+    """The slug of the error in a column name, or ``None``: 1 to 128 characters, no control characters."""
     if not name:
         return "empty"
     if len(name) > limits.MAX_NAME_CHARS:
@@ -155,7 +155,7 @@ def column_name_problem(name: str) -> str | None:
 
 
 def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) -> str | None:
-    """The slug of what is wrong with a list of categories or classes, or ``None``."""
+    """The slug of the error in a list of categories or classes, or ``None``."""
     if len(values) < smallest:
         return "too-few"
     if len(values) > largest:

@@ -1,1 +1,1 @@
-"""The parts that several algorithms share: prices of trees, growth, leaves and read-outs."""
+"""Tree code that several algorithms share: prices, growth, leaves and read-outs."""

@@ -1,7 +1,7 @@
-"""The public box of a node: which splits leave no side empty, given the released splits above it.
+"""Compute the public box of a node: the splits that cut the region which the released splits above leave to the node.
 
-A box is a mask over the public candidates. It is a function of released output, so restricting a selection to it
-changes no guarantee (lemma L1 needs candidates that do not depend on the rows *given* what was released).
+A box is a mask over the public candidates. A box is a function of releases, so a selection restricted to the box keeps
+its guarantee (lemma L1 needs candidates that do not depend on the rows *given* the earlier releases).
 """
 
 import numpy as np
@@ -21,12 +21,12 @@ def root(candidates: Candidates) -> NDArray[np.bool_]:
 def children(
     candidates: Candidates, box: NDArray[np.bool_], chosen: int | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The boxes left and right of a released split.
+    """The boxes of the left and the right child of a released split.
 
     Args:
         candidates: every public split.
         box: bool ``(n_candidates,)`` of the parent.
-        chosen: index of the released candidate; ``None`` where the parent had none, so that every row goes left.
+        chosen: index of the released candidate; ``None`` where the parent has no candidate and every row goes left.
     """
     if chosen is None:
         return box, np.zeros_like(box)
@@ -36,7 +36,7 @@ def children(
         left[start:stop] = False
         right[chosen] = False
         rest = start + np.flatnonzero(right[start:stop])
-        if len(rest) == 2:  # two values remain: either against the other is the same split
+        if len(rest) == 2:  # with two values left, both candidates are the same split
             right[rest[1]] = False
     else:
         left[chosen:stop] = False
@@ -47,7 +47,7 @@ def children(
 def splits(
     candidates: Candidates, chosen: list[int | None]
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]:
-    """Feature, threshold and equality of one released choice per node, with the pass-through for ``None``."""
+    """Feature, threshold and equality of each node's released candidate; ``None`` sends every row left."""
     picked = np.array([-1 if choice is None else choice for choice in chosen], dtype=np.int64)
     feature = np.zeros(len(picked), dtype=np.int32)
     threshold = np.full(len(picked), NO_SPLIT, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Forests that release noisy class counts of every leaf, over public bins: ``mrf`` and ``rdt``."""
+"""Read forests that release noisy class counts of every leaf, over public bins: ``mrf`` and ``rdt``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.forests.trees.tree_losses import leaves_of
 
 
 class CountFamily:
-    """Noisy counts, pooled over trees as ``app.forests.trees.pooling`` says."""
+    """Noisy counts of leaves, pooled over trees by ``app.forests.trees.pooling``."""
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
         """Splits, and ``counts``: int64 ``(n_trees, 2^depth, n_classes)``."""
@@ -22,11 +22,11 @@ class CountFamily:
         return {**family.split_layouts(plan), "counts": family.Layout(np.int64, shape)}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Any integer can be a noisy count."""
+        """Whether the splits are valid. Counts need no check: any integer can be a noisy count."""
         return family.splits_are_valid(forest, schema)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
-        """Sums of leaf values, normalised."""
+        """A reader that normalises sums of leaf values."""
         noise_scale = leaf_prices.noise_scale(leaves_of(forest.plan.event))
         sums = LeafSums(
             tree_bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),

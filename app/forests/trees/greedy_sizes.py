@@ -1,4 +1,4 @@
-"""Number and depth of greedy trees, by public rules."""
+"""Choose the number and depth of greedy trees by public rules."""
 
 import math
 
@@ -18,6 +18,6 @@ def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value
 
 
 def default_depth(facts: PublicFacts, n_trees: int) -> int:
-    """Depth by a public rule of the size, ε, the number of classes and of trees."""
+    """Depth by a public rule of the size, ε, the number of classes and the number of trees."""
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
     return min(max(round(0.55 * strength - 0.75 + 0.35 * math.log2(facts.schema.n_classes / 2)), 1), 8)

@@ -1,4 +1,4 @@
-"""Parameters and prices of median trees whose labels alone are private."""
+"""Settle and price median trees on accounts that protect labels alone."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +15,7 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
 
 ROWS_OF_A_LEAF = 8
-"""Labelled rows times ε that a rule wants in a leaf of one tree: four times the scale of the noise on its counts."""
+"""Labelled rows times ε that the rules aim for in a leaf of a tree: four times the noise scale of leaf counts."""
 
 DEEPEST_BY_RULE = 10
 
@@ -42,7 +42,7 @@ LABELLED_SHARE = Parameter(
 
 
 def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int) -> tuple[str, ...]:
-    """Fills in where nodes stop and how deep trees may become, by public rules.
+    """Sets the smallest node that is split and the depth of trees, by public rules.
 
     Args:
         settled: with ``n_estimators``, ``n_bins`` and ``labelled_share``; gains ``min_rows`` and ``max_depth``.
@@ -61,11 +61,11 @@ def settle(settled: dict[str, Value], facts: PublicFacts, *, n_noisy_trees: int)
 
 
 N_BINS = replace(tree_parameters.N_BINS, default=255)
-"""Nothing is selected privately among the bins, so many cost nothing."""
+"""Splits are chosen at no privacy cost, so the default is the largest number of bins."""
 
 
 def label_event(parameters: Parameters, facts: PublicFacts, *, kind: str, n_trees: int) -> Event:
-    """The event of trees whose leaves alone are private."""
+    """The event of trees whose only private releases are their leaves."""
     sharded = tree_parameters.is_sharded(parameters)
     per_tree = facts.epsilon if sharded else facts.epsilon / n_trees
     price = TreePrice((), leaf_prices.priced(kind, per_tree, int(parameters["max_depth"]), facts))
@@ -73,7 +73,7 @@ def label_event(parameters: Parameters, facts: PublicFacts, *, kind: str, n_tree
 
 
 def require_label_event(event: Event, *, kind: str) -> None:
-    """Checks an event from outside; see ``Algorithm.check``."""
+    """Checks the event of a stored plan; see ``Algorithm.check``."""
     price = TreePrice.of(event)
     price.require(depth=0, selections=[], apart=False)
     leaf_prices.require(kind, price.leaves, adjacency=Adjacency.LABEL)

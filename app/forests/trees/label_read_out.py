@@ -1,4 +1,4 @@
-"""Forests whose leaves released one label each, and forests that release labels or counts as their plan says."""
+"""Read forests whose leaves release one label each, and forests whose plan chooses between labels and counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
 
 class LabelFamily:
-    """One released label per leaf; a row's probabilities are the shares of trees that vote for a class.
+    """One released label per leaf; a row's probabilities are the shares of trees that vote for each class.
 
-    A label tells no more than its vote, so every read-out is that vote.
+    A label carries one vote and no count, so every read-out is the share of votes.
     """
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
@@ -24,12 +24,12 @@ class LabelFamily:
         return {**family.split_layouts(plan), "labels": family.Layout(np.int32, (plan.n_trees, family.n_leaves(plan)))}
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Labels are classes of the schema."""
+        """Whether splits and labels are those of the schema."""
         labels = forest.arrays["labels"]
         return family.splits_are_valid(forest, schema) and bool(np.all((labels >= 0) & (labels < schema.n_classes)))
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
-        """Shares of votes."""
+        """A reader that returns shares of votes."""
         sums = LeafSums(
             tree_bins.encoding_of(schema, forest.plan.parameters["n_bins"], forest.plan.profile),
             forest.arrays,
@@ -39,20 +39,20 @@ class LabelFamily:
 
 
 class ChosenLeafFamily:
-    """Counts, or labels where the plan's parameter ``leaf`` is ``label``."""
+    """Leaves that release labels where the plan's parameter ``leaf`` is ``label``, and counts otherwise."""
 
     def of(self, plan: Plan) -> CountFamily | LabelFamily:
-        """The family that a plan chose."""
+        """The family that the plan's parameter ``leaf`` chooses."""
         return LabelFamily() if plan.parameters["leaf"] == "label" else CountFamily()
 
     def layouts(self, plan: Plan, schema: Schema) -> family.Layouts:
-        """Those of the chosen kind of leaf."""
+        """The layouts of the chosen kind of leaf."""
         return self.of(plan).layouts(plan, schema)
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """As the chosen kind of leaf says."""
+        """Whether the forest is valid for the chosen kind of leaf."""
         return self.of(forest.plan).is_valid(forest, schema)
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> PooledSums:
-        """That of the chosen kind of leaf."""
+        """The reader of the chosen kind of leaf."""
         return self.of(forest.plan).reader(forest, schema, read_out)

@@ -1,4 +1,4 @@
-"""Prices of what the leaves of a tree release: noisy counts of every class, or one label."""
+"""Price the releases of leaves: noisy counts of every class, or one label."""
 
 import math
 from fractions import Fraction
@@ -24,7 +24,7 @@ COUNTS, LABEL = "counts", "label"
 
 
 _LEAF_NODES = "leaf nodes"
-"""What is disjoint where every leaf makes a selection of its own."""
+"""The disjoint parts of the rows in an event with one selection per leaf."""
 
 
 def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
@@ -33,7 +33,7 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     Args:
         kind: :data:`COUNTS` or :data:`LABEL`.
         loss: public; above zero.
-        depth: public; of the tree.
+        depth: public; depth of the tree.
         facts: public.
     """
     n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
@@ -50,10 +50,10 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
 
 
 def noise_scale(event: Event) -> float:
-    """Scale, in rows, of the noise on leaf counts: of Laplace noise with the same deviation where it is normal; public.
+    """Scale, in rows, of the noise on leaf counts; public. For normal noise: the Laplace scale of equal deviation.
 
     Raises:
-        UnknownPrivacyEvent: not the event of leaf counts.
+        UnknownPrivacyEvent: the event is not one of leaf counts.
     """
     if isinstance(event, DiscreteLaplace) and event.inverse_scale > 0:
         return float(1 / event.inverse_scale)
@@ -62,10 +62,10 @@ def noise_scale(event: Event) -> float:
 
 
 def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE_ONE) -> None:
-    """Checks that an event from outside is one that :func:`priced` makes for this kind of leaf.
+    """Checks that a stored event is one that :func:`priced` makes for this kind of leaf.
 
     Raises:
-        UnknownPrivacyEvent: it is not.
+        UnknownPrivacyEvent: the event is a different one.
     """
     label = label_selection(event)
     if kind == LABEL and label is not None:
@@ -80,7 +80,7 @@ def require(kind: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REM
 
 
 def label_selection(event: Event) -> selections.Selection | None:
-    """The selection of a leaf's label, as priced; ``None`` where leaves release counts."""
+    """The priced selection of a leaf's label; ``None`` where leaves release counts."""
     match event:
         case Parallel(over, (Part(event=PermuteAndFlip() | ExponentialMechanism() as own),)) if over == _LEAF_NODES:
             return own

@@ -1,4 +1,4 @@
-"""Sums over trees of what a row's leaves are worth, for trees with one feature and one threshold per node."""
+"""Sum the values of the leaves that a row reaches, for trees with one feature and one threshold per node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from app.forests.trees import pooling
 
 @dataclass(frozen=True, eq=False)
 class LeafSums:
-    """A forest made ready to be asked.
+    """A forest prepared for prediction.
 
     Attributes:
-        encoding: the bins that the trees' thresholds count in.
+        encoding: the bins that thresholds refer to.
         arrays: released; ``feature``, ``threshold`` and ``equals`` of every node.
-        values: what each leaf is worth, float64 ``(n_trees, 2^depth, n_outputs)``.
+        values: value of each leaf, float64 ``(n_trees, 2^depth, n_outputs)``.
     """
 
     encoding: Encoding
@@ -28,7 +28,7 @@ class LeafSums:
     values: NDArray[np.float64]
 
     def of(self, columns: SanitisedColumns) -> NDArray[np.float64]:
-        """Sums of rows, float64 ``(n_rows, n_outputs)``, each taken in the order of the trees."""
+        """Sums of rows, float64 ``(n_rows, n_outputs)``, each added up in the order of the trees."""
         return kernels.sum_leaf_values(
             np.ascontiguousarray(self.encoding.encode_all(columns).T),
             feature=self.arrays["feature"],
@@ -41,11 +41,11 @@ class LeafSums:
 
 @dataclass(frozen=True, eq=False)
 class PooledSums:
-    """The reader of such trees: what they say of a row is what its sum becomes.
+    """A reader that turns the leaf sum of a row into class probabilities.
 
     Attributes:
-        sums: the forest made ready to be asked.
-        read_out: how sums become probabilities; see ``app.forests.trees.pooling``.
+        sums: the forest prepared for prediction.
+        read_out: rule from sums to probabilities; see ``app.forests.trees.pooling``.
     """
 
     sums: LeafSums

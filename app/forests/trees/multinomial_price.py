@@ -1,4 +1,4 @@
-"""Parameters and price of trees whose splits are selected at random by a utility of class counts."""
+"""Settle and price trees whose splits are private selections by a utility of class counts."""
 
 from fractions import Fraction
 
@@ -79,7 +79,7 @@ PARAMETERS = (
 
 
 def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
-    """The selections of one node, which together may cost ``loss``."""
+    """The selections of one node, which together cost at most ``loss``."""
     sensitivity = utilities.RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)
@@ -95,7 +95,7 @@ def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: Pub
 
 
 def event(parameters: Parameters, facts: PublicFacts) -> Event:
-    """T trees, one after another or on disjoint rows; a tree is the selections of a path, then its leaves."""
+    """The event of T trees, in sequence or on disjoint rows; a tree is the selections of a path, then the leaves."""
     n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
     apart = parameters["se"] == tree_parameters.HASH
     per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)

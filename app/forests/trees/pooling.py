@@ -1,11 +1,11 @@
-"""From released noisy counts to leaf values and back to probabilities: post-processing, free of cost (lemma L7).
+"""Turn released noisy counts into leaf values, and sums of leaf values into probabilities: post-processing (lemma L7).
 
 ==========  =====================================================================================================
 read-out    a row's class probabilities, from the leaves it reaches in each tree
 ==========  =====================================================================================================
 ``mv``      share of trees whose leaf has its largest noisy count at the class
-``ta``      mean over trees of θ_c = max(ñ_c, 0) / Σ, uniform where nothing is positive
-``pa``      the same numbers; labels are drawn from them instead of taking the largest
+``ta``      mean over trees of θ_c = max(ñ_c, 0) / Σ, uniform where no count is positive
+``pa``      probabilities as for ``ta``; a label is drawn from them instead of being the most probable class
 ``sum``     share of the class in the sum over trees of max(ñ_c, 0)
 ``log``     geometric mean over trees of θ shrunk toward the forest's class proportions, normalised
 ==========  =====================================================================================================
@@ -21,7 +21,7 @@ SHRINKAGE = 1.0
 
 
 def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float) -> NDArray[np.float64]:
-    """What each leaf adds to the sum over a row's leaves.
+    """The values of leaves, which prediction sums over the leaves that a row reaches.
 
     Args:
         counts: int64 ``(n_trees, n_leaves, n_classes)``, released.
@@ -39,7 +39,7 @@ def leaf_values(counts: NDArray[np.int64], read_out: str, *, noise_scale: float)
         prior = class_proportions(evidence, noise_scale)
         values = np.log(_normalised(np.maximum(evidence, 0.0) + SHRINKAGE * noise_scale * prior))
     elif read_out == SUM:
-        return np.maximum(evidence, 0.0)  # whole numbers: their sums are exact in any order
+        return np.maximum(evidence, 0.0)  # whole numbers, so sums are exact in any order
     else:
         values = _normalised(np.maximum(evidence, 0.0))
     values /= len(counts)
@@ -56,15 +56,15 @@ def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.flo
 def class_proportions(evidence: NDArray[np.float64], noise_scale: float) -> NDArray[np.float64]:
     """Class proportions of the whole forest, from its noisy counts; never zero.
 
-    The sum over all cells of a class carries noise of standard deviation √(2 · cells) · scale; one such deviation is
-    added to every class, so that a rare class is not ruled out by bad luck.
+    The sum over all cells of a class carries noise of standard deviation √(2 · cells) · scale. One standard deviation
+    is added to every class, so that noise does not exclude a rare class.
     """
     n_cells = evidence.shape[0] * evidence.shape[1]
     return _normalised(np.maximum(evidence.sum(axis=(0, 1)), 0.0) + np.sqrt(2.0 * n_cells) * noise_scale)
 
 
 def _normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divides by the sum over classes; uniform where that is zero."""
+    """Divides by the sum over classes; uniform where the sum is zero."""
     total = evidence.sum(axis=-1, keepdims=True)
     shares = np.full_like(evidence, 1.0 / evidence.shape[-1])
     np.divide(evidence, total, out=shares, where=total > 0.0)

@@ -1,8 +1,8 @@
-"""Selections among public candidates: what one costs, and how it is drawn.
+"""Price selections among public candidates, and choose their mechanism.
 
-On accounts that count ε a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
-same ε. Where ρ or μ² is counted it is the exponential mechanism, whose bounded range makes it cheaper there
-(docs/proofs/accounting.md). The priced event says which of them growth draws by.
+On accounts that count ε, a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
+same ε. On accounts that count ρ or μ², a selection is the exponential mechanism, whose bounded range makes it cheaper
+in these units (docs/proofs/accounting.md). The priced event names the mechanism that growth draws from.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
 
 
 def priced(loss: Fraction, facts: PublicFacts, *, range_sensitivity: int, max_candidates: int) -> Selection:
-    """The event of one selection that may cost ``loss`` in ε.
+    """The event of one selection that costs at most ``loss`` in ε.
 
     Args:
         loss: public; above zero.
-        facts: public; the unit of the account decides how the selection is drawn.
-        range_sensitivity: of the utility, in its own integer units, under the adjacency of ``facts.budget``.
-        max_candidates: public; at least 1.
+        facts: public; the unit of the account decides the mechanism.
+        range_sensitivity: of the utility, in the utility's integer units, under the adjacency of ``facts.budget``.
+        max_candidates: public; largest number of candidates, at least 1.
     """
     kind = PermuteAndFlip if facts.budget.accountant == pure.NAME else ExponentialMechanism
     return kind(

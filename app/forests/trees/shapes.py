@@ -1,4 +1,4 @@
-"""Public shapes: how large a forest and its working memory may become, decided before any row is read."""
+"""Limit the size of a forest and its working memory by public numbers, before any row is read."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,14 @@ from app.forests.contract.parameters import Value
 from app.forests.data.encoding import Encoding
 
 MAX_TABLE_CELLS = 2**24
-"""Nodes × candidates of one level, and nodes × codes × classes of one feature: bounds memory by public numbers."""
+"""Limit on nodes × candidates of one level, and on nodes × codes × classes of one feature."""
 
 BLOCK_CELLS = 2**22
-"""Histogram cells (nodes × codes × classes) that are tabulated at once."""
+"""Limit on histogram cells (nodes × codes × classes) that are tabulated at once."""
 
 
 def deepest(encoding: Encoding) -> int:
-    """Splits after which every box holds one value of every feature: deeper trees would only add empty leaves."""
+    """Depth at which every box holds one value of every feature: deeper trees would only add empty leaves."""
     candidates = encoding.candidates
     cuts = np.bincount(candidates.feature, minlength=len(encoding.n_codes))
     one_against_rest = np.bincount(candidates.feature, weights=candidates.equals, minlength=len(encoding.n_codes)) > 1
@@ -24,24 +24,24 @@ def deepest(encoding: Encoding) -> int:
 
 
 def leaf_cells(n_trees: int, depth: int, n_classes: int) -> int:
-    """Released counts of a forest."""
+    """Number of released counts of a forest."""
     return n_trees * n_classes << depth
 
 
 def table_cells(depth: int, encoding: Encoding) -> int:
-    """Cells of the largest table that a data-dependent choice of splits holds at once."""
+    """Number of cells of the largest table that a data-dependent choice of splits keeps in memory."""
     widest = int(encoding.n_codes.max(initial=1)) * encoding.schema.n_classes
     return max(len(encoding.candidates), widest) << max(depth - 1, 0)
 
 
 def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, tables: bool) -> tuple[str, ...]:
-    """Sets ``max_depth``: what was asked, or the rule's choice cut down to the public limits.
+    """Sets ``max_depth``: the requested depth, or the rule's depth reduced to the public limits.
 
     Args:
         settled: the other parameters, with ``n_estimators``; gains ``max_depth``.
-        rule: depth that the mechanism's rule prefers.
+        rule: depth by the mechanism's public rule.
         encoding: public bins.
-        tables: the mechanism tabulates every candidate of a level.
+        tables: whether the mechanism tabulates every candidate of a level.
 
     Returns:
         Warnings.
@@ -73,12 +73,18 @@ def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool
 
 
 def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
-    """Consecutive features whose histogram stays below :data:`BLOCK_CELLS`, at least one at a time."""
+    """Blocks of consecutive features whose histogram has at most :data:`BLOCK_CELLS` cells; at least one feature each.
+
+    A single feature may exceed the limit.
+    """
     return blocks(encoding.n_codes, cells=n_nodes * encoding.schema.n_classes)
 
 
 def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
-    """Consecutive features whose tables of ``cells`` per code stay below :data:`BLOCK_CELLS`, at least one each."""
+    """Blocks of consecutive features whose tables, of ``cells`` per code, have at most :data:`BLOCK_CELLS` cells.
+
+    A block has at least one feature, which alone may exceed the limit.
+    """
     found, start, held = [], 0, 0
     for feature, own in enumerate(n_codes.astype(np.int64) * cells):
         if held and held + own > BLOCK_CELLS:

@@ -1,4 +1,4 @@
-"""The bins of forests that release one tree after another: public ones, or those of a profile that is reused."""
+"""Choose the bins of a forest whose trees are released in sequence: public bins, or the bins of a reused profile."""
 
 from app.forests.bins import quantile_bins
 from app.forests.bins.reused_profile import ReusedProfile
@@ -8,12 +8,12 @@ from app.forests.data.schema import Schema
 
 
 def encoding_of(schema: Schema, n_bins: Value, profile: ReusedProfile | None) -> Encoding:
-    """What splits count in, the same in plans, in growth and in prediction.
+    """The bins that splits refer to; planning, growth and prediction all use this function.
 
     Args:
         schema: public.
-        n_bins: public bins per number, where no profile is reused.
-        profile: released before; its cuts are then as public as equal steps are.
+        n_bins: public bins per numeric feature, where no profile is reused.
+        profile: an earlier release, whose cuts are public.
     """
     if profile is None:
         return Encoding.of(schema, int(n_bins))

@@ -1,4 +1,4 @@
-"""Parameters that several algorithms share, and the public rules that choose them."""
+"""Define the parameters that several algorithms share, and the public rules that choose their values."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ ASSIGNMENT = Parameter(
 SHARDED_ASSIGNMENT = replace(ASSIGNMENT, default=SHARDED)
 
 STRUCTURE_SHARE_WITH_DELTA = "0.85"
-"""By default, on accounts with a δ: as good as the usual share or better on every table (docs/results/papers.md)."""
+"""Default on accounts with a δ: as accurate as the usual share or more, on every table (docs/results/papers.md)."""
 
 MAX_RULE_TREES = 16
-"""The rule of :func:`default_n_trees` never chooses more."""
+"""Largest number of trees that :func:`default_n_trees` chooses."""
 
 _COUNTS = "counts"
 
@@ -71,27 +71,27 @@ def is_sharded(parameters: Mapping[str, Value]) -> bool:
 
 
 def default_n_trees(facts: PublicFacts) -> int:
-    """Number of trees of a forest whose splits look at the rows: a public rule of the size, ε and the classes."""
+    """Number of trees of a forest whose splits depend on rows: a public rule of the size, ε and the classes."""
     factor = 1.6 if facts.schema.n_classes == 2 else 3.0
     trees: float = factor * float(facts.epsilon) ** 0.6 * (facts.size / 10_000) ** 0.4
     return min(max(round(trees), 1), MAX_RULE_TREES)
 
 
 def settle_structure_share(settled: dict[str, Value], facts: PublicFacts, *, usual: str) -> None:
-    """Sets ``structure_share`` where it was not asked for: more where ρ or μ² is counted and leaves release counts.
+    """Sets ``structure_share`` where the request does not; higher on accounts with a δ whose leaves release counts.
 
-    Selections cost less there than they do in ε, and counts carry normal noise that is smaller than what their ε would
-    buy elsewhere, so that less of it is enough for them.
+    In ρ or μ², selections cost less than in ε, and counts get normal noise, which is usually smaller than Laplace noise
+    at the same price. So a smaller share suffices for the leaves.
 
     Args:
         settled: gains the parameter.
         facts: public.
-        usual: on accounts that count ε, and for labels.
+        usual: the share on accounts that count ε, and for leaves that release labels.
     """
     cheap = facts.budget.accountant != pure.NAME and settled.get("leaf", _COUNTS) == _COUNTS
     settled.setdefault("structure_share", STRUCTURE_SHARE_WITH_DELTA if cheap else usual)
 
 
 def structure_share(parameters: Mapping[str, Value]) -> Fraction:
-    """Share of a tree's loss that its selections get: none of it where there is nothing to select."""
+    """Share of a tree's loss that its selections get: zero for a tree without selections."""
     return amounts.parse(parameters["structure_share"]) if int(parameters["max_depth"]) > 0 else Fraction(0)

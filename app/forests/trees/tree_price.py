@@ -1,4 +1,4 @@
-"""One tree as an event: the selections of a path, and what its leaves release."""
+"""Write a tree as an event: the selections of a path, then the releases of the leaves."""
 
 from __future__ import annotations
 

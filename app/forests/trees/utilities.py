@@ -1,4 +1,4 @@
-"""Integer utilities of splits, exact in 64 bits, with their proven range sensitivities.
+"""Compute integer utilities of splits, exact in 64 bits, with proven range sensitivities.
 
 Counts are at most ``limits.MAX_ROWS_PER_DATASET`` < 2^31, so Σ n_c² ≤ n² < 2^62 and every intermediate below fits.
 """
@@ -18,14 +18,14 @@ GINI_RANGE_SENSITIVITY = 2 ** (GINI_BITS + 1)
 """One added row lowers the utility of every split by an integer in [0, 2^(q+1)]: lemma L1 and docs/proofs/mrf.md."""
 
 RANGE_SENSITIVITIES: Mapping[str, int] = MappingProxyType({GINI: GINI_RANGE_SENSITIVITY, MISCOUNT: 1})
-"""Of every utility of splits, under add/remove and in its own integer units."""
+"""Range sensitivity of every split utility under add/remove, in the utility's integer units."""
 
 
 def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """⌊2^q (n² − Σ n_c²) / n⌋ of class counts; 0 for an empty node.
 
-    One added row changes it by an integer in [0, 2^(q+1)]. Written as 2^q·n − ⌈2^q·S/n⌉ with S = Σ n_c² and
-    S = Q·n + R, so that nothing larger than 2^62 is formed: 2^q·S itself would not fit.
+    One added row raises the cost by an integer in [0, 2^(q+1)]. The code computes 2^q·n − ⌈2^q·S/n⌉ with S = Σ n_c²
+    and S = Q·n + R, so that every intermediate value is at most 2^62; 2^q·S would overflow.
 
     Args:
         counts: PRIVATE int64 ``(…, n_classes)``, non-negative, summing to less than 2^31.
@@ -43,9 +43,9 @@ def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """n − max_c n_c of class counts: rows that the most common class leaves out.
+    """n − max_c n_c of class counts: rows outside the most common class.
 
-    One added row raises n by one and the maximum by zero or one, so it changes this by 0 or 1.
+    One added row raises n by one and the maximum by zero or one, so it raises the miscount by 0 or 1.
 
     Args:
         counts: PRIVATE int64 ``(…, n_classes)``.
@@ -58,10 +58,11 @@ def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split_utility(left: NDArray[np.int64], right: NDArray[np.int64], utility: str) -> NDArray[np.int64]:
-    """−(cost left + cost right), the cost being the count Gini or the miscount; larger is better.
+    """−(cost left + cost right), where the cost is the count Gini or the miscount; larger is better.
 
-    Monotone: an added row lands on one side and lowers it by an integer from 0 to ``RANGE_SENSITIVITIES[utility]``, for
-    every split at once. So that is its range sensitivity under add/remove, and twice that under replace-one.
+    Monotone: an added row enters one side of every split and lowers the utility by an integer from 0 to
+    ``RANGE_SENSITIVITIES[utility]``, which is therefore the range sensitivity under add/remove. The range sensitivity
+    under replace-one is twice as much.
     """
     cost = miscount if utility == MISCOUNT else count_gini
     return -(cost(left) + cost(right))

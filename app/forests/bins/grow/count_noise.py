@@ -10,15 +10,15 @@ from app.privacy.events import DiscreteLaplace, Event, RoundedGaussian, UnknownP
 
 
 def release(exact: NDArray[np.int64], event: Event, randomness: Randomness) -> NDArray[np.int64]:
-    """The table with its noise, in units of 1 / :func:`per_row`. One call is one release.
+    """Releases the table with noise, in units of 1 / :func:`per_row`. One call is one release.
 
     Args:
         exact: PRIVATE int64 counts of any shape; every row is counted in at most one cell.
-        event: as :func:`priced` for as many cells.
+        event: priced by :func:`priced` for this number of cells.
         randomness: source of every draw.
 
     Raises:
-        UnknownPrivacyEvent: not the event of such a table.
+        UnknownPrivacyEvent: the event is not one of a table of noisy counts.
     """
     if _coordinates(event) != exact.size:
         raise UnknownPrivacyEvent("the event of a table of another size")

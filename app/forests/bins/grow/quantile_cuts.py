@@ -1,4 +1,4 @@
-"""Cut bins at private quantiles of the rows."""
+"""Release the cuts of bins at private quantiles of PRIVATE rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,11 +28,11 @@ def release(
     cell_counts: Callable[[int], NDArray[np.int64]],
     randomness: Randomness,
 ) -> NDArray[np.uint16]:
-    """Cuts every feature that needs it. One call is one release.
+    """Releases the cuts of every feature with private bins. One call is one release.
 
     Args:
         schema: public.
-        event: what was priced; the noise scale is taken from it.
+        event: the priced event, which holds the noise scale.
         cell_counts: PRIVATE exact counts of the grid cells of a feature, given its number: ``grid.cell_counts``,
             summed over all parts of the rows.
         randomness: source of every draw.
@@ -42,13 +42,13 @@ def release(
         :data:`NO_CUT`. A cut at c separates the cells below c from those from c on.
 
     Privacy:
-        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also what
-        the other accountants say of the event. An interval's candidates are its inner
-        edges, a function of the public grid and of cuts released before. Their utility −|left − right| changes by one
-        either way when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2
-        is ε₀-DP: by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range
-        (lemma L1). The intervals of one level of one feature hold disjoint rows (lemma L4); four levels
-        of every feature compose one after another. Dropping rows without a value is record-wise (lemma L6). *Not
+        ``pure.loss(event)``-DP under add/remove, twice that under replace-one; with the exponential mechanism also the
+        losses that the other accountants compute from the event. The candidates of an interval are its inner edges, a
+        function of the public grid and of earlier released cuts. Their utility −|left − right| changes by +1 or −1
+        when a row enters the interval, so its range sensitivity is 2 and a selection at inverse scale ε₀/2 is ε₀-DP:
+        by permute-and-flip (lemma L2), or by the exponential mechanism, whose loss is ε₀-bounded-range (lemma L1).
+        The intervals of one level of one feature hold disjoint rows (lemma L4); four levels of every feature compose
+        in sequence. Dropping rows without a value is record-wise (lemma L6). *Not
         covered:* running time.
 
     Source:
@@ -83,7 +83,7 @@ def _cuts_of(counts: NDArray[np.int64], select: Callable[[NDArray[np.int64]], in
 
 
 def cell_counts(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.int64]:
-    """Exact number of rows in every cell of one column; empty values are left out, one by one (lemma L6).
+    """Exact number of rows in every cell of one column, without empty values, which are dropped record-wise (lemma L6).
 
     Args:
         feature: public.
@@ -106,14 +106,14 @@ def cuts(
     *,
     reused: ReusedProfile | None = None,
 ) -> NDArray[np.uint16]:
-    """The cuts that a forest grows on: reused ones, or released here if they were priced, or none.
+    """The cuts that a forest grows on: reused cuts, or cuts released here if they are priced, or no cuts.
 
     Args:
-        bins: what was priced for them, if anything; one call is one release of it.
+        bins: the priced event of the bins, if any; one call is one release.
         schema: public.
-        rows: PRIVATE; not looked at where nothing was priced.
+        rows: PRIVATE; not read where no bins are priced.
         randomness: source of every draw.
-        reused: released before, and public.
+        reused: cuts of an earlier release; public.
     """
     if bins is not None:
         return quantile_cuts.release(
