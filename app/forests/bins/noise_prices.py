@@ -9,7 +9,7 @@ from app.privacy.calibration import Budget
 from app.privacy.events import RoundedGaussian, quantised
 
 LARGEST_INVERSE_SCALE = Fraction(64)
-"""At this scale, noise is non-zero once in e^64 draws. A larger scale gains nothing, and kernels stay within 64 bits."""
+"""At this scale, noise is non-zero once in e^64 draws: a larger scale gains nothing, and kernels stay in 64 bits."""
 
 
 def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:

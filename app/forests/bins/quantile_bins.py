@@ -32,8 +32,8 @@ from app.privacy.events import (
 )
 
 Selection: TypeAlias = PermuteAndFlip | ExponentialMechanism
-"""The mechanism that selects a median. Permute-and-flip is better at the same ε. Where ρ or μ² is counted, the exponential
-mechanism is better at the same price, because its loss is bounded-range."""
+"""The mechanism that selects a median. Permute-and-flip is better at the same ε. Where ρ or μ² is counted, the
+exponential mechanism is better at the same price, because its loss is bounded-range."""
 
 LEVELS = 4
 """Levels of medians above a bin: 2⁴ bins."""
@@ -43,7 +43,7 @@ NO_CUT = 0
 """Pads the list of a feature's cuts where an interval cannot be cut; a cut is at least 1."""
 
 RANGE_SENSITIVITY = 2
-"""Range sensitivity of the rank utility −|left − right|: a row changes it by +1 or −1, which differs among candidates."""
+"""Range sensitivity of the rank utility −|left − right|: a row changes some candidates by +1 and others by −1."""
 
 _FREE_CELLS = 32
 _GROUPED_CELLS = 128

@@ -14,7 +14,8 @@ from app.forests.bins import quantile_bins
 class ReusedProfile:
     """Released numbers of one profile, as a plan and its artifact carry them.
 
-    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). The profile may come from other rows than the plan reads.
+    Reuse is post-processing (lemma L7, docs/proofs/lemmas.md). A profile may come from rows that the plan does not
+    read.
 
     Attributes:
         id: id of the profile.

@@ -1,20 +1,20 @@
-"""What people should know of an algorithm before they pay for it: claims, flaws, what runs here, how good it is."""
+"""Describe an algorithm to people: claims of its paper, known errors, the implementation here, measured accuracy."""
 
 from dataclasses import dataclass
 
 _MEASURED = ("adult", "banknote", "mushroom", "nursery", "pendigits")
-"""The tables that every algorithm was run on."""
+"""The public tables on which every algorithm is measured."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A mean accuracy that stands in the tables of the results.
+    """A mean accuracy from the tables of the results.
 
     Attributes:
         dataset: a public table of ``docs/results``.
-        accountant: of the account that the ε was spent on.
+        accountant: accountant of the account that pays ε.
         epsilon: decimal text.
-        percent: mean over splits of rows that were not trained on; decimal text.
+        percent: mean accuracy on held-out rows, over several splits; decimal text.
     """
 
     dataset: str
@@ -34,15 +34,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class About:
-    """The story of an algorithm, in sentences.
+    """The description of an algorithm, in sentences.
 
     Attributes:
-        claimed: what its paper says that it guarantees; ``None`` where there is no paper but ours.
-        wrong: what does not hold of that, or of the paper's code; ``None`` where nothing is known to be wrong.
-        here: what runs here.
-        proof: the page with its theorem.
-        results: the page with its accuracy and how it was measured.
-        accuracy: some of those numbers.
+        claimed: the guarantee that the paper claims; ``None`` where the algorithm has no paper.
+        wrong: known errors in the claim or in the paper's code; ``None`` where none are known.
+        here: the implementation in this service.
+        proof: the page with the theorem.
+        results: the page with the accuracy and the method of measurement.
+        accuracy: some of the measured accuracies.
     """
 
     claimed: str | None

@@ -1,4 +1,4 @@
-"""An algorithm's public side: its description, its parameters, its price, and the check of a stored price."""
+"""Define the public interface of an algorithm: description, parameters, price, and the check of a stored price."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ Parameters: TypeAlias = Mapping[str, Value]
 
 
 class Described:
-    """What ``GET /algorithms`` says of an algorithm.
+    """The description of an algorithm in ``GET /algorithms``.
 
     Attributes:
-        slug: what requests and artifacts call the algorithm; its meaning never changes.
+        slug: name of the algorithm in requests and artifacts; its meaning never changes.
         title: a name for people.
         source: the paper that describes the algorithm, or that the algorithm repairs.
-        about: what is claimed, what was wrong with that, what runs here, and how accurate it is.
-        read_outs: offered by its models, the default first.
-        parameters: all that a request may set.
-        accountants: names of the accounts that can pay. With ``pure`` among them, events are written in ε.
-        adjacency: under which the guarantee and the event are stated. An algorithm stated under ``label`` runs on
+        about: claims, known errors, implementation and measured accuracy.
+        read_outs: read-outs of its models, the default first.
+        parameters: every parameter that a request may set.
+        accountants: accountants of the accounts that can pay. If ``pure`` is among them, events are priced in ε.
+        adjacency: the adjacency of the guarantee and of the event. An algorithm stated under ``label`` runs on
             accounts that protect labels alone.
     """
 
@@ -43,8 +43,8 @@ class Described:
 class Algorithm(Described, ABC):
     """A randomised learner with a proven price.
 
-    Everything here is a function of public facts. Growth (``app.forests.grow``) takes every noise scale out of the
-    event that was priced here; reading (``app.forests.contract.family``) is post-processing of what growth released.
+    Every method is a function of public facts. Growth (``app.forests.grow``) takes every noise scale from the event
+    that :meth:`event` prices; reading (``app.forests.contract.family``) is post-processing of the releases of growth.
 
     Attributes:
         reuses_profiles: whether a plan may use the bins (and ``nbrt`` the class counts) of a released profile.
@@ -54,31 +54,31 @@ class Algorithm(Described, ABC):
 
     @abstractmethod
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Every parameter with its value, chosen by public rules where it was not asked for; and warnings."""
+        """Every parameter with its value, and warnings; public rules choose the values that the request omits."""
 
     @abstractmethod
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """What growing will do, as an event within ``facts.epsilon``, or within ``facts.budget`` where δ is needed."""
+        """The event of growth, which costs at most ``facts.epsilon``, or ``facts.budget`` where a δ is needed."""
 
     @abstractmethod
     def check(self, event: Event, parameters: Parameters) -> None:
-        """Checks that growth and prediction can read an event that came with a stored plan.
+        """Checks that growth and prediction can read the event of a stored plan.
 
         Raises:
-            UnknownPrivacyEvent: not an event that :meth:`event` makes for these parameters.
+            UnknownPrivacyEvent: the event is not one that :meth:`event` makes for these parameters.
         """
 
 
 class TwoDatasetAlgorithm(Algorithm):
-    """Learns from two datasets about different people, each with an account that pays for its own part.
+    """Learns from two datasets about different people; the account of each dataset pays for the part on its rows.
 
-    ``event`` is what the labelled dataset pays for; the facts that ``settle`` sees hold those of the other dataset.
+    The labelled dataset pays for ``event``. The facts that ``settle`` gets include the facts of the unlabelled dataset.
     """
 
     @abstractmethod
     def structure_event(self, parameters: Parameters, facts: PublicFacts) -> Event:
-        """What the unlabelled dataset pays for, within its own facts."""
+        """The event that the unlabelled dataset pays for, priced by the facts of that dataset."""
 
     @abstractmethod
     def check_structure(self, event: Event, parameters: Parameters) -> None:
-        """The same as ``check``, for the event of the unlabelled dataset."""
+        """Like :meth:`check`, for the event of the unlabelled dataset."""

@@ -1,4 +1,4 @@
-"""The public facts that the rules of an algorithm may use, and shares of what may be spent."""
+"""Hold the public facts that the rules of an algorithm may use, and divide their budget into shares."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.privacy.events import Event, EventCostsMore
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """All that a default may depend on.
+    """The public facts that default values may depend on.
 
     Attributes:
         schema: the declaration.
-        epsilon: what one tree ensemble may cost under the mechanism's own adjacency; on accounts with a δ, the ε of the
-            request, or a strength that is looked for (see ``app.privacy.calibration.fitted``).
+        epsilon: largest ε of the forest under the mechanism's adjacency. On accounts with a δ: the ε of the request,
+            or the trial value of a search (see ``app.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
-        budget: what the job may cost in the unit of its account, under the mechanism's own adjacency.
-        profile: released before; its numbers are used in place of draws that would be paid for.
-        unlabelled: the same of a second, unlabelled dataset, where the algorithm learns from two.
+        budget: largest price of the job in the account's unit, under the mechanism's adjacency.
+        profile: an earlier release, whose numbers replace draws that would cost budget.
+        unlabelled: the facts of a second, unlabelled dataset, where the algorithm learns from two datasets.
     """
 
     schema: Schema
@@ -35,26 +35,26 @@ class PublicFacts:
     unlabelled: PublicFacts | None = None
 
     def require_covered(self, event: Event) -> None:
-        """Checks that an event costs no more than what was asked for.
+        """Checks that an event costs no more than the request allows.
 
-        Where ε is counted that is :attr:`epsilon` itself: a k-th part of a price is no whole number of steps, and the
-        budget is rounded down.
+        On accounts that count ε, the limit is :attr:`epsilon` and not :attr:`budget`, because a k-th part of a price
+        need not be a whole number of steps, and the budget is rounded down.
 
         Raises:
-            EventCostsMore: it does, which is a bug of whatever priced it.
+            EventCostsMore: the event costs more, which is a bug in the code that prices it.
         """
         is_pure = self.budget.accountant == pure.NAME
         if not (self.budget.loss(event) <= self.epsilon if is_pure else self.budget.covers(event)):
             raise EventCostsMore("the event costs more than the amount that pays for it")
 
     def part(self, share: Fraction) -> PublicFacts:
-        """The same facts with a share of what may be spent, the budget rounded down.
+        """These facts with a share of ε and of the budget, the budget rounded down.
 
         Args:
             share: above zero, at most 1.
 
         Raises:
-            InvalidRequest: less than one step of the account's unit is left.
+            InvalidRequest: the share is less than one step of the account's unit.
         """
         part = replace(self, epsilon=share * self.epsilon, budget=self.budget.part(share))
         if part.budget.amount == 0 and self.budget.accountant != pure.NAME:
@@ -63,7 +63,7 @@ class PublicFacts:
 
     @property
     def of_unlabelled(self) -> PublicFacts:
-        """The facts of the second dataset, in a mechanism that has one."""
+        """The facts of the unlabelled dataset, for algorithms that learn from two datasets."""
         if self.unlabelled is None:
             raise ValueError("no second dataset pays")
         return self.unlabelled

@@ -1,4 +1,4 @@
-"""What the codec and prediction ask of a family of forests."""
+"""Define the protocol of a family of forests, which the artifact codec and prediction use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.forests.data.schema import Schema
 
 @dataclass(frozen=True)
 class Layout:
-    """Type and shape of one released array, as the plan and the public schema fix them."""
+    """Type and shape of one released array, fixed by the plan and the public schema."""
 
     dtype: type[np.generic]
     shape: tuple[int, ...]
@@ -30,27 +30,26 @@ class Layout:
 Layouts: TypeAlias = Mapping[str, Layout]
 
 Reader: TypeAlias = Callable[[SanitisedColumns], NDArray[np.float64]]
-"""From the caller's own rows to their class probabilities, float64 ``(n_rows, n_classes)``; rows sum to 1."""
+"""Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``; rows sum to 1."""
 
 
 class Family(Protocol):
-    """Forests with the same released arrays, read in the same way.
+    """The layouts and the reader of forests whose released arrays have equal names and meaning.
 
-    Everything here is a function of released and public facts alone: post-processing of one release (lemma L7), so it
-    costs nothing, however often it is asked.
+    Every method is a function of releases and public facts alone: post-processing (lemma L7), which costs no budget.
     """
 
     def layouts(self, plan: Plan, schema: Schema) -> Layouts:
-        """Every released array by name; what an artifact holds beside its metadata."""
+        """The layout of every released array, by name; an artifact holds these arrays and its metadata."""
 
     def is_valid(self, forest: Forest, schema: Schema) -> bool:
-        """Whether arrays of the right layout can have been released; all that a reader takes for granted."""
+        """Whether arrays of the right layout have legal values. A reader relies on this check."""
 
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> Reader:
-        """Prediction by one read-out, with everything made ready that does not depend on the rows.
+        """A reader for one read-out, with everything precomputed that does not depend on the rows.
 
-        A row's probabilities do not depend on the rows that it comes with. A reader is kept as long as its forest, so
-        it must not hold the forest itself.
+        A row's probabilities do not depend on the other rows of a call. A reader is cached for the life of its forest,
+        so a reader must not hold a reference to the forest.
         """
 
 
@@ -61,12 +60,12 @@ def split_layouts(plan: Plan) -> Layouts:
 
 
 def n_leaves(plan: Plan) -> int:
-    """Leaves of one tree."""
+    """Number of leaves of one tree."""
     return 1 << int(plan.parameters["max_depth"])
 
 
 def splits_are_valid(forest: Forest, schema: Schema, *, n_columns: int | None = None) -> bool:
-    """Whether every split asks for a feature of the schema, or for one of so many columns that are made of them."""
+    """Whether every split names a feature of the schema, or one of ``n_columns`` columns computed from features."""
     feature = forest.arrays["feature"]
     below = len(schema.features) if n_columns is None else n_columns
     return bool(np.all((feature >= 0) & (feature < below)))

@@ -1,4 +1,4 @@
-"""A trained forest: what was planned, and the arrays that were released. Nothing else."""
+"""Define a trained forest: its plan and its released arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from app.forests.contract.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Complete binary trees of one public depth, and what their leaves released.
+    """Complete binary trees of one public depth, with the releases of their leaves.
 
     Every array is public structure, a released selection or a released noisy number: no exact count, no impurity, no
     node size, no timing. Names, types, shapes and meaning are those of the algorithm's family; see
     ``app.forests.catalogue``.
 
     Attributes:
-        plan: what was planned and priced; holds the parameters and the noise scales.
+        plan: the priced plan, with the parameters and the noise scales.
         arrays: by name; never modified.
     """
 
@@ -29,5 +29,5 @@ class Forest:
 
     @property
     def depth(self) -> int:
-        """Splits on the way to a leaf, at most."""
+        """Largest number of splits above a leaf."""
         return int(self.plan.parameters["max_depth"])

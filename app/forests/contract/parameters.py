@@ -1,4 +1,4 @@
-"""What an analyst may set, checked against public ranges. A value that breaks its rule is never repeated."""
+"""Check the parameters of a request against public ranges. Errors never repeat a rejected value."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ POINTER = "/parameters"
 
 @dataclass(frozen=True)
 class Parameter:
-    """One public knob of a mechanism.
+    """One public parameter of a mechanism.
 
     Attributes:
-        name: as in the request.
+        name: the name in a request.
         type: ``integer``, ``number`` (exact decimal) or ``choice``.
         description: a sentence for people.
-        default: the value taken when none is given; ``None``: a published rule of public numbers chooses.
+        default: the value where the request gives none; ``None``: a published rule of public numbers chooses.
         minimum: smallest legal value of a number.
         maximum: largest legal value of a number.
         choices: every legal choice.
-        only_with: another parameter and the choice of it without which this one has no effect; ``None``: it always has.
+        only_with: another parameter and its choice that this parameter needs to have an effect; ``None``: no condition.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Parameter:
 def without_effect(
     parameters: Sequence[Parameter], asked: Iterable[str], settled: Mapping[str, Value]
 ) -> tuple[str, ...]:
-    """A warning for each parameter that was asked for and changes nothing beside what the others are."""
+    """A warning for each requested parameter that has no effect at the values of the other parameters."""
     found = []
     for parameter in parameters:
         if parameter.only_with is not None and parameter.name in asked:
@@ -109,10 +109,10 @@ def without_effect(
 
 
 def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> dict[str, Value]:
-    """The settled values of everything that was asked for or has a fixed default.
+    """The settled values of every parameter that is requested or has a fixed default.
 
     Raises:
-        InvalidRequest: every broken rule at once; an unknown name is reported at the object that holds it.
+        InvalidRequest: lists every broken rule; an unknown name is reported at the object that contains it.
     """
     problems: list[FieldProblem] = []
     settled: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""What a job will do, settled and priced before any row is read. How it is settled: ``app.forests.planning``."""
+"""Define the plan of a training job, settled and priced by ``app.forests.planning`` before any row is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.privacy.events import Event
 
 @dataclass(frozen=True)
 class UnlabelledPlan:
-    """What a second, unlabelled dataset pays for, on an account of its own; attributes as those of :class:`Plan`."""
+    """The part of a plan that the account of an unlabelled dataset pays for; attributes as in :class:`Plan`."""
 
     event: Event
     epsilon: Fraction
@@ -36,22 +36,22 @@ class UnlabelledPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of a job that is public before it runs. Growth and prediction take every number from here.
+    """The public plan of a job. Growth and prediction take every number from the plan.
 
     Attributes:
-        algorithm: slug; never ``auto``, but what that chose.
+        algorithm: slug; where the request says ``auto``, the chosen algorithm.
         parameters: every parameter with its value; integers, choices, and exact numbers as decimal text.
-        epsilon: the requested price, for a whole privacy unit; on a ``pure`` account ``max_rows`` times the event's own
-            loss is at most this.
+        epsilon: the requested price, for a whole privacy unit. On a ``pure`` account, ``max_rows`` times the event's
+            loss is at most ``epsilon``.
         n_trees: trees to grow; the unit of progress.
-        event: what is released with which noise; scales are multiples of 2^-32, rounded down.
+        event: the releases and their noise; scales are multiples of 2^-32, rounded down.
         warnings: sentences for the analyst.
-        accountant: in whose unit the event was priced.
-        delta: of the request; the event costs at most what (ε, δ) is in that unit.
+        accountant: the accountant that prices the event.
+        delta: of the request; the event costs at most the price of (ε, δ) in the accountant's unit.
         adjacency: of the account.
-        max_rows: rows of one privacy unit; the event is stated for one of them.
-        profile: released before, and used in place of draws of its own; ``None``: nothing is reused.
-        unlabelled: of algorithms that learn from two datasets, what the other one pays for.
+        max_rows: largest number of rows of one privacy unit; the event is stated for one row.
+        profile: an earlier release that replaces draws of this plan; ``None``: nothing is reused.
+        unlabelled: for algorithms that learn from two datasets, the part that the unlabelled dataset pays for.
     """
 
     algorithm: str
@@ -68,8 +68,8 @@ class Plan:
     unlabelled: UnlabelledPlan | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Exact: budgets as fraction text in lowest terms. The accountant and δ stand there if there is a δ, the
-        adjacency if it is not add/remove, the rows of a unit if there are several, a profile if one is reused."""
+        """Exact: budgets as fraction text in lowest terms. The accountant and δ are present only with a δ, the
+        adjacency if it is not add/remove, ``max_rows`` if it is above 1, the profile if one is reused."""
         account: dict[str, object] = {}
         if self.delta is not None:
             account |= {"accountant": self.accountant, "delta": str(self.delta)}

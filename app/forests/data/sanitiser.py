@@ -1,8 +1,8 @@
 """Sanitise rows by the public schema, record by record, before any mechanism or model reads them.
 
 The sanitiser is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the
-image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to neighbouring
-datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
+image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to
+neighbouring datasets (lemma L6 in docs/proofs/lemmas.md), so sanitising costs no budget and changes no sensitivity.
 
 ==============================  ===========================================
 cell                            image

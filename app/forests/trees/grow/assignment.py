@@ -1,4 +1,4 @@
-"""Which part of a job a row belongs to: a keyed hash of its stable id, so no other row can move it (lemma L5)."""
+"""Assign rows to trees and parts by a keyed hash of their stable ids, so that no row affects another (lemma L5)."""
 
 import hmac
 from fractions import Fraction
@@ -23,8 +23,8 @@ def fresh_key(randomness: Randomness) -> bytes:
 def shards(key: bytes, row_ids: NDArray[np.uint8], *, n_shards: int) -> NDArray[np.int64]:
     """The shard of every row: HMAC-SHA256(key, id) modulo the number of shards.
 
-    Record-wise: the result for one id depends on that id alone. Positions, sizes and shuffles would not do: one
-    added row would move others (docs/proofs/lemmas.md, after L5).
+    Record-wise: the result for one id depends on that id alone. An assignment by position, size or shuffle is not
+    record-wise: one added row would move others (docs/proofs/lemmas.md, after L5).
 
     Args:
         key: secret, of this job only.
@@ -53,7 +53,7 @@ def structure_rows(key: bytes, row_ids: NDArray[np.uint8], *, tree: int, share: 
     Args:
         key: secret, of this job only.
         row_ids: PRIVATE uint8 ``(n_rows, 16)``.
-        tree: public; every tree parts the rows anew.
+        tree: public; every tree has an independent assignment.
         share: public; probability of the structure part.
 
     Returns:

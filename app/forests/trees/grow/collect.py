@@ -1,4 +1,4 @@
-"""A forest out of trees that are released one after another."""
+"""Collect trees that are released in sequence into a forest."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -16,9 +16,9 @@ def forest_of(plan: Plan, trees: Iterable[ReleasedTree], *, on_tree_done: Callab
     """The released arrays of all trees, each with a leading axis for the trees.
 
     Args:
-        plan: what was priced.
-        trees: released as they are asked for, ``plan.n_trees`` of them.
-        on_tree_done: told after each tree.
+        plan: the priced plan.
+        trees: ``plan.n_trees`` trees, each released when the iterable yields it.
+        on_tree_done: called after each tree.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for index, tree in enumerate(trees):

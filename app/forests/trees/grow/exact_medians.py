@@ -1,8 +1,8 @@
-"""Structure where features and membership are public: exact medians, and a stop on exact sizes, at no cost.
+"""Grow trees at exact medians, with exact stopping sizes, on accounts that protect labels alone.
 
-On an account that protects labels alone two neighbouring datasets have the same rows and the same features. Whatever is
-a function of those is the same for both, so it may be used exactly and published (docs/proofs/sspe-2.md). What is here
-is handed rows *without* labels, so it cannot look at one.
+On such an account, two neighbouring datasets have equal rows and equal features. A function of features alone has equal
+values on both, so it may be used exactly and published at no privacy cost (docs/proofs/sspe-2.md). The functions of
+structure get rows *without* labels, so they cannot read a label.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _median(
 def label_trees(
     plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness, *, n_trees: int
 ) -> Iterator[ReleasedTree]:
-    """Releases trees one by one: structure over the features of all rows, leaves over the labels of a tree's own."""
+    """Releases trees in sequence: structure by the features of all rows, leaves by the labels of the tree's rows."""
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes = encoding.encode(rows.features)
     priced = TreePrice.of(plan.event).leaves

@@ -1,4 +1,4 @@
-"""Splits chosen for what they separate: selections over public candidates with a utility of the class counts."""
+"""Grow trees by private selections of splits, among public candidates, with a utility of the class counts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class SplitRule:
     """How a node chooses among the splits of its public box.
 
     Attributes:
-        utility: name of what a good split lowers.
-        exploration: public probability of taking a random split instead, whose law does not involve rows. A mixture
-            with it costs nothing (lemma L0).
-        kept_features: public probability that a node looks at a feature at all; see :func:`surviving`.
-        kept_splits: public probability that it looks at a split of such a feature.
+        utility: name of the cost that a good split lowers.
+        exploration: public probability of a random split instead, whose law does not depend on rows. Such a mixture
+            costs no budget (lemma L0).
+        kept_features: public probability that a node keeps a feature; see :func:`surviving`.
+        kept_splits: public probability that a node keeps a split of a kept feature.
     """
 
     utility: str
@@ -43,7 +43,7 @@ def grow_tree(
     """Selects splits level by level on the PRIVATE rows, then releases the leaves: one release.
 
     Args:
-        event: what was priced; every noise scale is taken from it.
+        event: the priced event, which holds every noise scale.
         rule: public.
         encoding: public bins and candidates.
         rows: PRIVATE rows of this tree, each of them once.
@@ -92,17 +92,17 @@ def choose_level(
 def surviving(
     candidates: Candidates, alive: NDArray[np.int64], rule: SplitRule, randomness: Randomness
 ) -> NDArray[np.int64]:
-    """Bernoulli dropout: the splits of a node that its selection may choose among.
+    """Bernoulli dropout: the candidates of a node's selection.
 
-    Each feature stays by a coin of its own, then each split of a feature that stayed. Where no feature stays, one is
-    drawn uniformly; where no split of a feature stays, one is. The coins are public and no row has a say in them, so
-    the splits that are left are public candidates, of which there is one if there was any.
+    An independent draw keeps or drops each feature, then each split of a kept feature. Where no feature is kept, one
+    is drawn uniformly; where no split of a kept feature is kept, one is drawn uniformly. The draws are public and do
+    not depend on rows, so the kept splits are public candidates. At least one split is kept if the box has any.
 
     Args:
         candidates: public.
         alive: ascending indices of the splits of the node's public box.
         rule: public.
-        randomness: source of the coins; none is tossed where everything stays.
+        randomness: source of the draws; unused where everything is kept.
     """
     if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
         return alive
@@ -112,7 +112,7 @@ def surviving(
 
 
 def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
-    """Who stays of so many, each with probability ``share``; a uniform one where nobody would."""
+    """Bernoulli sample of the indices below ``n_members``; a single uniform index where the sample is empty."""
     kept = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
     return kept or [randomness.uniform(n_members)]
 

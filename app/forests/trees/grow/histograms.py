@@ -1,8 +1,8 @@
-"""Exact integer histograms of the PRIVATE rows: a protocol, so that rows may live on one machine or on many.
+"""Define the protocol of exact integer histograms of PRIVATE rows, which may be on one machine or several.
 
-Nothing that leaves these objects may be released: every number is an exact private count. Growth hands them to a
-mechanism, which releases selections and noisy counts only. Integer sums commute, so the result does not depend on how
-rows are cut into blocks or machines.
+No result of these objects may be released: every number is an exact private count. Growth passes the counts to a
+mechanism, which releases selections and noisy counts only. Integer sums commute, so the result does not depend on the
+division of rows into blocks or machines.
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Histograms of PRIVATE rows that this process holds in memory."""
+"""Compute histograms of PRIVATE rows in the memory of this process."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from app.forests.trees.grow.histograms import Histograms, TreeHistograms
 
 
 class LocalHistograms:
-    """Rows in this process's memory."""
+    """Histograms of rows in the memory of this process."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class LocalHistograms:
             n_codes: int32 ``(n_features,)``.
             n_classes: public number of classes.
             shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
-            structure_rows: from a tree and the positions of its rows to bool, one per position: the rows that its
-                splits may be chosen by; the others are those of its leaves. ``None``: every row of a tree is both.
+            structure_rows: maps a tree and the positions of its rows to bool, one per position: true for the rows that
+                choose splits, false for the rows of the leaves. ``None``: every row of a tree serves for both.
         """
         self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
         self._structure_rows = structure_rows
 
     def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows of ``tree``: all, or those whose keyed hash chose it; in one part or in two."""
+        """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to the tree; in one part or two."""
         mine = None if self._shard is None else np.flatnonzero(self._shard == tree)
         if self._structure_rows is None:
             return self._part(mine)
@@ -54,7 +54,7 @@ class LocalHistograms:
 
 
 class LabelsApart:
-    """Rows whose splits are chosen without labels: over all rows, or over rows of other people."""
+    """Histograms for splits that are chosen on rows without labels, and for leaves on rows with labels."""
 
     def __init__(
         self,

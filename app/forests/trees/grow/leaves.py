@@ -1,4 +1,4 @@
-"""What the leaves of a tree release: noisy counts of every class, or one label."""
+"""Release the leaves of a tree: noisy counts of every class, or one label."""
 
 from __future__ import annotations
 

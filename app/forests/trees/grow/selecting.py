@@ -1,4 +1,4 @@
-"""Draw the selection of a candidate, as it was priced."""
+"""Draw a priced selection among candidates."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""How the splits of a complete tree come about: drawn without rows, or chosen level by level."""
+"""Build the splits of a complete tree: at random without rows, or by a choice at each level."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_
 """Feature, threshold and equality of the nodes of a tree, in heap order."""
 
 Choose: TypeAlias = Callable[[int, list[NDArray[np.bool_]]], list[int | None]]
-"""From a level and the public boxes of its nodes to one released candidate per node, or ``None`` to pass through."""
+"""Maps a level and the public boxes of its nodes to one released candidate per node; ``None`` sends every row left."""
 
 
 def grow_levels(candidates: Candidates, depth: int, rows: TreeHistograms, choose: Choose) -> Splits:
-    """Chooses the splits of every node of a level, empty ones too, and moves the PRIVATE rows down by them.
+    """Chooses the split of every node level by level, also of empty nodes, and moves the PRIVATE rows down.
 
     Args:
         candidates: public.
         depth: public; the only stopping rule.
-        rows: PRIVATE, at the root; left at the leaves.
-        choose: called once per level, root first; what it returns is released.
+        rows: PRIVATE, at the root; at the leaves on return.
+        choose: called once per level, root first; its result is a release.
     """
     chosen: list[int | None] = []
     level_boxes = [boxes.root(candidates)]
@@ -52,7 +52,7 @@ def drop(rows: TreeHistograms, splits: Splits) -> None:
 def random_structure(candidates: Candidates, depth: int, randomness: Randomness) -> Splits:
     """A complete random tree: in every box a uniform feature among those it can split, then a uniform split of it.
 
-    Touches no row. Depth first, so that only one path of boxes is alive at a time.
+    Reads no row. Works depth first, so that memory holds only one path of boxes.
     """
     chosen: list[int | None] = [None] * (2**depth - 1)
     pending = [(0, boxes.root(candidates))] if chosen else []

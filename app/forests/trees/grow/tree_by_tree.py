@@ -1,4 +1,4 @@
-"""Growth of forests whose trees do not know of each other: to each tree its rows, one release after another."""
+"""Grow forests of independent trees: pass each tree its rows, and release the trees in sequence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.privacy.events import Event
 
 
 class GrowTree(Protocol):
-    """Growth of one tree that knows of no other tree."""
+    """Growth of one tree that uses no release of another tree."""
 
     def __call__(
         self,
@@ -55,11 +55,11 @@ def grow_trees(
 
     Args:
         grow_tree: of the algorithm.
-        plan: what was priced.
+        plan: the priced plan.
         schema: public.
         rows: PRIVATE.
         randomness: source of every draw.
-        on_tree_done: told after each tree.
+        on_tree_done: called after each tree.
     """
     encoding = tree_bins.encoding_of(schema, plan.parameters["n_bins"], plan.profile)
     histograms = _histograms(encoding, plan, schema, rows, randomness)
@@ -73,7 +73,7 @@ def grow_trees(
 def _histograms(
     encoding: Encoding, plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness
 ) -> LocalHistograms:
-    """All rows for every tree, or to each tree its own; in one part or, by another hash, in two."""
+    """The rows of each tree: all rows, or one shard; in one part, or divided in two by another keyed hash."""
     sharded, apart = plan.parameters["assignment"] == SHARDED, plan.parameters.get("se") == HASH
     key = assignment.fresh_key(randomness) if sharded or apart else b""
     shard = assignment.shards(key, rows.row_ids, n_shards=plan.n_trees) if sharded else None
