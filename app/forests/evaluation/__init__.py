@@ -1,1 +1,1 @@
-"""Private evaluation of released models: priced, released, and read."""
+"""Price, release and read private evaluations of released models."""

@@ -1,4 +1,4 @@
-"""Release an evaluation of models on PRIVATE rows. Only the child of a job loads this module."""
+"""Release an evaluation of models on PRIVATE rows. Only the child process of a job imports this module."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -29,8 +29,8 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
     """Evaluates released models. One call is one release and costs what was priced.
 
     Args:
-        plan: what was priced; every noise scale is taken from its event.
-        models: released; as many as the plan says, all with the features and classes of the rows' declaration.
+        plan: the priced plan, whose event holds every noise scale.
+        models: released; ``plan.n_models`` models, all with the features and classes of the rows' declaration.
         rows: PRIVATE, sanitised.
         randomness: source of every draw.
 
@@ -78,7 +78,7 @@ def _exact(released: str, plan: EvaluationPlan, model: Model, rows: SanitisedRow
 
 
 def _correct(model: Model, rows: SanitisedRows) -> int:
-    """PRIVATE number of rows whose most probable class is their own."""
+    """PRIVATE number of rows whose most probable class equals their label."""
     return sum(int((shares.argmax(axis=1) == y).sum()) for y, shares in _answers(model, rows, read_out=None))
 
 
@@ -102,5 +102,5 @@ def _block(column: NDArray[np.float64] | NDArray[np.int32], start: int) -> NDArr
 
 
 def _score_read_out(forest: Forest) -> str | None:
-    """``logistic`` where a model has it: the order is the same, and scores are spread over more bins."""
+    """``logistic`` where a model offers it: the ranking is unchanged, and scores spread over more bins."""
     return "logistic" if "logistic" in catalogue.read_outs(forest.plan.algorithm) else None

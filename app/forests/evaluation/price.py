@@ -1,4 +1,4 @@
-"""Price an evaluation of released models on rows that they were not trained on. No row is read."""
+"""Price an evaluation of released models on held-out rows. No row is read."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ ACCURACY, CONFUSION, AUROC, BEST = "accuracy", "confusion", "auroc", "best"
 
 
 TABLES = (ACCURACY, CONFUSION, AUROC)
-"""What can be released of one model, in the order of release. A confusion matrix tells the accuracy too."""
+"""The tables of one model, in the order of release. A confusion matrix also gives the accuracy."""
 
 CORRECT_SENSITIVITY = 1
 """A row adds 0 or 1 to the number of correct answers of every model: range sensitivity 1, and monotone."""
 
 WINNER_SHARE = Fraction(1, 2)
-"""Share of the price for the winner's accuracy, if it is asked for."""
+"""Share of the price for the winner's accuracy, if requested."""
 
 
 class EvaluationInvalid(GrovekeeperError):
-    """Stored bytes that are no evaluation of a known form."""
+    """Stored bytes that are not a valid evaluation."""
 
     def __str__(self) -> str:
         return "not an evaluation of a known form"
@@ -38,15 +38,15 @@ class EvaluationInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What an evaluation will release, priced before any row is read.
+    """The releases of an evaluation, priced before any row is read.
 
     Attributes:
-        releases: ``accuracy`` or ``confusion``, and ``auroc``, of one model; or ``best`` of several, and then perhaps
-            ``accuracy`` of the winner. One part of the event each, in this order.
+        releases: ``accuracy`` or ``confusion``, and ``auroc``, of one model; or ``best`` of several models and
+            optionally ``accuracy`` of the winner. The event has one part for each, in this order.
         n_models: 1, or the candidates of ``best``.
-        n_classes: of their schema.
-        score_bins: cells of the score of ``auroc``.
-        event: all releases, one after another.
+        n_classes: number of classes in the models' schema.
+        score_bins: number of score bins of ``auroc``.
+        event: all releases, in sequence.
     """
 
     releases: tuple[str, ...]
@@ -70,7 +70,7 @@ class EvaluationPlan:
         """Inverse of :meth:`to_json`.
 
         Raises:
-            EvaluationInvalid: not of that form.
+            EvaluationInvalid: the value is not a valid plan.
         """
         match value:
             case {
@@ -87,20 +87,20 @@ class EvaluationPlan:
         raise EvaluationInvalid
 
     def event_of(self, released: str) -> Event:
-        """The part of the event that a release was priced at."""
+        """The part of the event that prices a release."""
         return self.event.parts[self.releases.index(released)].event
 
     def n_cells(self, released: str) -> int:
-        """Cells of a table."""
+        """Number of cells of a table."""
         sizes = {ACCURACY: 2, CONFUSION: self.n_classes**2, AUROC: 2 * self.score_bins}
         return sizes[released]
 
 
 def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) -> EvaluationPlan:
-    """Prices the evaluation of one model: equal shares for each table. Touches no row and draws nothing.
+    """Prices the evaluation of one model: equal shares for each table. Reads no row and draws nothing.
 
     Raises:
-        InvalidRequest: a metric that this number of classes does not have, or a share too small to be drawn with.
+        InvalidRequest: a metric that is undefined for this number of classes, or a share too small for any draw.
     """
     n_classes = facts.schema.n_classes
     if AUROC in metrics and n_classes != 2:
@@ -118,10 +118,10 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
 
 
 def plan_best(n_models: int, facts: PublicFacts, *, winner_accuracy: bool) -> EvaluationPlan:
-    """Prices the choice of the best of several models: one charge, however many there are.
+    """Prices the choice of the best of several models: one charge, whatever the number of models.
 
     Raises:
-        InvalidRequest: a share too small to be drawn with.
+        InvalidRequest: a share too small for any draw.
     """
     share = 1 - WINNER_SHARE if winner_accuracy else Fraction(1)
     parts = [Part(1, _selection(facts.part(share), n_models))]

@@ -14,12 +14,12 @@ from app.privacy.events import UnknownPrivacyEvent
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Released numbers; nothing else about the rows.
+    """The released numbers of an evaluation, and no other fact about the rows.
 
     Attributes:
-        plan: what was priced.
-        best: number of the chosen model, where one was chosen.
-        tables: by release; int64 in the units of ``noisy_counts.release``. ``accuracy``: correct, incorrect.
+        plan: the priced plan.
+        best: index of the chosen model, where the plan chooses a model.
+        tables: by release; int64 in the units of ``count_noise.release``. ``accuracy``: correct, incorrect.
             ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the first class's score bins, then
             those of the second.
     """
@@ -29,16 +29,16 @@ class Evaluation:
     tables: dict[str, NDArray[np.int64]]
 
     def to_json(self) -> dict[str, object]:
-        """Counts as text: they may have more than 53 bits."""
+        """Counts as text, because they may have more than 53 bits."""
         tables = {name: [str(count) for count in table.tolist()] for name, table in self.tables.items()}
         return {"plan": self.plan.to_json(), "best": self.best, "tables": tables}
 
     @classmethod
     def from_json(cls, value: object) -> Evaluation:
-        """Inverse of :meth:`to_json`; checks everything that a reader takes for granted.
+        """Inverse of :meth:`to_json`; checks everything that a reader relies on.
 
         Raises:
-            EvaluationInvalid: not of that form.
+            EvaluationInvalid: the value is not a valid evaluation.
         """
         try:
             return _read(value)

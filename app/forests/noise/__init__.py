@@ -1,1 +1,1 @@
-"""Exact random draws from a cryptographic generator: the samplers, and the object that mechanisms draw from."""
+"""Exact random draws from a cryptographic generator: the samplers, and the interface that mechanisms use."""

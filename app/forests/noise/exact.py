@@ -1,7 +1,7 @@
-"""The exact draws of ``app.forests.noise.randomness.Randomness``, as functions of a tape of uniform words.
+"""Implement the draws of ``app.forests.noise.randomness.Randomness`` as functions of a tape of uniform words.
 
-Arguments are checked and brought to integers here; the loops are compiled and stand in
-``app.forests.noise.draws`` and ``app.forests.noise.gaussian``.
+This module checks arguments and converts them to integers; the compiled loops are in ``app.forests.noise.draws`` and
+``app.forests.noise.gaussian``.
 """
 
 import math

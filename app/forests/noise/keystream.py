@@ -1,4 +1,4 @@
-"""The production source of random words: AES-256 in counter mode, keyed by the operating system."""
+"""Generate random words in production: AES-256 in counter mode, keyed by the operating system."""
 
 from os import getpid, urandom
 
@@ -13,10 +13,10 @@ _BLOCK_BYTES = 16
 
 
 class Keystream:
-    """An endless stream of words that nobody can predict or replay, not even after a fork.
+    """An unlimited stream of words that cannot be predicted or replayed, also after a fork.
 
     A forked child holds a copy of the cipher's state, so it would repeat its parent's stream; the stream therefore
-    takes a new key whenever it finds itself in another process. A copy of a machine's memory (a snapshot that is
+    takes a new key whenever the process id changes. A copy of a machine's memory (a snapshot that is
     restored or cloned) keeps the process and repeats the stream: docs/known-limits.md.
     """
 

@@ -1,4 +1,4 @@
-"""The tape: a window of random words, and the rule by which a draw that outruns the window goes on.
+"""Keep a window of random words, and extend it when a draw needs more words.
 
 A sampler is a deterministic function of an endless tape of uniform words. It reads from a window; when a draw meets
 the window's end, the draw must *go on* with the words it has already seen. Starting it again on fresh words would
@@ -29,7 +29,7 @@ class BrokenWordSource(RuntimeError):
 
 
 class WordSource(Protocol):
-    """Where words come from."""
+    """A source of random words."""
 
     def fill(self, words: NDArray[np.uint64]) -> None:
         """Overwrites all of ``words`` with independent uniform words never given out before."""

@@ -1,4 +1,4 @@
-"""From the caller's raw columns to the one matrix of doubles that trees are asked about.
+"""Convert the caller's raw columns to the matrix of doubles that the trees of a model read.
 
 Numbers stay numbers: clamped, integers rounded to nearest with ties to even, an empty cell (NaN) above every number
 where the schema allows one and the lower bound where it does not. Categories become their codes, counted from 1. It is
@@ -28,7 +28,7 @@ EMPTY = ""
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Where each feature stands in the matrix, and how its bins look there.
+    """The column of each feature in the matrix, and the representation of its bins.
 
     Attributes:
         place: column of the matrix for each column of the encoding, int64 ``(n_columns,)``: numbers first, then
@@ -68,7 +68,7 @@ def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
-    """Adds what turns the model's inputs into the matrix, double ``(n_rows, …)``; by default of features alone."""
+    """Adds the nodes that turn inputs into the matrix, double ``(n_rows, …)``; by default for features alone."""
     features = encoding.schema.features
     parts = []
     if not all(feature.is_categorical for feature in features):
@@ -145,7 +145,7 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
 
 
 def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> str:
-    """Adds what turns a categorical column into numbers.
+    """Adds the node that turns a categorical column into numbers.
 
     Args:
         graph: gets the node.

@@ -1,4 +1,4 @@
-"""What an export makes of a forest, whatever its family: the sums of a row, and how they become shares."""
+"""Add the leaf sums of a forest of any supported family to an ONNX graph."""
 
 from dataclasses import dataclass
 
@@ -41,12 +41,12 @@ class _Described:
 
     Attributes:
         encoding: the bins that splits count in.
-        columns: where they stand in the matrix that splits ask.
+        columns: their columns in the matrix that splits read.
         splits: complete trees of one depth.
-        values: what leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
-        start: what every row's sums begin with, float64 ``(n_outputs,)``.
+        values: values that leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
+        start: initial value of every row's sums, float64 ``(n_outputs,)``.
         read_out: how sums become probabilities.
-        factor: what the sums are multiplied by before.
+        factor: multiplier of the sums before the read-out.
     """
 
     encoding: Encoding

@@ -1,4 +1,4 @@
-"""An artifact as the bytes of an ONNX model."""
+"""Export an artifact as the bytes of an ONNX model."""
 
 import json
 
@@ -33,7 +33,7 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
     Args:
         artifact: released.
         digest: SHA-256 of the artifact's bytes, so that the export can be traced to its model card.
-        read_out: one that the algorithm offers; ``None``: its default.
+        read_out: a read-out of the algorithm; ``None``: the default.
 
     Raises:
         InvalidRequest: the model offers no such read-out.
@@ -70,7 +70,7 @@ def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueIn
 
 
 def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
-    """The most probable class, the first of equals."""
+    """The most probable class, the first in a tie."""
     code = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     label = graph.add("Gather", graph.constant(np.array(schema.label.classes)), code)
     return helper.make_tensor_value_info(graph.publish(label, "label"), TensorProto.STRING, [_ROWS])
@@ -90,7 +90,7 @@ def _input(feature: Feature) -> ValueInfoProto:
 
 
 def _facts(artifact: Artifact, *, digest: str, read_out: str) -> dict[str, str]:
-    """What the artifact says about itself: text as it stands, everything else as JSON."""
+    """The artifact's metadata: text unchanged, every other value as JSON."""
     facts = {**artifact.metadata, "artifact_sha256": digest, "read_out": read_out}
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

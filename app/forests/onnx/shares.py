@@ -1,4 +1,4 @@
-"""From a row's sums to its class probabilities: ``app.forests.trees.pooling`` and the boosted family, in ONNX."""
+"""Convert a row's sums to class probabilities in ONNX: ``app.forests.trees.pooling`` and the boosted family."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def _normalised(graph: Graph, sums: str, *, n_classes: int) -> str:
 
 
 def _calibrated(graph: Graph, softmax: str) -> str:
-    """Undoes what clipped gradients do to two classes; see ``app.forests.algorithms.nbrt.read.calibrated``."""
+    """Undoes the effect of gradient clipping for two classes; see ``app.forests.algorithms.nbrt.read.calibrated``."""
     clip = float(clip_of(2))
 
     def number(value: float) -> str:

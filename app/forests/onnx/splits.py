@@ -1,4 +1,4 @@
-"""Splits on bins, as the node modes of ONNX trees on the values of ``app.forests.onnx.columns``."""
+"""Convert splits on bins to node modes of ONNX trees on the values of ``app.forests.onnx.columns``."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""Stacked forests in ONNX: the layers one after another, with the rows moved between them inside the graph.
+"""Export stacked forests to ONNX: the layers in sequence, with the feature values shifted between layers in the graph.
 
 Votes, weights, ticks and shifts are whole numbers, and every product and sum of them stays below 2⁵³: in doubles they
 are exact in any order, so a row lies in the same bins here as in ``app.forests.algorithms.bms_rf.stacked_features``.
@@ -19,7 +19,7 @@ from app.forests.onnx.graph import Graph
 
 
 def add_sums(graph: Graph, forest: StackedSums) -> str:
-    """Adds every layer, each on what the one before makes of the columns.
+    """Adds every layer, each on the matrix that the previous layer's votes shift.
 
     Returns:
         Sums of rows over all trees, double ``(n_rows, n_classes)``.
@@ -54,7 +54,7 @@ class _Moved:
             graph: gets the nodes.
             schema: as declared.
             matrix: of the first layer.
-            declared: where its columns stand.
+            declared: columns of that matrix.
         """
         self._graph = graph
         told = list(enumerate(schema.features))

@@ -1,8 +1,7 @@
-"""The trees of a model: one ensemble that says which leaf a row reaches in each, then sums of what leaves are worth.
+"""Add trees to an ONNX graph: an ensemble that finds the leaf of a row in each tree, then sums of leaf values.
 
-Leaves carry their own number, and their values stand in a table beside the trees: the ensemble of ai.onnx.ml 5 has one
-number per leaf, and a tree would otherwise be there once per class. Everything is in doubles, so that no threshold
-moves.
+The ensemble returns leaf numbers, and a separate table holds leaf values: a leaf of ai.onnx.ml 5 has a single number,
+so the ensemble would otherwise need every tree once per class. All numbers are doubles, so no threshold is rounded.
 """
 
 import numpy as np

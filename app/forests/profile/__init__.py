@@ -1,1 +1,1 @@
-"""Profiles of datasets: priced, released once, and reused by later jobs at no cost."""
+"""Price, release and read profiles of datasets, which later jobs reuse at no privacy cost."""

@@ -1,4 +1,4 @@
-"""Release the profile of a dataset. Only the child of a job loads this module."""
+"""Release the profile of a dataset. Only the child process of a job imports this module."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def release(plan: ProfilePlan, schema: Schema, rows: SanitisedRows, randomness: 
     """Releases a profile. One call is one release and costs what was priced.
 
     Args:
-        plan: what was priced; every noise scale is taken from its event.
+        plan: the priced plan, whose event holds every noise scale.
         schema: public.
         rows: PRIVATE, sanitised.
         randomness: source of every draw.
@@ -22,8 +22,8 @@ def release(plan: ProfilePlan, schema: Schema, rows: SanitisedRows, randomness: 
     Privacy:
         The loss of ``plan.event`` under add/remove, twice that (four times, in ρ and μ²) under replace-one. Bins by
         Theorem 1 of docs/proofs/bins.md. Class counts: a row is counted in the cell of its class and in no other, so
-        L1 and L2 sensitivity are 1 (lemma L3). The size: sensitivity 1. One after another (Theorem L). Everything that
-        is shown is post-processing (lemma L7). *Not covered:* running time.
+        L1 and L2 sensitivity are 1 (lemma L3). The size: sensitivity 1. The releases compose in sequence (Theorem L).
+        Everything that is shown is post-processing (lemma L7). *Not covered:* running time.
 
     Source:
         docs/proofs/bins.md, Theorem 2.

@@ -15,7 +15,7 @@ from app.privacy import events
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
 BINS = {"4": 2, "8": 3, "16": 4}
-"""Bins of a number, and the medians on the way to them."""
+"""Levels of medians for each number of bins."""
 
 PARAMETERS = (
     Parameter(
@@ -45,7 +45,7 @@ PARAMETERS = (
 
 
 class ProfileInvalid(GrovekeeperError):
-    """Stored bytes that are no profile of a known form."""
+    """Stored bytes that are not a valid profile."""
 
     def __str__(self) -> str:
         return "not a profile of a known form"
@@ -53,11 +53,11 @@ class ProfileInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class ProfilePlan:
-    """What a profile will release, settled and priced before any row is read.
+    """The releases of a profile, settled and priced before any row is read.
 
     Attributes:
         parameters: every one of :data:`PARAMETERS` with its value.
-        event: bins if any feature needs them, class counts, and a size if it has a share: one after another.
+        event: in sequence: bins if any feature needs private bins, class counts, and a size if it has a share.
     """
 
     parameters: Mapping[str, Value]
@@ -72,7 +72,7 @@ class ProfilePlan:
         """Inverse of :meth:`to_json`.
 
         Raises:
-            ProfileInvalid: not of that form.
+            ProfileInvalid: the value is not a valid plan.
         """
         match value:
             case {"parameters": dict(asked), "event": event, **rest} if not rest:
@@ -86,10 +86,10 @@ class ProfilePlan:
 
 
 def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
-    """Settles the parameters and prices the release. Touches no row and draws nothing.
+    """Settles the parameters and prices the release. Reads no row and draws nothing.
 
     Raises:
-        InvalidRequest: a broken rule, or a share too small to be drawn with.
+        InvalidRequest: a broken rule, or a share too small for any draw.
     """
     settled = read_all(PARAMETERS, asked)
     for_counts, for_size = amounts.parse(settled["class_share"]), amounts.parse(settled["size_share"])
@@ -115,7 +115,7 @@ def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
 
 @dataclass(frozen=True)
 class ProfileParts:
-    """The releases of a profile, as priced; ``None`` where a release is not part of it."""
+    """The priced releases of a profile; ``None`` where the profile omits a release."""
 
     bins: Event | None
     counts: Event
@@ -126,7 +126,7 @@ def parts_of(event: Event) -> ProfileParts:
     """The releases of a priced profile.
 
     Raises:
-        UnknownPrivacyEvent: not the event of a profile.
+        UnknownPrivacyEvent: the event is not one of a profile.
     """
     if not isinstance(event, Sequential) or any(part.times != 1 for part in event.parts):
         raise UnknownPrivacyEvent("not the event of a profile")

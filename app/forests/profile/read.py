@@ -1,4 +1,4 @@
-"""Read a released profile: edges, class counts, a size, and what a training plan reuses."""
+"""Read a released profile: edges, class counts, size, and the numbers that a training plan reuses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.forests.profile.price import ProfileInvalid, ProfilePlan, parts_of
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Released numbers; nothing else about the rows.
+    """The released numbers of a profile, and no other fact about the rows.
 
     Attributes:
-        plan: what was priced.
+        plan: the priced plan.
         schema: public.
-        cuts: as ``quantile_bins.release`` gives them; no cut where every feature's bins are free.
-        class_counts: int64 ``(n_classes,)`` in the units of ``noisy_counts.release``.
-        size: a released count of all rows in such units, or ``None`` where none was priced.
+        cuts: released cuts in the form of ``quantile_cuts.release``; empty where no feature has private bins.
+        class_counts: int64 ``(n_classes,)`` in the units of ``count_noise.release``.
+        size: a released count of all rows in these units, or ``None`` where no size is priced.
     """
 
     plan: ProfilePlan
@@ -33,7 +33,7 @@ class Profile:
     size: int | None
 
     def to_json(self) -> dict[str, object]:
-        """Counts as text: they may have more than 53 bits."""
+        """Counts as text, because they may have more than 53 bits."""
         return {
             "plan": self.plan.to_json(),
             "cuts": [[int(cut) for cut in row if cut != quantile_bins.NO_CUT] for row in self.cuts],
@@ -43,10 +43,10 @@ class Profile:
 
     @classmethod
     def from_json(cls, value: object, schema: Schema) -> Profile:
-        """Inverse of :meth:`to_json`; checks everything that a reader takes for granted.
+        """Inverse of :meth:`to_json`; checks everything that a reader relies on.
 
         Raises:
-            ProfileInvalid: not of that form, or not of this schema.
+            ProfileInvalid: the value is not a valid profile of this schema.
         """
         try:
             return _read(value, schema)
@@ -87,7 +87,7 @@ class Profile:
         return {self.schema.features[index].name: [float(edge) for edge in own[index]] for index in private}  # type: ignore[union-attr]  # numbers have edges
 
     def reused(self, profile_id: str) -> ReusedProfile:
-        """What a training plan takes from it."""
+        """The numbers that a training plan reuses."""
         # At a very large ε the noise is 0 in floating point.
         deviations = np.array(self.counts_in_rows) / max(self.count_noise_sd, 1e-200)
         return ReusedProfile(
