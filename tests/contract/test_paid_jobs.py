@@ -26,7 +26,7 @@ COSTLY = {
     "inverse_scale": "1",
     "coordinates": 1,
 }
-"""ε = 1, where 0.01 was reserved."""
+"""ε = 1, although 0.01 was reserved."""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from app.db import migrate
 from app.services.keys import create_admin
 
 INSIDE = {errors.LeaseLost, errors.ReservationSettled, errors.InstallationError, errors.LedgerRewound}
-"""Facts that no caller is told: they end in a worker or on an operator's terminal."""
+"""Errors that never reach a caller: a worker handles them, or an operator's terminal prints them."""
 SECRET = "canary-9c1e"
 
 EXAMPLES: list[GrovekeeperError] = [

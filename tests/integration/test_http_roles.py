@@ -28,7 +28,7 @@ from tests.support.server import (
 CALLERS = (
     "stranger", "predictor", "analyst", "auditor", "owner", "global auditor", "global owner", "admin",
 )  # fmt: skip
-"""``predictor`` to ``owner`` hold one grant and no role; the global ones hold a role and no grant."""
+"""``predictor`` to ``owner`` have one grant and no role; the global callers have a role and no grant."""
 
 PUBLIC = {"check_health", "check_readiness"}
 STATUSES: dict[str, tuple[int, ...]] = {

@@ -1,8 +1,8 @@
-"""Boosting on one transcript: what the exact queries are on several datasets when the same values were released.
+"""Exact integers of boosting on two neighbouring datasets, compared on one transcript of released values.
 
-A mechanism with added noise is private because, *given* everything released so far, the exact integers of two
-neighbours differ by a short vector. So production code is run on one dataset with real noise; then on its neighbours
-with the released values of that first run, and the exact integers are compared.
+A mechanism with added noise is private because, *given* all earlier releases, the exact integers of two neighbours
+differ by a short vector. So production code runs on one dataset with real noise, then on the neighbours of that dataset
+with the released values of the first run, and the exact integers are compared.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from app.privacy.events import ExponentialMechanism, Part, RoundedGaussian, Sequ
 def event_of(start: int, tree: int, *, n_trees: int, tally: int = 0, split: Fraction = Fraction(0)) -> Sequential:
     """A priced event with these squared sensitivities, in units of 2^-48 variances, and this strength of a first split.
 
-    The first split is one of the trees.
+    The first split counts as a tree.
     """
 
     def noise(square: int) -> RoundedGaussian:
@@ -46,7 +46,7 @@ def plan_of(
     tally_share: float = 0.0,
     split: Fraction = Fraction(0),
 ) -> Plan:
-    """A plan whose event is Gaussian but for the selection of a first split, which comes on top of ``mu_squared``."""
+    """A plan with a Gaussian event, and the selection of a first split whose cost is added to ``mu_squared``."""
     start, tally = (int((share * mu_squared) ** 0.5 * 2**24) ** 2 for share in (start_share, tally_share))
     tree = int((1.0 - start_share - tally_share) * mu_squared / n_trees * VARIANCE)
     event = event_of(start, tree, n_trees=n_trees, tally=tally, split=split)
@@ -56,7 +56,7 @@ def plan_of(
 
 @dataclass
 class Transcript:
-    """A ``Randomness`` that remembers every exact query and every release, and can play the releases back."""
+    """A ``Randomness`` that records every exact query and every release, and can replay the releases."""
 
     structure_seed: int
     replay: list[NDArray[np.int64]] | None = None
@@ -87,7 +87,7 @@ class Transcript:
 
 
 class _Meeting:
-    """Noise on its way to the exact query."""
+    """Noise that records the exact query to which it is added."""
 
     __array_ufunc__ = None
 
@@ -109,14 +109,14 @@ class _Meeting:
 def run(
     plan: Plan, encoding: Encoding, X: NDArray[np.uint8], y: NDArray[np.int32], transcript: Transcript
 ) -> Transcript:
-    """Production code over some rows, on a transcript."""
+    """Runs production code on rows, with a transcript."""
     rows = LocalBoostedRows(np.ascontiguousarray(X), y, n_classes=encoding.schema.n_classes)
     boost(plan, encoding, rows, transcript, on_tree_done=lambda: None)
     return transcript
 
 
 def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
-    """Holds two runs on one transcript to the priced sensitivities; the largest share of one that a tree reached."""
+    """Asserts the priced sensitivities on two runs of one transcript; returns the largest share that a tree reaches."""
     parts = Parts.of(plan.event)
     differences = [mine - theirs for mine, theirs in zip(one.exact, other.exact, strict=True)]
     start, trees = differences[0], differences[1:]
@@ -127,7 +127,7 @@ def check_neighbours(plan: Plan, one: Transcript, other: Transcript) -> float:
         assert np.square(tally).sum() in (0, parts.tally)
     if parts.split:
         for mine, theirs in zip(one.utilities, other.utilities, strict=True):
-            moved = mine - theirs  # every split is worth 0 or 1 more with the row than without it
+            moved = mine - theirs  # the row raises every split's utility by 0 or 1
             assert int(moved.min()) >= 0
             assert int(moved.max()) <= 1
     count = Scales.of(parts.tree, n_trees=plan.n_trees, n_classes=start.shape[-1]).count

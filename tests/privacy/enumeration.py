@@ -1,14 +1,14 @@
 """Exact output laws of the production code, by walking every path of its draws.
 
-``EnumeratingRandomness`` stands in for the system's. A run of production code under it follows one path; the walk
-re-runs the code until every branch of every draw was taken, multiplying the branches' exact probabilities. Three things
-are done to stay finite, all of them free in the sense of the guarantee:
+``EnumeratingRandomness`` replaces the system's randomness. A run of production code under it follows one path; the walk
+re-runs the code until it has taken every branch of every draw, and multiplies the branches' exact probabilities. Three
+reductions keep the walk finite, and none of them hides a loss:
 
-* noisy counts are clamped to a public window when the noise meets the exact counts, with the exact folded law
+* noisy counts are clamped to a public window when the noise is added to the exact counts, with the exact folded law
   (post-processing, lemma L7; a window of two neighbouring integers already shows the full loss of a count);
 * rounded normal noise is folded to the sign of the noisy sum;
-* the key that assigns rows to trees is held fixed (its law does not depend on rows, lemma L0), and every test that
-  shards rows says which key it holds.
+* the key that assigns rows to trees is fixed (its law does not depend on rows, lemma L0), and every test that shards
+  rows states its key.
 
 Probabilities are products of a few dozen correctly computed doubles: relative errors stay below 1e-12.
 """
@@ -29,7 +29,7 @@ FAR = 2**40
 
 @dataclass
 class _Walk:
-    """One path: the branches to take at first, and what was met on the way."""
+    """One path: the prescribed first branches, and all branches of the path so far."""
 
     prefix: list[int]
     widths: list[int] = field(default_factory=list)
@@ -52,13 +52,13 @@ class _Walk:
 
 
 class EnumeratingRandomness:
-    """A ``Randomness`` that takes the branches it is told to."""
+    """A ``Randomness`` that follows a prescribed path of branches."""
 
     def __init__(self, walk: _Walk, *, window: tuple[int, int], key: bytes) -> None:
         self._walk, self._window, self._key = walk, window, iter(key)
 
     def uniform(self, n: int) -> int:
-        if n == 256:  # a byte of the assignment key, which is held fixed
+        if n == 256:  # a byte of the assignment key, which is fixed
             return next(self._key)
         return self._walk.branch([1 / n] * n)
 
@@ -84,9 +84,9 @@ class EnumeratingRandomness:
 
 
 class _ClampedNoise:
-    """Noise that branches when it meets the exact counts: on each clamped sum, with its folded law."""
+    """Noise that branches when it is added to exact counts: on each clamped sum, with its folded law."""
 
-    __array_ufunc__ = None  # so that ``exact + noise`` asks us
+    __array_ufunc__ = None  # so that ``exact + noise`` calls __radd__
 
     def __init__(self, walk: _Walk, shape: tuple[int, ...], inverse_scale: float, window: tuple[int, int]) -> None:
         self._walk, self._shape, self._inverse_scale, self._window = walk, shape, inverse_scale, window
@@ -103,8 +103,8 @@ class _ClampedNoise:
 class _FoldedNormal:
     """Rounded normal noise that branches on the sign of each noisy sum, with its exact probability.
 
-    A public value far on that side is what goes on: folding is post-processing (lemma L7). A shift of μ deviations
-    moves the chance of a positive sum by Φ(μ) − ½, which for small μ is what tells the two best.
+    The released value is a public number far on that side: folding is post-processing (lemma L7). A shift of μ
+    deviations moves the probability of a positive sum by Φ(μ) − ½; for small μ the sign distinguishes the laws best.
     """
 
     __array_ufunc__ = None
@@ -124,7 +124,7 @@ class _FoldedNormal:
 
 @cache
 def permute_and_flip_law(utilities: tuple[int, ...], inverse_scale: Fraction) -> list[float]:
-    """Exact by its definition: all visiting orders, equally likely."""
+    """The exact law of permute-and-flip by its definition: all visiting orders, equally likely."""
     best = max(utilities)
     accept = [math.exp(-float(inverse_scale * (best - utility))) for utility in utilities]
     law = [0.0] * len(utilities)
@@ -153,7 +153,7 @@ def folded_law(count: int, inverse_scale: float, low: int, high: int) -> list[fl
 def output_law(
     run: Callable[[EnumeratingRandomness], Hashable], *, window: tuple[int, int] = (0, 1), key: bytes = b""
 ) -> dict[Hashable, float]:
-    """The exact law of what ``run`` returns."""
+    """The exact law of the value that ``run`` returns."""
     law: dict[Hashable, float] = defaultdict(float)
     prefix: list[int] | None = []
     while prefix is not None:
@@ -165,7 +165,7 @@ def output_law(
 
 
 def loss(one: Mapping[Hashable, float], other: Mapping[Hashable, float]) -> float:
-    """sup over outcomes of |ln P(o) / Q(o)|; infinite where only one of them can happen."""
+    """sup over outcomes of |ln P(o) / Q(o)|; infinite if only one of the two laws can produce an outcome."""
     if one.keys() != other.keys():
         return math.inf
     return max(abs(math.log(probability / other[outcome])) for outcome, probability in one.items())
@@ -177,7 +177,7 @@ def divergence(one: Mapping[Hashable, float], other: Mapping[Hashable, float], e
 
 
 def renyi(one: Mapping[Hashable, float], other: Mapping[Hashable, float], order: float) -> float:
-    """The Rényi divergence of an order above 1; infinite where only the first law can produce an outcome."""
+    """The Rényi divergence of an order above 1; infinite if only the first law can produce an outcome."""
     if not one.keys() <= other.keys():
         return math.inf
     terms = [order * math.log(p) + (1.0 - order) * math.log(other[outcome]) for outcome, p in one.items()]

@@ -1,4 +1,4 @@
-"""A ``Randomness`` whose releases are the same whatever the rows are: the draws that make two datasets look alike."""
+"""A ``Randomness`` with releases that do not depend on rows, so that two datasets give equal releases."""
 
 import random
 from fractions import Fraction
@@ -7,11 +7,10 @@ import numpy as np
 
 
 class FixedReleases:
-    """Answers every call from one fixed stream, and lets no exact number into what is released.
+    """Answers every call from one fixed stream, so that no exact number influences a release.
 
-    For any two datasets there are draws that give equal releases, because the support of a release does not depend on
-    rows. Here they are chosen directly: a selection ignores its utilities, and noise replaces the exact numbers that it
-    meets.
+    For any two datasets some draws give equal releases, because the support of a release does not depend on rows. This
+    class chooses such draws directly: a selection ignores its utilities, and noise replaces the exact numbers.
     """
 
     def __init__(self) -> None:
@@ -41,9 +40,9 @@ class FixedReleases:
 
 
 class _Released:
-    """Noise that takes the place of the exact numbers it is added to."""
+    """Noise that replaces the exact numbers to which it is added."""
 
-    __array_ufunc__ = None  # so that ``exact + noise`` asks us
+    __array_ufunc__ = None  # so that ``exact + noise`` calls __radd__
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._numbers = numbers

@@ -1,6 +1,6 @@
-"""Exact laws of the draws, and the test that holds samples to them.
+"""Exact laws of the draws, and the test that compares samples with them.
 
-The laws are computed here from their formulas, by other means than the samplers use.
+The laws are computed here from their formulas, by other methods than those of the samplers.
 """
 
 import math
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 SIGNIFICANCE = 1e-9
-"""A correct sampler fails a hundred such tests about once in ten million runs, and where few of an outcome are expected
-χ² says too little by a factor of up to a hundred; the flaws that the tests look for fail each one nearly always."""
+"""A correct sampler fails one of a hundred such tests about once in ten million runs. For outcomes with small expected
+counts, χ² understates this chance by a factor of up to a hundred. A flaw under test is detected nearly always."""
 
 ALPHA = 1e-6
-"""Of one Clopper–Pearson bound. A correct mechanism has to break two at once to fail, on independent runs."""
+"""Error rate of one Clopper–Pearson bound. A correct mechanism fails only if two independent bounds are wrong."""
 
 _SMALLEST_EXPECTED_COUNT = 20.0
 
 
 class PseudoWords:
-    """A repeatable word source: the same words whatever the sizes of the pieces that are asked for."""
+    """A repeatable word source: its words do not depend on the sizes of the requested pieces."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(seed))
@@ -47,8 +47,8 @@ class GivenWords:
 def permute_and_flip_law(gammas: Sequence[float]) -> list[float]:
     """Pr[r] for candidates with the given γ_r = inverse_scale · (u* − u_r).
 
-    Give every candidate an arrival time, uniform on [0, 1]. Candidate r is selected iff it is accepted and every
-    other candidate that arrived before it was refused: Pr[r] = p_r · ∫₀¹ Π_{s≠r} (1 − t·p_s) dt.
+    Every candidate gets an arrival time, uniform on [0, 1]. Candidate r is selected iff it is accepted and every other
+    candidate that arrived before it was refused: Pr[r] = p_r · ∫₀¹ Π_{s≠r} (1 − t·p_s) dt.
     """
     accepted = [math.exp(-gamma) for gamma in gammas]
     law = []
@@ -68,9 +68,9 @@ def discrete_laplace_law(inverse_scale: float, *, window: int) -> dict[int, floa
 
 
 def p_value(observed: Mapping[int, int], law: Mapping[int, float]) -> float:
-    """Pearson's χ² against the law; outcomes expected fewer than 20 times count as one outcome together.
+    """Pearson's χ² against the law; all outcomes with an expected count below 20 form one class.
 
-    An outcome that the law does not know gives 0.
+    The result is 0 if the samples contain an outcome that the law does not have.
     """
     n_draws = sum(observed.values())
     if any(law.get(outcome, 0.0) == 0.0 for outcome, count in observed.items() if count):
@@ -92,7 +92,7 @@ def p_value(observed: Mapping[int, int], law: Mapping[int, float]) -> float:
 
 
 def assert_law(observed: Mapping[int, int], law: Mapping[int, float]) -> None:
-    """Fails if draws that follow ``law`` would look like ``observed`` less than once in a billion times."""
+    """Fails if draws from ``law`` would look like ``observed`` less than once in a billion times."""
     assert math.isclose(sum(law.values()), 1.0, rel_tol=1e-9)
     found = p_value(observed, law)
     assert found >= SIGNIFICANCE, f"p-value {found:.1e} for {dict(observed)} against {dict(law)}"

@@ -1,4 +1,4 @@
-"""Exact laws of what is published, where requests and the choice of what to publish depend on earlier outputs."""
+"""Exact laws of published outputs, if requests and the choice of publications depend on earlier outputs."""
 
 import itertools
 from collections import defaultdict
@@ -27,7 +27,7 @@ Output: TypeAlias = Literal["model", "profile", "evaluation"]
 ROW: Record = (0, 1.0, 1)
 SAME_ROW_OTHER_CLASS: Record = (0, 1.0, 0)
 HELD_OUT: Dataset = {100 + number: ROW for number in range(6)}
-"""Rows of other cells than those that models are trained on. They prefer a model that answers ``yes``."""
+"""Rows outside the training cells of the models. They prefer a model that answers ``yes``."""
 
 _forests: dict[Hashable, Forest] = {}
 
@@ -63,7 +63,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its output, its parameters, and the exact law of what it releases of the rows that it reads."""
+    """A job: its output, its parameters, and the exact law of its release on the rows that it reads."""
 
     output: Output
     parameters: Hashable
@@ -72,12 +72,12 @@ class Job:
 
 @dataclass
 class World:
-    """Everything that one analyst asks and publishes.
+    """All requests and publications of one analyst.
 
     Attributes:
         job: the next job after a history, or ``None``.
-        published: what the analyst publishes of a whole history.
-        total: what all charges of a history come to in the cells where they come to most, in whole steps.
+        published: the analyst's publication after a whole history.
+        total: the sum of all charges of a history in the cells with the largest sum, in whole steps.
     """
 
     account: Account
@@ -87,12 +87,12 @@ class World:
     laws: list[dict[History, float]] = field(default_factory=list)
 
     def transcripts(self) -> tuple[Law, Law]:
-        """The law of all outputs together, for both neighbours."""
+        """The joint law of all outputs, for both neighbours."""
         one, other = self.account.neighbours
         return dict(self._histories(one)), dict(self._histories(other))
 
     def publications(self) -> tuple[Law, Law]:
-        """The law of what is published alone."""
+        """The law of the publications alone."""
         found = []
         for law in self.transcripts():
             published = defaultdict[Hashable, float](float)
@@ -124,7 +124,7 @@ class World:
 
 
 def best_of(account: Account, n_models: int) -> World:
-    """Several models, and a charged evaluation on held-out rows that chooses the one that is published."""
+    """Several models, and a charged evaluation on held-out rows that chooses the published model."""
 
     def job(history: History) -> Job | None:
         if len(history) < n_models:
@@ -159,7 +159,7 @@ def models_only(account: Account, n_models: int) -> World:
 
 
 def model(account: Account, **parameters: object) -> Job:
-    """A forest of stumps without splits: each is one released label."""
+    """A forest of stumps without splits: each stump is one released label."""
     return Job("model", tuple(sorted(parameters.items())), lambda rows: _model_law(account, _key(rows), **parameters))
 
 
@@ -254,7 +254,7 @@ def _asked(account: Account, epsilon: Fraction = Fraction(1)) -> dict[str, Any]:
 
 
 def every_account() -> Iterator[Account]:
-    """One of each kind that sentences differ in, with each pair of neighbours that it speaks of."""
+    """One account of each kind that sentences distinguish, with each pair of neighbours that its sentences mention."""
     for accountant, max_rows in itertools.product(accountants.NAMES, (1, 2)):
         yield Account(accountant, max_rows=max_rows)
         yield Account(accountant, max_rows=max_rows, replacing=True)

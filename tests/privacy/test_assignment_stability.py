@@ -67,7 +67,7 @@ def test_a_key_is_32_uniform_bytes() -> None:
 @given(ids=st.lists(st.binary(min_size=16, max_size=16), min_size=2, max_size=30, unique=True), data=st.data())
 @settings(max_examples=50, deadline=None)
 def test_removing_a_row_moves_no_other_between_layers_trees_and_parts(ids: list[bytes], data: st.DataObject) -> None:
-    """Through growth: rows apart by layer, then by tree, then by part of a tree; the keys are held."""
+    """Growth separates rows by layer, then by tree, then by part of a tree; the keys are fixed."""
     removed = data.draw(st.integers(0, len(ids) - 1))
     rest = ids[:removed] + ids[removed + 1 :]
 
@@ -75,7 +75,7 @@ def test_removing_a_row_moves_no_other_between_layers_trees_and_parts(ids: list[
 
 
 def places(ids: list[bytes]) -> dict[bytes, tuple[int, int, bool]]:
-    """Layer, tree and part of every row, as growth asks for them."""
+    """Layer, tree and part of every row, as growth computes them."""
     one, other, third = (bytes([byte]) * KEY_BYTES for byte in (1, 2, 3))
     layer, tree = shards(one, as_array(ids), n_shards=2), shards(other, as_array(ids), n_shards=3)
     found = {}
@@ -87,7 +87,7 @@ def places(ids: list[bytes]) -> dict[bytes, tuple[int, int, bool]]:
 
 
 def test_every_tree_parts_the_rows_anew() -> None:
-    """Otherwise no forest would ever choose a split by the rows of the other part."""
+    """If all trees used one division, the forest would never choose a split by the rows of the other part."""
     ids = as_array([number.to_bytes(16) for number in range(200)])
     first, second = (structure_rows(bytes(KEY_BYTES), ids, tree=tree, share=Fraction(1, 2)) for tree in (0, 1))
 

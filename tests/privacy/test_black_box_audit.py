@@ -1,7 +1,7 @@
-"""T6: many real runs on two neighbours, judged from outside by Clopper–Pearson intervals.
+"""T6: audits of many real runs on two neighbours by Clopper–Pearson intervals, without a look inside the mechanism.
 
-The enumeration proves the mechanism under ideal draws; this holds grow and the system's randomness together. A correct
-forest fails once in about half a million runs of a test.
+The enumeration proves the mechanism under ideal draws; these tests check growth and the system's randomness together. A
+correct forest fails once in about half a million runs of a test.
 """
 
 import math
@@ -42,7 +42,7 @@ def lower_bound_on_loss(plan: Plan, one: Dataset, other: Dataset, event: Callabl
 
 
 def someone_of_class_one(forest: Forest) -> bool:
-    """The noisy count of class 1 is above zero in the leaf that the one row reaches."""
+    """Whether the noisy count of class 1 is above zero in the leaf that the only row reaches."""
     leaf = 0
     if forest.depth:
         feature, threshold, equals = (forest.arrays[name][0, 0] for name in ("feature", "threshold", "equals"))

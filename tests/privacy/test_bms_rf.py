@@ -1,7 +1,7 @@
 """T1, T2 and T14 for the stacked forest, and the flaws of its paper (A20 to A22) put back.
 
-The projection is held fixed: it is public and drawn before any row is read (lemma L0). Numbers of the second layer
-have three cuts, and the weights are such that votes for class 1 carry a row over some of them.
+The projection is fixed: it is public and drawn before any row is read (lemma L0). Numbers of the second layer have
+three cuts, and the weights let votes for class 1 carry a row over some of the cuts.
 """
 
 import math
@@ -55,7 +55,7 @@ STACK = {
 }  # fmt: skip
 LABELS = {**STACK, "leaf": "label"}
 WEIGHTS = np.array([[[0, 0], [0, 60_000]]], dtype=np.uint16)
-"""Of colour, which nothing is added to, and of size, by class."""
+"""Weights of the votes by class: no weight for colour, and a weight of class 1 for size."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ CASES = [
     pytest.param({**LABELS, "utility": "miscount"}, "2", 2, 4, 0.7, id="miscount"),
     pytest.param({**LABELS, "selection": "two_stage"}, "2", 2, 4, 0.45, id="two-stage"),
     pytest.param({**LABELS, "kept_features": "0.5"}, "2", 1, 4, 0.4, id="dropped-features"),
-    # Two cuts: with three the loss is the same, in twice the paths.
+    # Two cuts: three cuts give an equal loss with twice the paths.
     pytest.param({**LABELS, "kept_splits": "0.25", "n_bins": 3}, "2", 1, 2, 0.5, id="dropped-splits"),
     pytest.param({**LABELS, "n_layers": 1}, "2", 2, 4, 0.45, id="one-layer"),
     pytest.param({**LABELS, "max_depth": 0, "n_estimators": 3, "n_layers": 3}, "2", 4, 4, 1.0, id="three-flat-layers"),
@@ -106,7 +106,7 @@ def layers_of(key: bytes) -> list[int]:
 
 @pytest.mark.parametrize("key", [TOGETHER, APART], ids=["together", "apart"])
 def test_layers_on_rows_apart_lose_the_charge_of_the_largest(key: bytes) -> None:
-    """Each layer has all of ε, and a row is in one of them, with votes from the other."""
+    """Each layer has all of ε, and each row is in one layer, with votes from the other layer."""
     first, second = layers_of(key)
     laws = Laws(planned("bms-rf", TWO_SPLITS, **LABELS, layer_assignment="sharded"), TWO_SPLITS, key=key)
     every = list(datasets(2))
@@ -120,7 +120,7 @@ def test_layers_on_rows_apart_lose_the_charge_of_the_largest(key: bytes) -> None
 
 
 def test_every_output_can_come_from_every_dataset() -> None:
-    """T2: two and four splits, two labels per leaf, whatever the rows are."""
+    """T2: two and four splits, two labels per leaf, for all rows."""
     laws = Laws(planned("bms-rf", TWO_SPLITS, **LABELS), TWO_SPLITS)
     support = laws.of(EMPTY).keys()
 
@@ -134,7 +134,7 @@ def test_every_output_can_come_from_every_dataset() -> None:
     ("parameters", "n_rows"), [(LABELS, 2), ({**STACK, "max_depth": 0}, 3)], ids=["labels", "counts"]
 )
 def test_stack_stays_below_the_curve_of_its_charge(accountant: str, parameters: dict, n_rows: int) -> None:
-    """Where ρ or μ² is counted: exponential selections, normal noise on counts, layers that add up."""
+    """Accounts in ρ or μ²: exponential selections, normal noise on counts, layers whose losses add up."""
     settled = planned_on("bms-rf", accountant, "3", **parameters)
     first = settled.event.parts[0].event.parts[0].event.parts[0].event
     laws = Laws(settled, TWO_SPLITS)
@@ -148,7 +148,7 @@ def test_stack_stays_below_the_curve_of_its_charge(accountant: str, parameters: 
 
 
 class LayersThatShareOnePrice(StackedForest):
-    """A20: every layer's trees take ε/M, as the paper's Lemma 8 does, and the stack is said to cost ε."""
+    """A20: every layer's trees take ε/M, as in the paper's Lemma 8, and the stack is claimed to cost ε."""
 
     def event(self, parameters, facts) -> object:
         return super().event(parameters, replace(facts, epsilon=int(parameters["n_layers"]) * facts.epsilon))
@@ -162,7 +162,7 @@ def test_layers_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.Monk
     assert Laws(honest, TWO_SPLITS).worst(pairs) == pytest.approx(1.0)
 
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "bms-rf": LayersThatShareOnePrice()})
-    with pytest.raises(EventCostsMore):  # the plan itself sees it
+    with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("bms-rf", TWO_SPLITS, "1", **flat)
     event = layers.joined(layers.events(dear.event, dear.parameters), disjoint=False)
 
@@ -185,7 +185,7 @@ def exact_frequencies(rows: SanitisedRows) -> Any:
 
 
 def stack_of(n_rows: int) -> tuple[Dataset, Dataset]:
-    """So many rows of class 1 that are alike, and with them one that differs from them by its class alone."""
+    """``n_rows`` equal rows of class 1, and the neighbour with one more row that differs only in its class."""
     alike = dict.fromkeys(range(n_rows), (0, 0.0, 1))
     return {**alike, n_rows: (0, 0.0, 0)}, alike
 
@@ -226,12 +226,12 @@ def test_a_stack_that_stops_growing_by_exact_accuracy_is_an_infinite_loss() -> N
 
 
 def replace_trees(forest: Forest, n_trees: int) -> Forest:
-    """The layers of the first trees alone."""
+    """The forest of the first layers alone."""
     return Forest(forest.plan, {name: array[:n_trees] for name, array in forest.arrays.items() if name != "projection"})
 
 
 def n_right(forest: Forest, schema: Schema, rows: SanitisedRows) -> int:
-    """Rows whose class is the last layer's label, an exact private count."""
+    """The number of rows whose class is the last layer's label, an exact private count."""
     codes = Encoding.of(schema, 4).encode(rows.features)
     feature, threshold, equals = (forest.arrays[name][-1, 0] for name in ("feature", "threshold", "equals"))
     right = codes[feature] != threshold if equals else codes[feature] > threshold
@@ -239,7 +239,7 @@ def n_right(forest: Forest, schema: Schema, rows: SanitisedRows) -> int:
 
 
 def test_normalised_survivors_of_no_feature_at_all_are_a_public_draw() -> None:
-    """A23: where every coin falls against, one feature and one split are drawn, not the best."""
+    """A23: if every coin drops its feature or split, a random feature and split remain, not the best."""
     settled = planned("bms-rf", TWO_SPLITS, "2", **{**LABELS, "n_layers": 1, "n_estimators": 1,
                                                    "kept_features": "0.01", "kept_splits": "0.01"})  # fmt: skip
     laws = Laws(settled, TWO_SPLITS, grow=structure_only)
@@ -310,7 +310,7 @@ def moved(layer: Forest, records: list[tuple]) -> list[bytes]:
 def test_no_row_moves_the_features_of_another(
     released_layer: Forest, records: list[tuple], data: st.DataObject
 ) -> None:
-    """T14: dropped, permuted, cut into parts or repeated, every row has the same bits."""
+    """T14: every row has identical bits if rows are dropped, permuted, divided into parts or repeated."""
     whole = moved(released_layer, records)
     dropped = data.draw(st.integers(0, len(records) - 1))
     order = data.draw(st.permutations(range(len(records))))
@@ -334,7 +334,7 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
         )
         seen.append([column.tobytes() for column in rows.features.columns])
         kept.append(grown)
-        return kept[0]  # the same release, whatever the rows
+        return kept[0]  # one release for all rows
 
     monkeypatch.setattr(grow, "grow_trees", remembering)
     dataset = dict(enumerate(RECORDS))

@@ -1,8 +1,8 @@
-"""Attacks on parallel composition: what an analyst gains if the loss of boxes is composed in a wrong way.
+"""Attacks on parallel composition: the loss that an analyst extracts if boxes are composed by a wrong rule.
 
 Each job releases the count of its box with discrete Laplace noise. That law is exact here: adding a record to the box
 moves the count by one, so for every outcome above all counts the log-ratio is exactly the job's ε, and over all jobs it
-is the sum over the boxes that hold the record. An admission rule is sound iff no record's sum passes the cap.
+is the sum over the boxes that contain the record. An admission rule is sound iff no record's sum exceeds the cap.
 """
 
 import itertools
@@ -20,16 +20,16 @@ PARTITIONS = Partitions((HashPartition("shard", 2), HashPartition("coin", 2), Ep
 CELLS: dict[str, tuple[Cell, ...]] = {"shard": (0, 1), "coin": (0, 1), "month": ("ep_1", "ep_2")}
 Record = dict[str, Cell]
 Rule = Callable[[Sequence[BoxAmount], Scope], int]
-"""The largest loss so far of what lies in a box."""
+"""A function that returns the largest loss so far inside a box."""
 
 
 def exact(charged: Sequence[BoxAmount], box: Scope) -> int:
-    """Production: the maximum over joint cells."""
+    """The production rule: the maximum over joint cells."""
     return loads_of(PARTITIONS, charged, inside=box).largest().load
 
 
 def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
-    """Flaw: an account per partition. A job is held against the cells that it names; the others are kept elsewhere."""
+    """Flaw: one account per partition, in which a job counts only if it names cells of the partition."""
     found = [0]
     for name in box or CELLS:
         for cell in box.get(name, CELLS[name]):
@@ -38,17 +38,17 @@ def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
 
 
 def same_box_only(charged: Sequence[BoxAmount], box: Scope) -> int:
-    """Flaw: an account per box, as if different boxes were disjoint."""
+    """Flaw: one account per box, as if different boxes were disjoint."""
     return sum(amount for scope, amount in charged if scope == box)
 
 
 def forgets_unrestricted(charged: Sequence[BoxAmount], box: Scope) -> int:
-    """Flaw: jobs on everything are kept apart from jobs on cells."""
+    """Flaw: jobs on the whole dataset and jobs on cells are counted in separate accounts."""
     return loads_of(PARTITIONS, [item for item in charged if bool(item.scope) == bool(box)], inside=box).largest().load
 
 
 def _programs(seed: int) -> list[BoxAmount]:
-    """Random requests; an analyst asks for what is most likely to be let through."""
+    """Random requests, with amounts that are likely to be admitted."""
     chance = random.Random(seed)
     asked = []
     for _ in range(12):
@@ -107,7 +107,7 @@ def test_shards_and_regions_add_up_to_twice_the_cap_under_the_maximum_over_parti
 
 
 def test_batches_of_a_fixed_number_of_rows_are_no_partition() -> None:
-    """Every two rows a new file: one row more moves the others, so that a job per file sees many rows change."""
+    """A new file every two rows: one more row shifts the others, so that a job per file sees many rows change."""
 
     def counts(rows: Sequence[str]) -> list[int]:
         files = [rows[at : at + 2] for at in range(0, len(rows), 2)]

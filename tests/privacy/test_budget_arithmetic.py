@@ -1,4 +1,4 @@
-"""T10: every plan's price, as exact fractions."""
+"""T10: the price of every plan, in exact fractions."""
 
 import re
 from dataclasses import replace
@@ -30,14 +30,14 @@ SCHEMA = Schema.from_json(
 )
 SLUGS = sorted(slug for slug, own in catalogue.BY_SLUG.items() if "pure" in own.accountants)
 SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.algorithm(slug).parameters}]
-"""Of ``bms-rf`` it is a layer that is sharded: test_bms_rf.py."""
+"""``bms-rf`` shards layers instead of trees: test_bms_rf.py."""
 SHARDABLE.remove("bms-rf")
 
 budgets = st.fractions(min_value=Fraction(1, 10), max_value=Fraction(20), max_denominator=10**9)
 
 
 def planned(slug: str, parameters: dict, epsilon: Fraction, size: int | None) -> Plan:
-    """On a pure account that protects what the algorithm protects."""
+    """A plan on a pure account of the algorithm's adjacency."""
     return plan(request_for(slug, parameters, epsilon, size), SCHEMA)
 
 
@@ -63,7 +63,7 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
 
 
 def at_one_quantum(event: Event) -> Event:
-    """The same draws, each at the smallest inverse scale."""
+    """The event's draws, each at the smallest inverse scale."""
     if isinstance(event, Sequential | Parallel):
         parts = tuple(replace(part, event=at_one_quantum(part.event)) for part in event.parts)
         return replace(event, parts=parts)

@@ -1,8 +1,8 @@
-"""What leaves a job, and every answer about it, depends on rows through the releases alone.
+"""A job's output and every answer about it depend on rows through the releases alone.
 
-Two installations differ in one row. Their ids, times and releases are the same, so every byte has to be: of the child's
-output, progress and exit, and of the answers that an analyst gets. A number of rows, a time or a size that reaches an
-artifact, a card or a ledger entry is a difference.
+Two installations differ in one row. Their ids, times and releases are equal, so all bytes must be equal: of the child's
+output, progress and exit status, and of the answers to an analyst. A number of rows, a time or a size that reaches an
+artifact, a card or a ledger entry would be a difference.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ BUDGETS = {
 
 @dataclass
 class World:
-    """One installation, and everything that left it."""
+    """One installation, and a record of all bytes that left it."""
 
     installation: Installation
     app: FastAPI
@@ -90,7 +90,7 @@ class World:
     _numbers: Any = field(default_factory=itertools.count)
 
     def ask(self, method: str, path: str, *, expected: tuple[int, ...] = (200, 201, 202, 204), **body: Any) -> Any:
-        """An answer to the key; it is noted with its status and headers."""
+        """Sends a request with the key, and records the answer with its status and headers."""
         answer = asyncio.run(self._sent(method, path, body))
         headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
         self.left[f"{next(self._numbers)} {method} {path}"] = (answer.status_code, headers, answer.content)
@@ -109,7 +109,7 @@ class World:
             return await client.request(method, path, headers=headers, **sent)
 
     def run(self, accepted: dict[str, Any]) -> dict[str, Any]:
-        """Runs the job that was accepted; notes what its child left."""
+        """Runs the accepted job and records the output of its child."""
         claim = run_job.claim_next(self.installation)
         assert claim is not None
         assert claim.job_id == accepted["job_id"]
@@ -127,7 +127,7 @@ class World:
 
 
 def _in_process(task: JobTask) -> tuple[int, bytes]:
-    """What a child does, here: its imports take seconds."""
+    """Runs the work of a child in this process, because a child's imports take seconds."""
     done: list[bytes] = []
     with pytest.MonkeyPatch.context() as patched:
         for module in (grow_forest, release_profile, release_evaluation):
@@ -149,7 +149,7 @@ def _in_a_child(task: JobTask) -> tuple[int, bytes]:
 
 
 def _opened(folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool) -> World:
-    """An installation whose ids, secrets and times are the same in every world."""
+    """An installation with fixed ids, secrets and times."""
     ticks, tokens = itertools.count(), itertools.count(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: start + timedelta(seconds=next(ticks) / 1000))
@@ -168,7 +168,7 @@ def _opened(folder: Path, monkeypatch: pytest.MonkeyPatch, *, has_children: bool
 def _walk(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, rows: str, accountant: str, has_children: bool = False
 ) -> dict[str, Any]:
-    """Everything that an analyst can do; what came of it."""
+    """Makes every request that an analyst can make, and returns the record."""
     world = _opened(folder, monkeypatch, has_children=has_children)
     delta = {} if accountant == "pure" else {"delta": "0.000001"}
     try:
@@ -176,7 +176,7 @@ def _walk(
         analyst = world.ask("POST", "/keys", name="analyst", roles=[])
         world.ask("PUT", f"/datasets/{dataset}/grants/{analyst['id']}", role="analyst")
         world.ask("POST", f"/datasets/{dataset}/rows", content="age,colour,income\n" + rows)
-        world.left.clear()  # what its owner is told of the upload is not for analysts
+        world.left.clear()  # analysts do not see the owner's report on the upload
         admin, world.key = world.key, analyst["key"]
         asked = {"epsilon": "1", **delta}
         world.ask("POST", f"/datasets/{dataset}/profiles/quote", **asked)
@@ -204,7 +204,7 @@ def _walk(
             f"/models/{model}/evaluations", "/datasets", f"/datasets/{dataset}", f"/ledger/{dataset}",
         ):  # fmt: skip
             world.ask("GET", path)
-        world.key = admin  # an auditor's answers are no owner's report either
+        world.key = admin  # nor does an auditor receive the owner's report
         for path in (f"/ledger/{dataset}/entries", f"/ledger/{dataset}/export", "/ledger"):
             world.ask("GET", path)
     finally:
@@ -232,7 +232,7 @@ def test_every_byte_that_leaves_is_the_same_for_neighbours_with_equal_releases(
 
 
 def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress, exit status and output of the process itself."""
+    """Progress, exit status and output of a real child process."""
     found = [
         _walk(tmp_path / str(number), monkeypatch, rows=rows, accountant="pure", has_children=True)
         for number, rows in enumerate((ROWS, NEIGHBOURS["a row more"]))
@@ -243,7 +243,7 @@ def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkey
 
 
 def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mutant: the metadata of every output hold the number of rows in scope."""
+    """The mutant: the metadata of every output contain the number of rows in scope."""
     honest = run_job.kinds.BY_NAME["train"].public_facts
 
     def with_count(session: Session, row: JobRow) -> dict[str, Any]:

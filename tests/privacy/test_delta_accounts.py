@@ -1,7 +1,7 @@
-"""T1 where ρ or μ² is counted: the exact law of every forest against the whole curve of what it was charged.
+"""T1 on accounts in ρ or μ²: the exact law of every forest against the whole curve of its charge.
 
-The loss of one outcome says little there, so neighbours are compared as the accounts do: on `zcdp` by Rényi
-divergences, at most αρ at every order α; on `gdp` by hockey-stick divergences, at most δ(ε, μ) at every ε.
+The loss of one outcome is not informative there, so neighbours are compared as the accounts compare them: on `zcdp` by
+Rényi divergences, at most αρ at every order α; on `gdp` by hockey-stick divergences, at most δ(ε, μ) at every ε.
 """
 
 import math
@@ -69,7 +69,7 @@ def share_of_charge(laws: Laws, pairs: Iterable[tuple[Dataset, Dataset]]) -> flo
 
 
 def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accountant: str) -> float:
-    """The same of pairs of output laws, for what one account was charged."""
+    """The largest share of the curve of one account's charge that pairs of output laws reach."""
     worst, limits = 0.0, {}
     if accountant == "gdp":
         limits = {epsilon: float(gdp.delta_of(Fraction(epsilon), loss).upper()) for epsilon in EPSILONS}
@@ -123,7 +123,7 @@ def test_sharded_forest_stays_below_the_curve_of_one_tree(accountant: str, key: 
 
 
 def key_with_parts(wanted: list[bool]) -> bytes:
-    """The first of simple keys that gives the first ids the wanted parts of tree 0."""
+    """The first simple key that puts the first ids into the given parts of tree 0."""
 
     def parts(key: bytes) -> list[bool]:
         ids = [bytes(15) + bytes([row_id]) for row_id in range(len(wanted))]
@@ -135,7 +135,7 @@ def key_with_parts(wanted: list[bool]) -> bytes:
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 @pytest.mark.parametrize("wanted", [[True, True], [False, False], [True, False]], ids=["structure", "leaves", "both"])
 def test_parted_rows_stay_below_the_curve_of_the_larger_part(accountant: str, wanted: list[bool]) -> None:
-    """Both parts have the whole of ρ or μ², and a row is in one of them."""
+    """Both parts have the whole of ρ or μ², and each row is in one part."""
     laws = Laws(planned("mrf", accountant, "3", se="hash"), TWO_SPLITS, key=key_with_parts(wanted))
 
     assert 0.05 < share_of_charge(laws, list(add_remove_pairs(datasets(2)))) <= 1.0 + TOLERANCE
@@ -171,7 +171,7 @@ SELECTING = [
 
 @pytest.mark.parametrize(("slug", "parameters"), SELECTING)
 def test_selections_are_of_the_bounded_range_that_is_charged(slug: str, parameters: dict) -> None:
-    """Lemma L1: what makes a selection cost ε²/8 and not ε²/2."""
+    """Lemma L1: the reason that a selection costs ε²/8 and not ε²/2."""
     settled = planned(slug, "zcdp", "8", THREE_SPLITS, **parameters)
     (own,) = TreePrice.of(settled.event).levels[0]
     epsilon = float(own.range_sensitivity * own.inverse_scale)
@@ -180,7 +180,7 @@ def test_selections_are_of_the_bounded_range_that_is_charged(slug: str, paramete
 
 
 def test_permute_and_flip_at_the_price_of_a_bounded_range_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log-ratios can span half as much again, so ε²/8 is not its price."""
+    """The log-ratios of permute-and-flip can span half as much again, so ε²/8 is not its price."""
     settled = planned("maxtree", "zcdp", "8", THREE_SPLITS)
     (own,) = TreePrice.of(settled.event).levels[0]
 
@@ -205,7 +205,7 @@ def leaf_noise(accountant: str, epsilon: Fraction) -> tuple[DiscreteLaplace, obj
 
 @pytest.mark.parametrize(("accountant", "gain"), [("zcdp", math.sqrt(2)), ("gdp", math.sqrt(math.pi))])
 def test_normal_noise_costs_no_more_than_what_it_replaces_and_is_smaller(accountant: str, gain: float) -> None:
-    """√2 and √π times smaller at small ε; at large ε Laplace noise is the smaller one and stays."""
+    """√2 and √π times smaller at small ε; at large ε Laplace noise is smaller and stays in use."""
     for denominator in (2, 10, 100, 1_000):
         laplace, chosen, budget = leaf_noise(accountant, Fraction(1, denominator))
         ratio = noisy_counts.noise_sd(laplace) / noisy_counts.noise_sd(chosen)
@@ -228,7 +228,7 @@ def test_pure_accounts_and_budgets_too_small_for_integers_keep_laplace_noise() -
 
 @pytest.mark.parametrize("slug", ["rdt-ta", "mrf", "maxtree", "spe"])
 def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(slug: str) -> None:
-    """T13 on a gdp account: mean and deviation of all released counts, each within 6.5 of its own deviations."""
+    """T13 on a gdp account: mean and deviation of all released counts, each within 6.5 standard errors."""
     settled = planned(slug, "gdp", "1", n_estimators=64, max_depth=2, **SEQUENTIAL)
     own = tree_losses.leaves_of(settled.event)
     forest = grow(settled, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
@@ -243,7 +243,7 @@ def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(s
 
 
 def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the noise itself: the query is unit · count, and unit² is the squared sensitivity in the event."""
+    """Without noise: the query is unit · count, and unit² is the squared sensitivity in the event."""
     settled = planned("rdt-ta", "gdp", "1", max_depth=0)
     own = tree_losses.leaves_of(settled.event)
     queries: list[np.ndarray] = []
@@ -263,7 +263,7 @@ def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(mo
 
 
 class SilentNormal(SystemRandomness):
-    """Noise that happens to be zero."""
+    """Noise that is always zero."""
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> np.ndarray:
         return np.zeros(shape, dtype=np.int64)
@@ -304,7 +304,7 @@ def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
 
 
 def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:
-    """And one whose leaves have another unit than the events of this code."""
+    """Also a plan whose leaves have another unit than the events of this code."""
     settled = planned("rdt-ta", "gdp", "1")
     assert read(settled.to_json()) == settled
     stored = settled.to_json()
@@ -319,7 +319,7 @@ def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:
 
 
 def test_artifacts_with_laplace_counts_of_an_account_with_a_delta_stay_readable() -> None:
-    """What was stored before normal noise was chosen there: the event says what was drawn."""
+    """Plans from before normal noise was introduced: the event states the noise that was drawn."""
     settled = planned("rdt-ta", "gdp", "1")
     part = settled.event.parts[0]
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 64), part.event.coordinates)

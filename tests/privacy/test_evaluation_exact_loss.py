@@ -34,10 +34,10 @@ def facts(epsilon: str) -> PublicFacts:
 
 @pytest.fixture(scope="module")
 def models() -> Models:
-    """Three released forests, each right about other records; what they say need not make sense."""
+    """Three released forests, each right on other records; their predictions are arbitrary."""
     wanted = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
     found: dict[tuple[int, ...], evaluation_grow.Model] = {}
-    while len(found) < 3:  # chance gives several in a few draws
+    while len(found) < 3:  # random forests include three different ones within a few draws
         forest = grow(wanted, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
         model = (forest, TWO_SPLITS)
         found.setdefault(tuple(evaluation_grow._correct(model, rows_of({1: record})) for record in RECORDS), model)
@@ -46,7 +46,7 @@ def models() -> Models:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that datasets of three rows need two of them."""
+    """Shrinks the blocks, so that datasets of three rows need two blocks."""
     monkeypatch.setattr(evaluation_grow, "BLOCK_ROWS", 2)
 
 
@@ -120,7 +120,7 @@ def test_one_cell_per_row_and_cells_do_not_depend_on_other_rows(models: Models) 
 
 
 def test_counting_in_two_cells_is_seen(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flaw: correct and total, both with the noise of one."""
+    """The flaw: correct and total counts, both with the noise of a single count."""
     honest = evaluation_grow._exact
 
     def correct_and_total(*arguments: Any) -> np.ndarray:

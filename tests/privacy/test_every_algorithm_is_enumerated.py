@@ -1,4 +1,4 @@
-"""No algorithm can be registered without an enumeration of its exact output law."""
+"""Every registered algorithm has an enumeration of its exact output law."""
 
 from typing import Any
 

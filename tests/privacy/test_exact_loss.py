@@ -85,7 +85,7 @@ TOGETHER, APART = b"\x00" * 32, b"\x01" * 32
 """Assignment keys that put ids 0 and 1 into one of two shards, and into both."""
 
 
-# A tree with a single row has no use for any split, so rows apart show the loss of the counts only.
+# In a tree with a single row no split is better than another, so sharded rows show the loss of the counts only.
 @pytest.mark.parametrize(
     ("slug", "key", "reached"),
     [
@@ -145,7 +145,7 @@ def parts(key: bytes, n_ids: int) -> list[bool]:
 
 
 def key_with(wanted: list[bool]) -> bytes:
-    """The first of simple keys that gives the listed ids the wanted parts of tree 0."""
+    """The first simple key that puts the listed ids into the given parts of tree 0."""
     return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(wanted)) == wanted)
 
 
@@ -156,7 +156,7 @@ def key_with(wanted: list[bool]) -> bytes:
     ids=["structure", "estimation", "both"],
 )
 def test_parted_rows_pay_for_one_part_only(leaf: str, wanted: list[bool], reached: float) -> None:
-    """Both parts have the whole of ε, and a row loses no more than that, whichever part it is in."""
+    """Both parts have the whole of ε, and a row loses no more than that in either part."""
     settled = planned("mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01")
     laws = Laws(settled, TWO_SPLITS, key=key_with(wanted))
     price = TreePrice.of(settled.event)
@@ -187,7 +187,7 @@ MODES = {"selection": "two_stage", "utility": "miscount", "exploration": "0.5"}
     ],
 )
 def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n_leaf_outputs: int) -> None:
-    """T2: the set of possible releases, and so the model's shape, tells nothing."""
+    """T2: the set of possible releases, and so the model's shape, does not depend on rows."""
     laws = Laws(planned(slug, THREE_SPLITS, **parameters), THREE_SPLITS)
     support = laws.of(EMPTY).keys()
 
@@ -197,7 +197,7 @@ def test_every_output_can_come_from_every_dataset(slug: str, parameters: dict, n
 
 
 def test_selection_alone_loses_at_most_its_share() -> None:
-    """With the counts dropped, what is left is the loss of the selections."""
+    """Without the counts, only the loss of the selections remains."""
     settled = planned("mrf", THREE_SPLITS, structure_share="0.5")
     laws = Laws(settled, THREE_SPLITS, window=(0, 0))
     worst = laws.worst(add_remove_pairs(multisets(4)))
@@ -207,7 +207,7 @@ def test_selection_alone_loses_at_most_its_share() -> None:
 
 
 def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() -> None:
-    """With the counts dropped, what is left is the loss of the structure: none, and less than without exploration."""
+    """The loss of the structure alone: zero with full exploration, and less with half of it than with none."""
     found = [
         Laws(planned("mrf", THREE_SPLITS, exploration=p), THREE_SPLITS, window=(0, 0)).worst(
             add_remove_pairs(multisets(3))
@@ -221,7 +221,7 @@ def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() 
 
 @pytest.mark.parametrize("slug", ["mrf", "maxtree", "spe", "srt"])
 def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
-    """The exponential mechanism where ρ is counted (its law: test_delta_accounts.py), permute-and-flip where ε is."""
+    """Accounts in ρ use the exponential mechanism (its law: test_delta_accounts.py), accounts in ε permute-and-flip."""
     for accountant, delta, kind in (("pure", None, PermuteAndFlip), ("zcdp", Fraction(1, 10**6), ExponentialMechanism)):
         settled = planned_on(slug, accountant, delta)
         price = TreePrice.of(settled.event)

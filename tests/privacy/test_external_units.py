@@ -1,7 +1,7 @@
-"""A unit with rows in several cells, and external mechanisms that are stated per unit: its loss, and what is charged.
+"""External mechanisms stated per unit, and units with rows in several cells: the loss of a unit against its charge.
 
-The loss of a unit is computed from where its rows lie, by a few lines that know nothing of the ledger. The rule that
-tells cells of a column apart for such charges is put back, and the account then claims less than a unit loses.
+The loss of a unit is computed from the cells of its rows, by a few lines that share no code with the ledger. A test
+puts back the rule that distinguishes cells of a column for such charges; the account then understates a unit's loss.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def installation(sqlite_database_url: str, tmp_path: Path) -> Iterator[Installat
 
 
 def _loss_of_a_unit(charges: list[Charge]) -> int:
-    """The largest loss over all ways in which the two rows of a unit, which share a shard, lie in regions."""
+    """The largest loss over all regions of a unit's two rows, which share a shard."""
     worlds = itertools.product(REGIONS, REGIONS, SHARDS)
     return max(
         sum(
@@ -53,7 +53,7 @@ def _loss_of_a_unit(charges: list[Charge]) -> int:
 
 
 def _charged(installation: Installation, charges: list[Charge], *, max_rows: int, per: str = "unit") -> Fraction:
-    """What the account says is spent of a unit."""
+    """The account's stated charge of a unit."""
     dataset = people.declared(
         installation,
         privacy_unit=people.per_patient(max_rows),

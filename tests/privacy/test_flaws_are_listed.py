@@ -1,4 +1,4 @@
-"""The table of flaws names every flaw once, and only tests that exist."""
+"""The table of published flaws names every flaw once, and names only tests that exist."""
 
 import re
 from pathlib import Path

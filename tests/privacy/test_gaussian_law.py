@@ -51,7 +51,7 @@ def test_large_scales_follow_the_normal_law_in_cells_of_equal_probability(scale_
 
 
 def test_the_far_tail_is_there() -> None:
-    """Beyond 3.5: a whole part of 3 or more, which four factors and six flips have to let pass."""
+    """Beyond 3.5 the whole part is 3 or more, and four factors and six flips must accept it."""
     noise = SystemRandomness().rounded_gaussian((600_000,), scale_bits=3)
     far = int(np.count_nonzero(np.abs(noise) > 28))
     p = math.erfc(28.5 / 8 / math.sqrt(2.0))
@@ -67,7 +67,7 @@ def test_moments_are_those_of_the_normal_law() -> None:
 
 
 def test_the_last_bits_are_uniform() -> None:
-    """The fraction's digits beyond the first few carry no trace of the density."""
+    """The fraction's digits beyond the first few are uniform: the density does not show in them."""
     noise = SystemRandomness().rounded_gaussian((200_000,), scale_bits=24)
     assert_law(Counter((noise & 63).tolist()), dict.fromkeys(range(64), 1 / 64))
 
@@ -96,7 +96,7 @@ def test_the_size_of_the_window_changes_no_result(n_words: int) -> None:
 
 @pytest.mark.parametrize("buffer_words", [1, 2, 5])
 def test_a_tiny_window_keeps_the_law(buffer_words: int) -> None:
-    """Starting long draws over on fresh words would thin out the tails."""
+    """A restart of long draws on fresh words would make the tails too thin."""
     noise = SystemRandomness(buffer_words=buffer_words).rounded_gaussian((30_000,), scale_bits=0)
     assert_law(Counter(np.clip(noise, -4, 4).tolist()), rounded_normal_law(0, window=4))
 
@@ -123,13 +123,13 @@ def test_the_fraction_is_rounded_to_nearest(fraction: int, scale_bits: int) -> N
 
 
 def test_equal_digits_are_told_apart_by_the_next_ones() -> None:
-    """z and x agree in 64 bits. The second digits decide whether the chain goes on, which then ends at outcome 0."""
+    """z and x agree in 64 bits. The next digits decide whether the chain continues; it then ends at outcome 0."""
     x = _LOW
     above, below = (7, 6), (6, 7)
     assert _normal(0, _TOP, x, x, *above, 0, scale_bits=3) == 2
-    # below: the chain goes on to the uniform draw, outcome 0 ends it at length 0, which is even and accepted
+    # below: the chain continues to the uniform draw; outcome 0 ends it at length 0, which is even and accepted
     assert _normal(0, _TOP, x, x, *below, 0, 0, scale_bits=3) == 2
-    # outcome 1 and a rival below x: the chain has one link; it ends there, at an odd length: all starts over
+    # outcome 1 and a rival below x: the chain has one link and ends there, at an odd length: the draw restarts
     again = (0, _TOP, _TOP, 0, 0)
     assert _normal(0, _TOP, x, x, *below, _HIGH, 0, _TOP, *again, scale_bits=3) == 0
 
@@ -186,7 +186,7 @@ def test_selection_follows_the_exponential_mechanism(utilities: list[int], inver
 
 
 def test_selection_is_not_permute_and_flip() -> None:
-    """Without replacement the law differs: that one is not bounded-range and costs more in μ² and ρ."""
+    """Selection without replacement has another law: it is not bounded-range and costs more in μ² and ρ."""
     randomness = SystemRandomness()
     utilities = np.array([0, -1, -1, -1, -1], dtype=np.int64)
     observed = Counter(randomness.permute_and_flip(utilities, inverse_scale=Fraction(1)) for _ in range(30_000))
@@ -219,7 +219,7 @@ def test_no_float_in_the_source() -> None:
 
 
 def test_the_law_test_notices_a_wrong_rounding() -> None:
-    """Power: rounding toward zero, and a spread that is off by one percent, are both seen."""
+    """Power: the test detects rounding toward zero and a standard deviation that is off by one percent."""
     noise = SystemRandomness().rounded_gaussian((400_000,), scale_bits=3)
     law = rounded_normal_law(2, window=19)
     toward_zero = np.sign(noise) * (np.abs(noise) // 2)

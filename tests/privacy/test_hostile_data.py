@@ -1,4 +1,4 @@
-"""T12 and T13: no rows, however strange, make a job fail or change the shape of what it releases."""
+"""T12 and T13: no rows, however unusual, make a job fail or change the shape of its release."""
 
 from fractions import Fraction
 
@@ -61,7 +61,7 @@ PLANS = [
     ("bms-rf@gdp", {"n_estimators": 3, "n_layers": 3, "max_depth": 2}),
     ("sspe-2@gdp", {"n_estimators": 3, "max_depth": 3, "min_rows": 2}),
 ]
-"""Slug, or slug@account where it is not one that counts ε; and parameters."""
+"""Slug, or slug@accountant for accounts in ρ or μ²; and parameters."""
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.just(1.7e308), st.just(-0.0))
 RECORD = st.tuples(NUMBERS, NUMBERS, st.integers(-1, 300), NUMBERS, st.integers(0, 5), st.integers(-1, 2))
 
@@ -103,7 +103,7 @@ def test_any_rows_give_a_model_of_the_planned_shape(
     slug: str, parameters: dict, records: list[tuple], same_id: bool
 ) -> None:
     settled = planned(slug, parameters)
-    if settled.adjacency is not Adjacency.LABEL:  # rows of unknown label reach label mechanisms only
+    if settled.adjacency is not Adjacency.LABEL:  # only label mechanisms receive rows with an unknown label
         records = [record for record in records if record[-1] >= 0]
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     if not same_id:

@@ -1,6 +1,6 @@
-"""Each known flaw, put back into production code, must be seen by the enumeration of its output law.
+"""Each known flaw, put back into production code, is detected by the enumeration of its output law.
 
-The mutants live here and nowhere else. Every one was published, or shipped, as private (docs/proofs/mrf.md).
+The mutants exist only in the tests. Every flaw was published, or shipped, as private (docs/proofs/mrf.md).
 """
 
 import itertools
@@ -48,7 +48,7 @@ def train_with(monkeypatch: pytest.MonkeyPatch, slug: str, mutant: GrowTree) -> 
 
 
 def stops_on_an_exact_count(event, parameters, *, encoding, rows, randomness) -> Tree:
-    """Leaf where at most one row is left: P(split) is 1 or 0."""
+    """A leaf if at most one row is left: P(split) is 1 or 0."""
     few = rows.leaf_histogram().sum() <= 1
     tree = mrf.grow_tree(event, parameters, encoding=encoding, rows=rows, randomness=randomness)
     return replace(tree, threshold=np.full_like(tree.threshold, 255)) if few else tree
@@ -62,7 +62,7 @@ def labels_by_exact_majority(event, parameters, *, encoding, rows, randomness) -
 
 
 def releases_non_empty_leaves_only(event, parameters, *, encoding, rows, randomness) -> Tree:
-    """Leaves that no row reached are left out."""
+    """Leaves without rows are not released."""
     seen = _Remembering(rows)
     tree = rdt.grow_tree(event, parameters, encoding=encoding, rows=seen, randomness=randomness)
     return replace(tree, counts=np.where(seen.leaves.sum(axis=1, keepdims=True) > 0, tree.counts, 0))
@@ -89,7 +89,7 @@ class _Remembering:
 
 
 def bounds_from_data(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
-    """Cuts halfway between the smallest and largest value present; the model tells where."""
+    """Cuts halfway between the smallest and largest value present; the model reveals the cut."""
     size = rows.features.columns[1]
     cut = float(size.min() + size.max()) / 2 if len(size) else 0.5
     codes = (size > cut).astype(np.float64)
@@ -144,7 +144,7 @@ def test_partition_by_row_numbers_costs_more_than_was_charged(
 def test_trees_on_the_same_rows_do_not_share_one_price(monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = PaysOneTreeForAll()
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, mutant.slug: mutant})
-    with pytest.raises(EventCostsMore):  # the plan itself sees it
+    with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("rdt-ta", TWO_SPLITS, n_estimators=2, max_depth=0)
     monkeypatch.undo()
     honest = planned("rdt-ta", TWO_SPLITS, n_estimators=2, max_depth=0)
@@ -187,16 +187,16 @@ def test_repeated_rows_of_a_bootstrap_cost_more(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_replacing_a_row_is_not_charged_as_adding_one() -> None:
-    """The printed replace-one figure is twice the charge because half of it would be wrong."""
+    """The printed replace-one figure is twice the charge, because the charge alone would be wrong."""
     laws = Laws(planned("rdt-ta", THREE_SPLITS), THREE_SPLITS)
 
     assert laws.worst(replace_one_pairs(multisets(2))) == pytest.approx(2.0)
 
 
 def test_a_random_partition_of_equal_sizes_costs_more_than_its_largest_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A6: sizes are fixed by the number of rows, so one row more makes another one change its tree.
+    """A6: the sizes of parts are fixed by the number of rows, so one more row moves another row to another tree.
 
-    All balanced partitions are equally likely; the law of the release is the mean of its laws given each.
+    All balanced partitions are equally likely; the law of the release is the mean of its laws given each partition.
     """
     plan = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
     classes = (RECORDS[0], RECORDS[1])

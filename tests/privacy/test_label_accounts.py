@@ -1,4 +1,4 @@
-"""T1 on accounts that protect labels: the exact loss over one label that changes, for mechanisms of every adjacency."""
+"""T1 on accounts that protect labels: the exact loss over one changed label, for mechanisms of every adjacency."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ FEATURES = ((0, 0.0), (0, 1.0), (1, 1.0))
 
 
 def records(labels: tuple[int, ...] = (UNKNOWN, 0, 1), features: tuple[tuple[int, float], ...] = FEATURES) -> tuple:
-    """Every combination of some features with some labels."""
+    """Every combination of the given features with the given labels."""
     return tuple(sorted((*own, label) for own in features for label in labels))
 
 
@@ -69,7 +69,7 @@ CASES = [
 def test_label_mechanism_loses_what_was_charged_and_no_more(
     slug: str, parameters: dict, epsilon: str, n_rows: int, n_features: int, reached: float
 ) -> None:
-    """Over every change of one label, becoming known or unknown included; the features are those of both datasets."""
+    """Over every change of one label, also to and from unknown; both datasets have equal features."""
     laws = Laws(planned(slug, TWO_SPLITS, epsilon, **STOPS_NOWHERE, **parameters), TWO_SPLITS)
     every = list(multisets(n_rows, records(features=FEATURES[:n_features])))
     worst = laws.worst(label_pairs(every, (UNKNOWN, 0, 1)))
@@ -106,7 +106,7 @@ def test_labels_on_shards_cost_what_the_largest_tree_was_charged(slug: str, para
 def test_where_rho_or_mu_is_counted_the_whole_curve_stays_within_the_charge(
     slug: str, parameters: dict, accountant: str
 ) -> None:
-    """The charge is that of a changed label, and counts carry normal noise."""
+    """The charge is that of a changed label, and counts have normal noise."""
     laws = Laws(
         planned(slug, TWO_SPLITS, accountant=accountant, **SEQUENTIAL, **STOPS_NOWHERE, **parameters), TWO_SPLITS
     )
@@ -117,7 +117,7 @@ def test_where_rho_or_mu_is_counted_the_whole_curve_stays_within_the_charge(
 
 @pytest.mark.parametrize("slug", ["sspe-2", "pte"])
 def test_what_can_be_released_does_not_depend_on_labels(slug: str) -> None:
-    """T2: the same features with any labels, with none known too, give the same set of possible releases."""
+    """T2: given the features, all labels, also none known, give an equal set of possible releases."""
     few = {"n_estimators": 2, "n_teachers": 1} if slug == "pte" else {}
     laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE, **few), TWO_SPLITS)
     unlabelled = {row_id: (*own, UNKNOWN) for row_id, own in enumerate(FEATURES[:2])}
@@ -130,7 +130,7 @@ def test_what_can_be_released_does_not_depend_on_labels(slug: str) -> None:
 
 
 def test_structure_is_the_same_whatever_the_labels_are() -> None:
-    """With the counts dropped nothing is left that depends on a label; the features alone decide."""
+    """Without the counts no output depends on a label; the features alone decide."""
     laws = Laws(planned("sspe-2", TWO_SPLITS, max_depth=2, **SEQUENTIAL, **STOPS_NOWHERE), TWO_SPLITS, window=(0, 0))
 
     assert laws.worst(label_pairs(multisets(3, records()), (UNKNOWN, 0, 1))) == 0.0
@@ -138,7 +138,7 @@ def test_structure_is_the_same_whatever_the_labels_are() -> None:
 
 
 def halved(event: Event) -> Event:
-    """The event that the paper's Lap(1/ε) stands for: sensitivity 1 where a changed label has 2."""
+    """The event of the paper's Lap(1/ε): sensitivity 1, although a changed label has sensitivity 2."""
     if isinstance(event, Sequential | Parallel):
         return replace(event, parts=tuple(Part(part.times, halved(part.event)) for part in event.parts))
     if isinstance(event, DiscreteLaplace):
@@ -167,7 +167,7 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
-    """Rows without a known label are left out before the structure is built."""
+    """Rows without a known label are dropped before the structure is built."""
     kept = np.flatnonzero(rows.y >= 0)
     columns = SanitisedColumns(tuple(column[kept] for column in rows.features.columns), len(kept))
     return production(plan, schema, SanitisedRows(columns, rows.y[kept], rows.row_ids[kept]), randomness)

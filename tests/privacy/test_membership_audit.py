@@ -1,8 +1,8 @@
-"""T15 and T6: attacks from outside on what the service gives away, judged by Clopper–Pearson intervals.
+"""T15 and T6: membership attacks on artifacts, judged by Clopper–Pearson intervals.
 
 The attacker knows all rows but one, the canary, and sees the artifact alone: plan → grow → bytes → loaded artifact →
-predict, as a job and its analyst do. What the frequencies of an event prove must not exceed what was charged. A
-correct forest fails once in about half a million runs of a test. A smoke alarm, not a proof: the enumerations are that.
+predict, as for a job and its analyst. The loss that the frequencies of an event prove must not exceed the charge. A
+correct forest fails once in about half a million runs of a test. The attacks are an alarm; the enumerations are proofs.
 """
 
 import math
@@ -66,16 +66,16 @@ def artifact(settled: Plan, *, with_canary: bool) -> Artifact:
 
 
 def score(grown: Artifact) -> float:
-    """How much the model says that the canary's class occurs where the canary is."""
+    """The model's probability of the canary's class at the canary's features."""
     return float(predict.probabilities(grown.forest, grown.schema, CANARY_ALONE, read_out=None)[0, 1])
 
 
 def attacked(
     settled: Plan, statistic: Callable[[Artifact], float] = score, *, n_runs: int = N_RUNS
 ) -> tuple[float, float]:
-    """Bounds on the chance of the attacker's event with the canary (from below) and without it (from above).
+    """Bounds on the probability of the attacker's event with the canary (from below) and without it (from above).
 
-    The threshold that tells best is looked for in the first half of the runs and judged on the other half.
+    The first half of the runs selects the best threshold, and the other half judges it.
     """
     with_it, without = (
         np.array([statistic(artifact(settled, with_canary=present)) for _ in range(n_runs)])
@@ -93,7 +93,7 @@ def attacked(
 
 
 def proved(settled: Plan) -> float:
-    """The ε that the attack proves, granted the plan's δ."""
+    """The ε that the attack proves at the plan's δ."""
     low, high = attacked(settled)
     above = low - float(settled.delta or 0)
     return math.log(above / high) if above > 0 else -math.inf
@@ -107,7 +107,7 @@ def planned(slug: str, epsilon: str, **parameters: object) -> Plan:
 
 SMALL = {"n_estimators": 1, "max_depth": 1}
 FLAT = {"n_estimators": 1, "max_depth": 0}
-"""Every row in one leaf, so that its counts tell of the canary whatever the splits would have been."""
+"""Every row is in one leaf, so that the leaf's counts depend on the canary for all splits."""
 SEQUENTIAL = {"assignment": "sequential"}
 ATTACKED = [
     pytest.param("rpf", SMALL, id="rpf"),
@@ -134,12 +134,12 @@ def test_a_canary_is_not_told_beyond_the_charge(slug: str, parameters: dict) -> 
     [("rpf", SMALL), ("rdt-ta", FLAT), ("mrf", SMALL), ("bms-rf", {"n_estimators": 2, "max_depth": 1})],
 )
 def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: dict) -> None:
-    """Power: at ε = 30 the same attack proves more than any forest at ε = 1 may show."""
+    """Power: at ε = 30 the attack proves more than any forest at ε = 1 may show."""
     assert proved(planned(slug, "30", **parameters)) > 1.5
 
 
 def test_the_attack_finds_forgotten_noise() -> None:
-    """Counts with a twentieth of the noise that was charged."""
+    """The flaw: counts with a twentieth of the charged noise."""
     settled = planned("rdt-ta", "1", **FLAT)
     leaves = tree_losses.tree_event(settled.event)
     louder = replace(settled.event.parts[0], event=replace(leaves, inverse_scale=20 * leaves.inverse_scale))
@@ -147,18 +147,18 @@ def test_the_attack_finds_forgotten_noise() -> None:
     assert proved(replace(settled, epsilon=Fraction(20), event=replace(settled.event, parts=(louder,)))) > 1.2
 
 
-# --- T6 for nbrt: what its noise is, seen from outside
+# --- T6 for nbrt: its noise in the released numbers
 
 
 def one_release(mu_squared: float) -> Plan:
-    """Only the class counts: one row moves one normal number by μ deviations."""
+    """The class counts alone: one row moves one normal number by μ deviations."""
     scale = int(math.sqrt(mu_squared) * 2**24)
     start = RoundedGaussian(Adjacency.ADD_REMOVE_ONE, Fraction(scale**2), Fraction(2**48), 2)
     return replace(planned("nbrt", "1", max_depth=0), event=Sequential((Part(1, start),)), epsilon=Fraction(100))
 
 
 def test_runs_of_boosting_prove_almost_the_curve_of_its_charge_and_no_more() -> None:
-    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a quarter of it: noise is there, and not twice."""
+    """At every ε the proved δ is below δ(ε, μ), and at ε = 0 above a quarter of it: the noise is not doubled."""
     settled = one_release(1.0)
     loss = gdp.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
     # The gap is 0.38. With 1,000 runs on either side the bounds take 0.15 of it, and six deviations are 0.13.

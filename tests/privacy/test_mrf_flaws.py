@@ -1,6 +1,6 @@
-"""Rules of the multinomial forest's papers and code, put back one by one: A1, A7, A10, A11 and A28 of the audit.
+"""Flaws of the multinomial forest's papers and code, put back one by one: A1, A7, A10, A11 and A28 of the audit.
 
-The rest of them stand in test_known_flaws.py (A2, A9) and test_paper_forests_flaws.py (A3).
+A2 and A9 are in test_known_flaws.py, A3 is in test_paper_forests_flaws.py.
 """
 
 import math
@@ -58,7 +58,7 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
 
 
 def test_a_pure_node_that_becomes_a_leaf_is_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A11: the code stops where all rows of a node are of one class."""
+    """A11: the code stops if all rows of a node are of one class."""
     settled = planned("mrf", TWO_SPLITS, **LABELS)
     honest = greedy.choose_level
 
@@ -89,7 +89,7 @@ def test_labels_among_the_classes_that_occur_are_an_infinite_loss(monkeypatch: p
 
 
 def test_large_counts_overflow_no_exponential() -> None:
-    """A10: exp(n · B / 2) of the code is infinite from 1,500 rows at B = 1 on, and the job fails for those data."""
+    """A10: the published code's exp(n · B / 2) is infinite from 1,500 rows at B = 1 upward, so the job would fail."""
     with np.errstate(over="ignore"):
         assert np.isinf(np.exp(np.array([1_500 * 1 / 2])))
     counts = np.array([2**31 - 1, 0], dtype=np.int64)
@@ -101,7 +101,7 @@ def test_large_counts_overflow_no_exponential() -> None:
 def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
     monkeypatch: pytest.MonkeyPatch, slug: str
 ) -> None:
-    """A28: the utility per row, u/n, with noise for its sensitivity 1/(n + 1) at the node's own size n."""
+    """A28: the utility per row, u/n, with noise for its sensitivity 1/(n + 1) at the exact size n of the node."""
     settled = planned(slug, TWO_SPLITS, structure_share="0.99", **({"utility": "miscount"} if slug == "mrf" else {}))
     pairs = list(add_remove_pairs(multisets(3)))
     assert Laws(settled, TWO_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
@@ -121,7 +121,7 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
 def vote_of_the_papers(n_trees: int, epsilon: float) -> float:
     """Accuracy of the papers' labels on two classes if every leaf is perfectly pure: no data can exceed it.
 
-    Each tree is right with probability e^{B/2}/(1 + e^{B/2}), B = ε/T, as its utility is at most 1; ties are halved.
+    Each tree is right with probability e^{B/2}/(1 + e^{B/2}), B = ε/T, as its utility is at most 1; ties count half.
     """
     right = 1 / (1 + math.exp(-epsilon / n_trees / 2))
     votes = stats.binom(n_trees, right)
@@ -130,7 +130,7 @@ def vote_of_the_papers(n_trees: int, epsilon: float) -> float:
 
 
 def test_the_papers_labels_are_nearly_coins_and_counts_are_not() -> None:
-    """A7: at most 62.3 % with one tree and 51.2 % with 64, falling in their number; the repaired label is right."""
+    """A7: at most 62.3 % with one tree and 51.2 % with 64, falling with their number; the repaired label is right."""
     ceilings = [vote_of_the_papers(n_trees, 1.0) for n_trees in (1, 8, 64)]
     assert ceilings == pytest.approx([0.6225, 0.534, 0.5124], abs=0.0006)
 

@@ -1,4 +1,4 @@
-"""Noise-matched boosting: the sensitivity of production code on any transcript, and the flaws that would break it."""
+"""Noise-matched boosting: the sensitivity of production code on any transcript, and flaws that break it."""
 
 from fractions import Fraction
 
@@ -81,7 +81,7 @@ def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(
 
 
 def test_a_wild_transcript_changes_nothing() -> None:
-    """Whatever was released before, even what no dataset is likely to give."""
+    """The sensitivities hold after any earlier releases, even after releases that no dataset is likely to give."""
     for n_classes in (2, 3):
         encoding, X, y = world(12, n_classes, seed=1)
         plan = plan_of(n_trees=8, depth=2, tally_share=0.02)
@@ -134,13 +134,13 @@ _honest = kernels.gradients
 
 
 def _unclipped(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
-    """Gradients in their own length: what a confidently wrong row adds is not bounded by the price."""
+    """Gradients without clipping: the price does not bound the contribution of a confidently wrong row."""
     exact = _honest(scores, y, Scales(**{**vars(scales), "clip": 2**24, "length": 2**22, "squared_length": 2**46}))
     return (exact.astype(np.int64) * scales.length * 4 // scales.clip).astype(np.int32)
 
 
 def _float_batch(scores: NDArray[np.int64], y: NDArray[np.int32], scales: Scales) -> NDArray[np.int32]:
-    """Softmax in single precision, stabilised by the mean of the batch: right up to rounding, and not private."""
+    """Softmax in single precision, stabilised by the mean of the batch: correct up to rounding, and not private."""
     real_scores = (scores / 2**16).astype(np.float32)
     powers = np.exp(real_scores - real_scores.mean(dtype=np.float32))
     p = powers / powers.sum(axis=1, keepdims=True)
@@ -158,7 +158,7 @@ def test_a_flawed_gradient_is_seen(flaw: object, monkeypatch: pytest.MonkeyPatch
 
 
 def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts in another unit than the selection was priced in: twice the sensitivity."""
+    """Counts in another unit than the price of the selection: twice the sensitivity."""
     honest = first_split.utilities
     monkeypatch.setattr(
         first_split, "utilities", lambda encoding, counts: honest(encoding, lambda some: 2 * counts(some))
@@ -168,7 +168,7 @@ def test_utilities_of_another_scale_are_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rows_in_two_cells_of_the_margins_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table by margin to every other class, not to the next one alone, holds a row more than once."""
+    """A table of margins to every other class, instead of the next class alone, counts a row more than once."""
     honest = temperature.tally
 
     def generous(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -180,7 +180,7 @@ def test_rows_in_two_cells_of_the_margins_are_seen(monkeypatch: pytest.MonkeyPat
 
 
 def test_counts_without_their_share_of_the_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients that take all of C² + m² leave the counts unpaid."""
+    """Gradients that take all of C² + m² leave no share of the price for the counts."""
     honest = Scales.of
 
     def greedy(priced: int, *, n_trees: int, n_classes: int) -> Scales:
@@ -259,7 +259,7 @@ def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_c
         assert found.trees.feature.shape == (6, 7)
         assert found.trees.right.shape == (6, 7, 4)
         assert found.scores.shape == (6, 8, n_scores)
-        assert (found.scores[1 if split else 0 :] != 0).mean() > 0.9  # every leaf, empty ones too, has noise
+        assert (found.scores[1 if split else 0 :] != 0).mean() > 0.9  # every leaf has noise, empty leaves included
         if split:
             assert not found.scores[0, [1, 2, 3, 5, 6, 7]].any()
         assert found.temperature is not None
@@ -279,7 +279,7 @@ def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
 
 
 def test_a_vanishing_budget_learns_nothing() -> None:
-    """T9: with a class that one feature gives away, predictions are as good as coins."""
+    """T9: with a class that one feature determines, predictions are no better than coin flips."""
     encoding, _, _ = world(0, 2, seed=0)
     rng = np.random.default_rng(6)
     X = np.stack([rng.integers(0, n, 400) for n in encoding.n_codes.tolist()], axis=1).astype(np.uint8)

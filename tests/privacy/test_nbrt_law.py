@@ -1,8 +1,8 @@
 """T1 for noise-matched boosting: the exact output law of production code on tiny data, against the curve of its price.
 
-Every noisy coordinate is folded to one bit, whether it is above a public threshold, with the exact probability of
-the rounded normal law; a value far on that side is released in its place. Folding is post-processing, so for neighbours
-P, Q and every ε the hockey-stick divergence Σ max(P − e^ε Q, 0) must stay below δ(ε, μ) of the event's μ.
+Every noisy coordinate is folded to one bit, whether it is above a public threshold, with the exact probability of the
+rounded normal law; the released value is a number far on that side. Folding is post-processing, so for neighbours P, Q
+and every ε the hockey-stick divergence Σ max(P − e^ε Q, 0) must stay below δ(ε, μ) of the event's μ.
 """
 
 import math
@@ -100,9 +100,9 @@ class _Folded:
 
 
 def law_of(plan: Plan, dataset: tuple[tuple[int, int], ...], *, silent_counts: bool = False) -> dict[Hashable, float]:
-    """The exact law of everything that is released, folded.
+    """The exact law of all releases, folded.
 
-    With a first split there is a second column of zeros, and what the trees release is left out.
+    With a first split the data have a second column of zeros, and the releases of the trees are omitted.
     """
     parts = Parts.of(plan.event)
     encoding = TWO_COLUMNS if parts.split else ONE_SPLIT
@@ -159,7 +159,7 @@ def test_one_tree_loses_no_more_than_its_price(mu_squared: float) -> None:
 
 
 def test_two_adaptive_trees_lose_no_more_than_their_price() -> None:
-    """The gradients that the second tree sums depend on what the first released."""
+    """The gradients that the second tree sums depend on the release of the first tree."""
     excess, share = worst_excess(plan_of(n_trees=2, depth=1, mu_squared=0.5), n_rows=1)
     assert excess <= 1e-9
     assert share > 0.4
@@ -190,7 +190,7 @@ def test_sides_that_count_five_times_are_seen(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def two_margins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table of margins that is small enough to be walked."""
+    """A table of margins that is small enough to be enumerated."""
     monkeypatch.setattr(temperature, "_MARGINS", (0.1,))
     monkeypatch.setattr(temperature, "EDGES", (6553,))
     monkeypatch.setattr(temperature, "N_BINS", 2)
@@ -212,14 +212,14 @@ def test_margins_that_count_thrice_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_release_can_come_from_every_dataset() -> None:
-    """T2: supports, and so shapes, tell nothing."""
+    """T2: supports, and so shapes, do not depend on rows."""
     plan = plan_of(n_trees=1, depth=1, mu_squared=0.25)
     support = law_of(plan, ()).keys()
     for _, dataset in pairs(2):
         assert law_of(plan, dataset).keys() == support
 
 
-# --- flaws must be seen -------------------------------------------------------------------------------------------
+# --- flaws must be detected -------------------------------------------------------------------------------------
 
 _honest = rows_module.kernels.gradients
 

@@ -1,6 +1,6 @@
 """Flaws that the papers of `spe`, `srt`, `maxtree` and `mrf` published, put back into the production code.
 
-Each must be seen by the enumeration of its output law; the pages under docs/proofs say where it comes from.
+The enumeration of the output law must detect each flaw; the pages under docs/proofs cite the source of each.
 """
 
 import math
@@ -61,7 +61,7 @@ def test_candidates_between_values_present_are_an_infinite_loss(monkeypatch: pyt
 
 
 def test_a_median_that_is_priced_like_a_monotone_utility_costs_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The evenness of some splits rises with a row while that of others falls: range 2, not 1."""
+    """One row raises the evenness of some splits and lowers that of others: range 2, not 1."""
     settled = planned("spe", THREE_SPLITS, structure_share="0.99", **SEQUENTIAL)
     pairs = list(add_remove_pairs(multisets(4, ((0, 0.0, 0), (0, 1.0, 0)))))
     assert Laws(settled, THREE_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
@@ -99,7 +99,7 @@ def smooth_scores(counts: np.ndarray, epsilon: float) -> list[float]:
 
 
 def test_labels_by_smooth_sensitivity_cost_far_more_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claimed 1, and it grows without bound with the gap between the two largest counts."""
+    """The claimed loss is 1; the real loss grows without bound with the gap between the two largest counts."""
     settled = planned("srt", TWO_SPLITS, max_depth=0, **SEQUENTIAL)
     alike = tuple(record for record in RECORDS if record[2] == 1)[:1]
     pairs = list(add_remove_pairs(multisets(4, alike)))
@@ -133,7 +133,7 @@ def test_labels_of_non_empty_leaves_only_are_an_infinite_loss(monkeypatch: pytes
 
 
 class Repeated:
-    """Rows of a bootstrap in which every row came twice."""
+    """Rows of a bootstrap sample that contains every row twice."""
 
     def __init__(self, rows: object) -> None:
         self._rows = rows
@@ -149,7 +149,7 @@ class Repeated:
 
 
 def test_a_bootstrap_costs_as_many_times_as_a_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A26: nothing bounds how often a row is drawn with replacement; twice already breaks the claim."""
+    """A26: nothing bounds the number of draws of one row with replacement; two draws already break the claim."""
     settled = planned("maxtree", TWO_SPLITS)
     honest_worst, honest = worst(settled, TWO_SPLITS, 3), LocalHistograms.of_tree
     assert honest_worst <= 1.0 + TOLERANCE
@@ -191,7 +191,7 @@ def test_a_miscount_that_is_twice_as_sensitive_costs_more(monkeypatch: pytest.Mo
     ],
 )
 def test_an_event_of_other_parameters_is_refused(slug: str, parameters: dict) -> None:
-    """A stored plan cannot pair the price of one mode with the growth of another."""
+    """A stored plan cannot combine the price of one mode with the growth of another."""
     maxtree = planned("maxtree", TWO_SPLITS)
     mechanism = catalogue.algorithm("mrf")
     honest = planned(slug, TWO_SPLITS, **parameters)

@@ -1,4 +1,4 @@
-"""T3 and T4 for the papers' forests: what one row can change in a utility, and cannot change in an assignment."""
+"""T3 and T4 for the papers' forests: one row's effect on utilities is bounded, and it changes no other assignment."""
 
 from fractions import Fraction
 
@@ -51,7 +51,7 @@ def test_added_row_lowers_every_miscount_utility_of_one_node_by_at_most_one(
     )
     change = more - fewer
 
-    assert change.max(initial=0) <= 0  # monotone: all candidates move the same way
+    assert change.max(initial=0) <= 0  # monotone: all candidates move in one direction
     assert change.min(initial=0) >= -utilities.RANGE_SENSITIVITIES[utilities.MISCOUNT]
     assert np.sum(np.any(change != 0, axis=1)) <= 1
 
@@ -73,7 +73,7 @@ def test_added_row_moves_every_evenness_of_one_node_by_exactly_one(
 
 
 def test_evenness_is_not_monotone_and_uses_up_its_range() -> None:
-    """A row above all others favours the splits below it that left too few, and harms those that left too many."""
+    """A row above all others raises the splits below it whose upper side was too small, and lowers the others."""
     rows = [(0, 0, 0, 0, 0)] * 3
     change = (
         private_medians.split_evenness(tree_of([*rows, (1, 0, 0, 0, 0)]), ENCODING, 0)

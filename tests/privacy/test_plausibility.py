@@ -1,4 +1,4 @@
-"""T8 and T9: what private forests must not be able to do, and that predictions are free."""
+"""T8 and T9: accuracies that private forests must not reach, and predictions that cost no budget."""
 
 import math
 from fractions import Fraction
@@ -46,7 +46,7 @@ def accuracy(forest: Forest) -> float:
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
 def test_almost_no_budget_gives_chance(slug: str) -> None:
-    """Forgotten noise would show as accuracy. 60 forests: a false alarm once in about fifty million runs."""
+    """Missing noise would show as accuracy. 60 forests: a false alarm once in about fifty million runs."""
     found = [accuracy(train(slug, "0.0001", n_estimators=1, max_depth=1)) for _ in range(60)]
 
     assert abs(np.mean(found) - 0.5) < 6.5 * np.std(found) / math.sqrt(len(found)) + 0.02
@@ -59,7 +59,7 @@ def test_large_budget_learns_what_is_there(slug: str) -> None:
 
 
 def test_a_single_row_cannot_be_told_beyond_the_ceiling() -> None:
-    """One row, one leaf: no release at ε = 1 names its class more often than e/(1 + e)."""
+    """One row, one leaf: no release at ε = 1 names the row's class more often than e/(1 + e)."""
     schema = Schema.from_json(
         {
             "features": [{"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}],
@@ -87,7 +87,7 @@ def test_asking_again_gives_the_same_probabilities() -> None:
 
 
 def test_drawn_labels_follow_the_published_probabilities() -> None:
-    """``pa`` draws from released numbers only, so q questions cost nothing more than one."""
+    """``pa`` draws from released numbers only, so any number of predictions costs no budget."""
     forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
     found = predict.probabilities(forest, SCHEMA, features, read_out=None)
     drawn = np.stack([predict.labels(forest, SCHEMA, features, found, read_out=None) for _ in range(30)])

@@ -1,8 +1,8 @@
-"""Every sentence that is printed as a guarantee holds of the exact law of what is published.
+"""Every printed guarantee is true of the exact law of the published outputs.
 
-A sentence is read into claims, and a claim says of which law it speaks: of one output given everything before it, of
-one output without that condition, or of all outputs of an account together. So a sentence that loses its condition
-becomes a claim about a law for which it is false, and the check fails.
+A sentence is parsed into claims, and each claim names a law: of one output given all earlier outputs, of one output
+without that condition, or of all outputs of an account together. A sentence that loses its condition becomes a claim
+about a law for which it is false, and the check fails.
 """
 
 import math
@@ -28,13 +28,13 @@ NUMBER = r"(\d+(?:\.\d+)?)"
 
 @dataclass(frozen=True)
 class Claim:
-    """What a sentence says.
+    """One claim of a sentence.
 
     Attributes:
         about: ``output given history``, ``output``, ``account until its cap is raised`` or ``account``.
         measure: ``ε``, ``ρ``, ``μ²``, or ``(ε, δ)``.
         amount: for one unit that is added or removed, or labels that change.
-        replaced: for one unit that is replaced by another, if the sentence says it.
+        replaced: for one unit that is replaced by another, if the sentence states it.
         delta: of an (ε, δ).
     """
 
@@ -77,7 +77,7 @@ WITHOUT_NUMBERS = re.compile(
 
 
 def claims(text: str) -> Iterator[Claim]:
-    """Everything that a text claims; a sentence of an unknown form is an error."""
+    """All claims of a text; a sentence of an unknown form is an error."""
     place = 0
     while place < len(text):
         if found := ADDITION.match(text, place):
@@ -102,7 +102,7 @@ def _account(until: str | None) -> str:
 
 
 def holds(claim: Claim, account: Account, one: Law, other: Law) -> bool:
-    """Whether two laws are as close as a claim says."""
+    """Whether two laws are as close as a claim states."""
     amount = claim.replaced if account.replacing else claim.amount
     assert amount is not None
     pairs = [(one, other), (other, one)]
@@ -264,7 +264,7 @@ def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
 
 
 def test_nothing_else_is_printed_as_a_guarantee() -> None:
-    """The templates are functions of this module's parameters alone: no other function of the page makes a sentence."""
+    """The templates depend on this module's parameters alone, and no other function prints a guarantee."""
     public = {name for name, each in vars(guarantees).items() if callable(each) and not name.startswith("_")}
     own = {name for name in public if getattr(vars(guarantees)[name], "__module__", "") == guarantees.__name__}
     assert own == {"SplitDelta", "addition", "guarantee", "guarantee_of_labels", "guarantee_of_population", "of_output"}

@@ -1,4 +1,4 @@
-"""T1 and T2 on profiles: the exact law of the production code over small datasets, and its known ways to be wrong."""
+"""T1 and T2 on profiles: the exact law of the production code over small datasets, and its known flaws."""
 
 import itertools
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ SCHEMA = Schema.from_json(
 
 @pytest.fixture(autouse=True)
 def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grid of five cells is never cut privately in production; here it must be."""
+    """Production never cuts a grid of five cells privately; this test must."""
     monkeypatch.setattr(quantile_bins, "_FREE_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "_GROUPED_CELLS", 1)
 
@@ -101,7 +101,7 @@ def test_every_profile_can_come_from_every_dataset() -> None:
 
 
 def test_a_size_that_nobody_paid_for_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flaw: the size drawn with the noise of the class counts, without a part of its own in the event."""
+    """The flaw: the size has the noise of the class counts, and the event has no part for the size."""
     honest = planned("1", size_share="0.25")
     paid = honest.event
     assert isinstance(paid, Sequential)
@@ -120,7 +120,7 @@ def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
-    """Whatever rows the profile is of: here of none of those that the forest reads."""
+    """The profile may be of any rows; in this test it is of none of the rows that the forest reads."""
     found = ReusedProfile("pf_a", ((2,),), (0, 0))
     asked = {"n_estimators": 1, "max_depth": 1}
     plan = planning.plan(PlanRequest("rpf", asked, Fraction(1), None, profile=found), SCHEMA)

@@ -1,4 +1,4 @@
-"""T8: a model answers from its artifact alone, the same for ever: questions cannot be a second release."""
+"""T8: a model answers from its artifact alone and always alike, so queries are not a second release."""
 
 import hashlib
 import os
@@ -28,7 +28,7 @@ SCHEMA = Schema.from_json(
     }
 )
 N_QUESTIONS = 250_000
-"""Asked four times over: a million predictions of each model."""
+"""The queries are repeated four times: a million predictions of each model."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,7 +80,7 @@ def artifact_of(slug: str) -> bytes:
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_a_process_without_data_gives_the_same_million_answers(slug: str, tmp_path: Path) -> None:
-    """Another process, which has the bytes and nothing else, and may import nothing that reads rows or a database."""
+    """Another process has the artifact alone, and may import no module that reads rows or a database."""
     data = artifact_of(slug)
     loaded = artifacts.loads(data)
     ours = predict.probabilities(loaded.forest, loaded.schema, questions(), read_out=None)

@@ -1,6 +1,6 @@
-"""Flaws of random decision trees put back: each of `rdt-mv`, `rdt-pa` and `rdt-jagannathan` has its own to resist.
+"""Flaws of random decision trees put back: implementation errors of `rdt-mv`, `rdt-pa` and `rdt-jagannathan`.
 
-The three share their growth with `rdt-ta`; what differs is what an implementation is tempted to do with the counts.
+The three algorithms share their growth with `rdt-ta`; the flaws concern their different uses of the counts.
 """
 
 import math
@@ -51,7 +51,7 @@ def exact_counts(rows: SanitisedRows) -> np.ndarray:
 
 
 def test_a_vote_by_exact_majority_is_an_infinite_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`rdt-mv` needs the label of a leaf only, which looks harmless enough to publish as it is."""
+    """`rdt-mv` needs only the label of a leaf, and a label seems harmless enough to be published without noise."""
     settled = planned("rdt-mv", TWO_SPLITS, **FLAT)
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) <= 1.0 + TOLERANCE
 
@@ -67,7 +67,7 @@ def test_a_vote_by_exact_majority_is_an_infinite_loss(monkeypatch: pytest.Monkey
 def test_a_vote_by_the_margin_with_noise_for_one_count_costs_twice_when_a_row_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """n₁ − n₀ has sensitivity 1 if a row is added, but 2 if one is replaced: what is printed for that is twice ε."""
+    """n₁ − n₀ has sensitivity 1 if a row is added, but 2 if a row is replaced: the printed replace-one figure is 2ε."""
     settled = planned("rdt-mv", TWO_SPLITS, **FLAT)
     honest = leaves.release
 
@@ -96,7 +96,7 @@ class Margins:
 
 
 def drawn_from_exact_shares(n_queries: int) -> Callable[..., Hashable]:
-    """A8: every question draws a label anew, with probabilities e^{η/2}, η being the exact shares of the leaf."""
+    """A8: every query draws a label anew, with probabilities e^{η/2}, where η are the exact shares of the leaf."""
 
     def run(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         counts = exact_counts(rows)
@@ -108,7 +108,7 @@ def drawn_from_exact_shares(n_queries: int) -> Callable[..., Hashable]:
 
 
 def drawn_from_released_shares(n_queries: int) -> Callable[..., Hashable]:
-    """What prediction does: one release, then public coins."""
+    """Prediction as implemented: one release, then public coins."""
 
     def run(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         forest = grown(plan, schema, rows, randomness)
@@ -119,7 +119,7 @@ def drawn_from_released_shares(n_queries: int) -> Callable[..., Hashable]:
 
 
 def test_labels_drawn_anew_from_private_shares_cost_every_time() -> None:
-    """`rdt-pa` draws labels too, but from released numbers: as many as anybody likes at the price of one release."""
+    """`rdt-pa` draws labels too, but from released numbers: any number of labels at the price of one release."""
     settled = planned("rdt-pa", TWO_SPLITS, **FLAT)
     pairs = list(add_remove_pairs(multisets(2, RECORDS[:2])))
 
@@ -150,7 +150,7 @@ def test_noise_on_a_leafs_shares_for_their_sum_is_not_enough(monkeypatch: pytest
 
 
 class EveryTreeTakesAll(JagannathanTrees):
-    """ε for each of the trees on the same rows."""
+    """Each tree spends all of ε on the rows that all trees share."""
 
     def event(self, parameters, facts) -> object:
         return super().event(parameters, replace(facts, epsilon=int(parameters["n_estimators"]) * facts.epsilon))
@@ -161,7 +161,7 @@ def test_trees_on_the_same_rows_do_not_have_epsilon_each(monkeypatch: pytest.Mon
     assert Laws(honest, TWO_SPLITS).worst(PAIRS) == pytest.approx(1.0)
 
     monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "rdt-jagannathan": EveryTreeTakesAll()})
-    with pytest.raises(EventCostsMore):  # the plan itself sees it
+    with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("rdt-jagannathan", TWO_SPLITS, n_estimators=3, **FLAT)
     facts = public_facts(PlanRequest("rdt-jagannathan", {}, honest.epsilon, None), TWO_SPLITS, honest.adjacency)
     event = EveryTreeTakesAll().event(honest.parameters, facts)
@@ -170,7 +170,7 @@ def test_trees_on_the_same_rows_do_not_have_epsilon_each(monkeypatch: pytest.Mon
 
 
 def test_leaves_that_no_row_reached_cannot_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A random tree has many empty leaves, and storing the others only saves space; it also tells which those are."""
+    """A random tree has many empty leaves. Storing only the others saves space, but reveals which leaves are empty."""
     settled = planned("rdt-jagannathan", TWO_SPLITS)
     assert Laws(settled, TWO_SPLITS).worst(PAIRS) <= 1.0 + TOLERANCE
     honest = leaves.release
@@ -186,7 +186,7 @@ def test_leaves_that_no_row_reached_cannot_be_left_out(monkeypatch: pytest.Monke
 
 
 def test_a_depth_that_follows_the_number_of_rows_is_an_infinite_loss() -> None:
-    """Its depth rule knows n. It is the declared size, never the count."""
+    """The depth rule depends on n. In production n is the declared size, never the count."""
 
     def by_the_count(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         depth = 1 if len(rows.y) > 1 else 0
@@ -197,14 +197,14 @@ def test_a_depth_that_follows_the_number_of_rows_is_an_infinite_loss() -> None:
     assert Laws(settled, TWO_SPLITS, grow=by_the_count).worst(PAIRS) == math.inf
 
 
-# --- of all of them
+# --- flaws of all three algorithms
 
 RANDOM_TREES = ["rdt-mv", "rdt-pa", "rdt-jagannathan"]
 
 
 @pytest.mark.parametrize("slug", RANDOM_TREES)
 def test_classes_that_occur_are_not_the_declared_ones(slug: str) -> None:
-    """A25, A29: a model with a class per label present shows which labels are."""
+    """A25, A29: a model with one class per label present reveals the labels that occur."""
 
     def classes_present(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         forest = grown(plan, schema, rows, randomness)

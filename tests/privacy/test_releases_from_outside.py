@@ -1,5 +1,8 @@
-"""T6, T12 and T13 on profiles and evaluations: any rows give a release of the planned shape, with the stated noise, and
-many real runs on two neighbours prove no more than the charge."""
+"""T6, T12 and T13 on profiles and evaluations: planned shapes, stated noise, and audits of real runs.
+
+Any rows give a release of the planned shape with the stated noise, and many real runs on two neighbours prove no more
+than the charge.
+"""
 
 import math
 from collections import Counter
@@ -95,7 +98,7 @@ def proved(run: Callable[[bool], bool]) -> float:
 
 @pytest.mark.parametrize(("louder", "least", "most"), [(1, 0.6, 1.0), (2, 1.2, 2.0)])
 def test_runs_of_an_evaluation_prove_almost_its_charge_and_no_more(louder: int, least: float, most: float) -> None:
-    """The second case has half of the noise: its runs prove more than the charge of the first."""
+    """The second case has half of the noise: its runs prove more than the charge of the first case."""
     planned = evaluation_price.plan_tables(["confusion"], facts(TWO_SPLITS, epsilon=str(louder)), score_bins=2)
     judged, randomness = [model(TWO_SPLITS)], SystemRandomness()
     row = RECORDS[1]

@@ -30,7 +30,7 @@ def schema(n_features: int) -> Schema:
 
 @pytest.fixture(autouse=True)
 def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grid of four cells is never cut privately in production; here it must be, two levels deep."""
+    """Production never cuts a grid of four cells privately; this test must, two levels deep."""
     monkeypatch.setattr(quantile_bins, "_FREE_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "_GROUPED_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "LEVELS", 2)
@@ -107,7 +107,7 @@ def test_every_set_of_cuts_can_come_from_every_dataset() -> None:
 
 
 def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rank utility is not monotone: at range sensitivity 1 the same claim is passed."""
+    """The rank utility is not monotone: with range sensitivity 1 the loss exceeds the claim."""
     monkeypatch.setattr(quantile_bins, "RANGE_SENSITIVITY", 1)
     of = schema(1)
     event = quantile_bins.event(of, Fraction(1))

@@ -1,4 +1,4 @@
-"""T6 on the reweighted forest: many real runs on two neighbours, judged from outside."""
+"""T6 on the reweighted forest: an audit of many real runs on two neighbours."""
 
 from dataclasses import replace
 
@@ -13,14 +13,14 @@ from tests.privacy.universe import EMPTY, TWO_SPLITS, planned
 
 
 def a_whole_row_of_class_one(forest: Forest) -> bool:
-    """The noisy weight of class 1 is a row or more in the leaf that the one row reaches."""
+    """Whether the noisy weight of class 1 is at least one row in the leaf that the only row reaches."""
     counts = forest.arrays["counts"]
     return someone_of_class_one(Forest(forest.plan, {**forest.arrays, "counts": counts - (UNIT - 1)}))
 
 
 @pytest.mark.parametrize(("depth", "epsilon"), [(0, "1"), (1, "2.5")])
 def test_runs_of_a_correct_forest_prove_almost_the_charge_of_its_leaves_and_no_more(depth: int, epsilon: str) -> None:
-    """At depth 1 the leaves have 40 % of ε = 2.5; the choice between two equal splits tells nothing of one row."""
+    """At depth 1 the leaves have 40 % of ε = 2.5; the choice between two equal splits does not depend on one row."""
     plan = planned("rpf", TWO_SPLITS, epsilon, max_depth=depth, structure_share="0.6")
     _, scales = events_of(plan.event)
     proved = lower_bound_on_loss(plan, ONE_ROW, EMPTY, a_whole_row_of_class_one)

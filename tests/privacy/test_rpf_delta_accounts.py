@@ -1,7 +1,7 @@
-"""T1 on the reweighted forest where ρ or μ² is counted: its exact law against the whole curve of what it was charged.
+"""T1 on the reweighted forest on accounts in ρ or μ²: its exact law against the whole curve of its charge.
 
-Paths end after different numbers of choices, and a leaf gets what its path did not spend: all paths cost the same ε,
-but not the same ρ or μ². The charge is that of the dearest.
+Paths end after different numbers of choices, and a leaf gets the part of the budget that its path did not spend: all
+paths cost equal ε, but different ρ or μ². The charge is that of the most expensive path.
 """
 
 from fractions import Fraction
@@ -17,7 +17,7 @@ from tests.privacy.test_rpf_exact_loss import SIXTEEN_ROWS, Case
 
 
 class OnDelta(Case):
-    """The same on an account with a δ."""
+    """A case on an account with a δ."""
 
     def __init__(self, n_values: int, epsilon: str, accountant: str, *, n_rows: int, **asked: object) -> None:
         shape = {name: asked.pop(name) for name in ("window", "units", "n_features") if name in asked}
@@ -30,7 +30,7 @@ class OnDelta(Case):
         return accountants.by_name(self.plan.accountant).loss(self.plan.event, adjacency=Adjacency.ADD_REMOVE_ONE)
 
     def share(self, charge: Fraction | None = None) -> float:
-        """Of what was charged, or would be: the largest that any pair, order and point of the curve reaches."""
+        """The largest share of the charge, or of another curve, that any pair, order and point of the curve reaches."""
         pairs = (
             (self.law(rows), self.law(rows[:gone] + rows[gone + 1 :]))
             for rows in self.datasets()
@@ -62,7 +62,7 @@ def test_forest_stays_below_the_curve_of_its_charge(
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 def test_half_of_the_charge_would_be_too_little(accountant: str) -> None:
-    """Otherwise the cases above would prove nothing."""
+    """The control: without it, the cases above could pass with too little noise."""
     leaf = OnDelta(2, "3", accountant, n_rows=3, max_depth=0)
 
     assert leaf.share(leaf.charge / 2) > 1.0

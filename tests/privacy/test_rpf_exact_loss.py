@@ -1,7 +1,7 @@
 """T1 and T2 on the reweighted forest: the exact law of ``grow`` over every small dataset, and of mutants of it.
 
-Noisy weights are looked at through a threshold: at least one unit, or not (post-processing, lemma L7). Where later
-trees must hear what earlier ones said, the two outcomes stand for no row and for sixteen rows.
+Noisy weights are compared with a threshold of one unit (post-processing, lemma L7). In cases with later trees, which
+depend on the releases of earlier trees, the two outcomes stand for no row and for sixteen rows.
 """
 
 import functools
@@ -120,7 +120,7 @@ class Case:
             yield from itertools.combinations_with_replacement(records, size)
 
     def losses(self) -> Iterator[float]:
-        """Of every dataset and itself without one record."""
+        """The losses between every dataset and that dataset without one record."""
         pairs = ((rows, rows[:i] + rows[i + 1 :]) for rows in self.datasets() for i in range(len(rows)))
         return (loss(self.law(one), self.law(other)) for one, other in pairs)
 
@@ -133,7 +133,7 @@ def one_leaf() -> Case:
 
 
 def stops() -> Case:
-    """Two levels over three values: at level 1 one child has a split left and may stop, the other is a leaf at once."""
+    """Two levels over three values: at level 1 one child has a split left and may stop, the other is a leaf."""
     return Case(3, "1", n_rows=2, max_depth=2, splits="node")
 
 
@@ -143,12 +143,12 @@ def stops_by_level() -> Case:
 
 
 def choices_only() -> Case:
-    """Four values, three levels of choices with stops; leaf weights are not looked at."""
+    """Four values, three levels of choices with stops; leaf weights are ignored."""
     return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", splits="node")
 
 
 def choices_by_level() -> Case:
-    """The same with one choice per level: its utility is a sum over up to four nodes."""
+    """Four values with one choice per level: its utility is a sum over up to four nodes."""
     return Case(4, "3", n_rows=3, window=(0, 0), max_depth=3, structure_share="0.99", at_once=1)
 
 
@@ -167,20 +167,20 @@ def choices_three_at_once() -> Case:
 
 
 def choices_of_pairs() -> Case:
-    """Two columns of two values with their sum and difference: six splits, four of which begin with a handicap."""
+    """Two columns of two values with their sum and difference: six splits, four of them with an initial penalty."""
     case = Case(2, "3", n_rows=3, n_features=2, window=(0, 0), max_depth=2, structure_share="0.99", at_once=1)
     assert case.plan.parameters["pairs"] == "ordered"
     return case
 
 
 def reweighted_trees() -> Case:
-    """The second tree sees rows weighted by what the first one released."""
+    """The second tree sees rows weighted by the release of the first tree."""
     return Case(2, "12", n_rows=2, units=SIXTEEN_ROWS, n_estimators=2, max_depth=1, structure_share="0.01")
 
 
 @functools.cache
 def as_it_is(case: Callable[[], Case]) -> Case:
-    """One enumeration for all tests that change nothing in the code; those that put a flaw back make a case anew."""
+    """One enumeration for all tests that leave the code unchanged; tests that put a flaw back create a new case."""
     return case()
 
 
@@ -236,7 +236,7 @@ def test_private_bins_and_trees_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the case above would prove nothing about weights."""
+    """The control: without it, the case above would prove nothing about weights."""
     seen: set[int] = set()
     honest = reweighting.weights
 
@@ -275,7 +275,7 @@ def joint_utility_of_every_child_rounded_up(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def leaf_paid_from_a_spent_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leaf that stopped at level k takes ε_k once more."""
+    """The flaw: a leaf that stopped at level k takes ε_k once more."""
 
     def leaves(scales: PathScales) -> tuple[Fraction, ...]:
         return tuple(sum(scales.levels[max(spent - 1, 0) :], scales.last) for spent in range(len(scales.levels) + 1))
@@ -299,7 +299,7 @@ def stop_at_an_exact_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def weight_of_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Boosting as usual: a doubtful row may count more than once."""
+    """Ordinary boosting: an uncertain row may count more than once."""
     honest = reweighted_rows.LocalReweightedRows.leaf_histogram
     monkeypatch.setattr(reweighted_rows.LocalReweightedRows, "leaf_histogram", lambda self: 2 * honest(self))
 
@@ -333,7 +333,7 @@ def test_each_flaw_put_back_is_seen(
 
 
 def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan itself sees that its event costs more than was asked."""
+    """The plan itself detects that its event costs more than the requested price."""
     honest = PathScales.event
 
     def twice(self: PathScales, *of_selections: Stage, **named: int) -> object:
@@ -345,7 +345,7 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_wrapped_sums_of_fourth_powers_have_no_bound() -> None:
-    """(256 · 216)⁴ passes 2⁶³: 64-bit sums would let one row move a utility by thousands of rows."""
+    """(256 · 216)⁴ exceeds 2⁶³: with 64-bit sums one row could move a utility by thousands of rows."""
 
     def wrapping(weights: np.ndarray) -> float:
         with np.errstate(over="ignore"):

@@ -37,7 +37,7 @@ def planned(asked: dict, epsilon: str = "1", size: int = 1_000, schema: Schema =
 @settings(max_examples=12, deadline=None)
 def test_any_rows_give_a_model_of_the_planned_shape(asked: dict, records: list[tuple]) -> None:
     settled = planned(asked)
-    records = [record for record in records if record[-1] >= 0]  # rows of unknown label are dropped by their reader
+    records = [record for record in records if record[-1] >= 0]  # the reader drops rows with an unknown label
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     forest = grown(settled, rows_from(records, ids))
     data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
@@ -88,7 +88,7 @@ def test_hopeless_budget_gives_the_noisy_prior_and_says_so() -> None:
 def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
     at_once: int, depth: int, n_trees: int
 ) -> None:
-    """All depths at which a path can end are met, each with its own law; all else is zero."""
+    """Paths end at all depths, each with its own law; all other weights are zero."""
     features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
     schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b"]}})
     asked = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}

@@ -1,4 +1,4 @@
-"""T4 and lemma R1: what one record can change in the reweighted forest, on the production histograms and weights."""
+"""T4 and lemma R1: the effect of one record on the reweighted forest's production histograms and weights."""
 
 import itertools
 
@@ -57,7 +57,7 @@ def descend(held: LocalReweightedRows, path: list[tuple[int, int, bool]]) -> Non
 
 
 def utilities(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
-    """Every candidate's utility, and that of stopping, in all nodes below the given splits."""
+    """The utility of every candidate and of a stop, in all nodes below the given splits."""
     held = weighted(rows, first_tree)
     descend(held, path)
     splitting, stopping = split_utilities(held, ENCODING, np.arange(2 ** len(path), dtype=np.int32))
@@ -71,14 +71,14 @@ def test_added_record_raises_the_utilities_of_one_node_by_at_most_a_row(
 ) -> None:
     change = utilities([*rows, added], first_tree, path) - utilities(rows, first_tree, path)
 
-    assert change.min(initial=0) >= 0  # monotone: all candidates move the same way
+    assert change.min(initial=0) >= 0  # monotone: all candidates move in one direction
     assert change.max(initial=0) <= UNIT
     assert np.sum(np.any(change != 0, axis=1)) <= 1  # only the node that the record reaches
-    assert change.sum(axis=0).max(initial=0) <= UNIT  # and so it is for one split of a whole level
+    assert change.sum(axis=0).max(initial=0) <= UNIT  # and also for one split of a whole level
 
 
 def utilities_of_two(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
-    """Every two candidates' utility, summed over all nodes below the given splits."""
+    """The utility of every two candidates, summed over all nodes below the given splits."""
     held = weighted(rows, first_tree)
     descend(held, path)
     found = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
@@ -97,7 +97,7 @@ def test_added_record_raises_the_utilities_of_two_splits_by_at_most_a_row(
 
 
 def utilities_of_three(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
-    """The same of every three of some candidates."""
+    """The utility of every three of some candidates, summed over all nodes below the given splits."""
     held = weighted(rows, first_tree)
     descend(held, path)
     return joint_splits.set_utilities(
@@ -203,7 +203,7 @@ def test_every_other_row_keeps_its_weight_when_rows_leave(many: tuple[list[Row],
     whole = weights_of(rows, trees)
     generator = np.random.default_rng(1)
 
-    assert len(np.unique(whole)) > 5  # or there would be nothing to see
+    assert len(np.unique(whole)) > 5  # otherwise the test would prove nothing
     for _ in range(20):
         kept = np.flatnonzero(generator.random(len(rows)) < generator.random())
         if len(kept):

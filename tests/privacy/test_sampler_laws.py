@@ -36,7 +36,7 @@ def _near(value: float) -> Fraction:
 
 
 def _acceptances(rate: int, *, n_draws: int) -> Counter[int]:
-    """How often the compiled flip accepts, on words of the production source."""
+    """The number of acceptances of the compiled flip, on words of the production source."""
     window = np.empty(n_draws * 24 + 1_000, dtype=np.uint64)
     Keystream().fill(window)
     cursor = np.zeros(1, dtype=np.int64)
@@ -58,7 +58,7 @@ def test_a_flip_with_gamma_zero_always_accepts() -> None:
 
 @pytest.mark.parametrize("rate", [0, 1, 5, 2**31, 2**32 - 1])
 def test_a_flip_compares_with_its_rate_exactly(rate: int) -> None:
-    """One word in 2³² decides here, which no χ² would see: a low half below the rate goes on, any other one ends."""
+    """One word in 2³² decides, too rare for any χ²: a low half below the rate continues, another one ends."""
 
     def accepts(*halves: int) -> bool:
         window = np.array([*halves, 2**32 - 1, 2**32 - 1], dtype=np.uint64)
@@ -66,9 +66,9 @@ def test_a_flip_compares_with_its_rate_exactly(rate: int) -> None:
 
     assert accepts(rate)  # ends at k = 1, which is odd
     if rate > 0:
-        assert not accepts(rate - 1)  # goes on to k = 2 and ends there
+        assert not accepts(rate - 1)  # continues to k = 2 and ends there
         assert not accepts(rate - 1, rate)
-        assert accepts(rate - 1, rate - 1)  # the high half is 0, below 1/2: goes on to k = 3
+        assert accepts(rate - 1, rate - 1)  # the high half is 0, below 1/2: continues to k = 3
         assert not accepts(rate - 1, rate - 1 + 2**63)  # the high half is 2³¹, not below 1/2
 
 
@@ -184,7 +184,7 @@ def test_neighbouring_draws_are_independent() -> None:
 
 
 def test_noisy_counts_of_neighbours_have_the_same_support() -> None:
-    """Floating-point Laplace noise fails this: some outputs are reachable from one count only (Mironov 2012)."""
+    """Floating-point Laplace noise fails this test: some outputs are reachable from one count only (Mironov 2012)."""
     randomness = SystemRandomness()
     window = range(-20, 21)
     reached = [
@@ -215,10 +215,10 @@ def test_uniform_is_uniform(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 1_000, 65_537, 2**31 - 1, 2**31 + 1, 3 * 2**30, 2**32 - 1, 2**32])
 def test_uniform_gives_every_outcome_equally_many_words(n: int) -> None:
-    """A bias of 2⁻³² is out of reach of any χ²: count the halves of a word that lead to an outcome instead.
+    """A bias of 2⁻³² is too small for any χ², so the test counts the halves of a word that lead to an outcome.
 
-    Those of outcome j start at ⌈j · 2³² / n⌉, and only the first can be refused (the others' products are at least n
-    above a multiple of 2³²). So the count is the distance to the next start, less one if the first one is refused.
+    The halves of outcome j start at ⌈j · 2³² / n⌉, and only the first can be refused (the products of the others are at
+    least n above a multiple of 2³²). So the count is the distance to the next start, less one if the first is refused.
     """
 
     def outcome(half: int) -> int | None:
@@ -283,10 +283,10 @@ def test_a_tiny_window_keeps_the_laws(buffer_words: int) -> None:
 
 
 def test_no_float_in_the_compiled_draws() -> None:
-    """Looks at the code of every draw with everything it calls, before it becomes machine code.
+    """Searches the typed code of every draw, and of every function that it calls, before compilation to machine code.
 
-    The source alone does not tell: a power, a division or, in some versions of the compiler, a sum of a signed and an
-    unsigned integer becomes a float without a word.
+    The source alone is not sufficient: a power, a division or, in some versions of the compiler, a sum of a signed and
+    an unsigned integer becomes a float without a warning.
     """
     public = {name: value for name, value in vars(draws).items() if hasattr(value, "py_func") and name[0] != "_"}
     assert set(public) == {"word", "uniform", "accepts", "permute_and_flip", "select_exponential", "discrete_laplace"}
@@ -316,7 +316,7 @@ def test_no_float_in_the_source_of_the_samplers() -> None:
 
 
 def test_the_law_test_notices_a_wrong_law() -> None:
-    """Power: each neighbouring flaw is far below the significance at the sample sizes used above."""
+    """Power: each neighbouring flaw is far below the significance level at the sample sizes of this module."""
     noise = SystemRandomness().discrete_laplace((400_000,), inverse_scale=Fraction(1, 8))
     observed = Counter(np.clip(noise, -96, 96).tolist())
     assert p_value(observed, discrete_laplace_law(0.135, window=96)) < SIGNIFICANCE

@@ -1,4 +1,4 @@
-"""T4: what one row can change, on the production histograms and utilities."""
+"""T4: the effect of one row on the production histograms and utilities."""
 
 from fractions import Fraction
 from math import floor
@@ -63,7 +63,7 @@ def test_one_row_raises_the_count_gini_by_at_most_its_range(values: list[int], a
 
 
 def test_the_range_of_the_count_gini_is_used_up() -> None:
-    """A row of a new class in a large pure node: the bound is not slack."""
+    """A row of a new class in a large pure node reaches the bound, so the bound is tight."""
     assert gini([100_000, 1]) - gini([100_000, 0]) == GINI_RANGE_SENSITIVITY - 1
 
 
@@ -104,7 +104,7 @@ def test_added_row_lowers_the_utilities_of_one_node_by_at_most_the_range(
 ) -> None:
     change = utilities([*rows, added], levels) - utilities(rows, levels)
 
-    assert change.max(initial=0) <= 0  # monotone: all candidates move the same way
+    assert change.max(initial=0) <= 0  # monotone: all candidates move in one direction
     assert change.min(initial=0) >= -GINI_RANGE_SENSITIVITY
     assert np.sum(np.any(change != 0, axis=1)) <= 1  # only the node that the row reaches
 

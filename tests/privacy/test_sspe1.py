@@ -1,4 +1,4 @@
-"""T1, T2 and mutations for `sspe-1`: what each of two datasets loses, exactly, while the other one stands still."""
+"""T1, T2 and mutations for `sspe-1`: the exact loss of each of two datasets while the other dataset is fixed."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def planned(
 
 
 def claims(settled: Plan) -> tuple[float, float]:
-    """Of the labelled dataset, and of the unlabelled one."""
+    """The claims of the labelled dataset and of the unlabelled dataset."""
     assert settled.unlabelled is not None
     of_labelled, of_unlabelled = (
         float(pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE))
@@ -67,7 +67,7 @@ def without_labels(dataset: Dataset) -> SanitisedRows:
 
 
 class Laws:
-    """Exact output laws on pairs of datasets, computed once each."""
+    """Exact output laws on pairs of datasets, computed once per pair."""
 
     def __init__(self, settled: Plan, schema: Schema, *, key: bytes = b"", window: tuple[int, int] = (0, 1)) -> None:
         self.plan, self._schema, self._key, self._window = settled, schema, key, window
@@ -104,7 +104,7 @@ def test_the_labelled_dataset_pays_for_its_counts_and_for_nothing_else() -> None
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 def test_where_rho_or_mu_is_counted_both_stay_within_the_curves_of_their_charges(accountant: str) -> None:
-    """Medians by the exponential mechanism on the one account, normal noise on counts on the other."""
+    """Medians by the exponential mechanism on one account, normal noise on counts on the other."""
     laws = Laws(planned(epsilon="3", accountant=accountant), THREE_SPLITS)
     assert laws.plan.unlabelled is not None
     of_labelled, of_unlabelled = (
@@ -126,7 +126,7 @@ def test_where_rho_or_mu_is_counted_both_stay_within_the_curves_of_their_charges
 def test_the_unlabelled_dataset_pays_for_its_medians_and_for_nothing_else(
     parameters: dict, n_rows: int, reached: float
 ) -> None:
-    """Counts of the labelled rows are folded to nothing here; the next test shows that they do not add."""
+    """Counts of the labelled rows are folded to a constant; the next test shows that they add no loss."""
     laws = Laws(planned(**parameters), THREE_SPLITS, window=(0, 0))
     claim = claims(laws.plan)[1]
     add_remove = laws.worst_of_unlabelled(add_remove_pairs(multisets(n_rows, FEW)))
@@ -172,7 +172,7 @@ def test_shards_of_either_dataset_cost_what_the_largest_tree_was_charged(key: by
 
 
 def test_a_person_in_both_datasets_loses_more_than_either_price_and_no_more_than_the_sum() -> None:
-    """The quote and the card say so; that people are different is the owners' word."""
+    """The quote and the card state this; only the owners can ensure that the datasets share no person."""
     laws = Laws(planned(), THREE_SPLITS)
     worst = max(
         loss(laws.of({0: record}, {9: record, **others}), laws.of(EMPTY, others))
@@ -193,7 +193,7 @@ def test_every_output_can_come_from_every_pair_of_datasets() -> None:
 
 
 def test_the_price_of_a_monotone_utility_is_caught() -> None:
-    """Medians at twice the scale, as if one row moved all utilities the same way."""
+    """Medians at twice the scale, as if one row moved all utilities in one direction."""
     settled = planned()
     assert settled.unlabelled is not None
     levels = tuple(
@@ -211,7 +211,7 @@ def test_the_price_of_a_monotone_utility_is_caught() -> None:
 
 
 def test_a_stop_on_the_exact_number_of_unlabelled_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The paper stops at ten rows; here at one."""
+    """The paper stops at ten rows; this test stops at one row."""
     choose = private_medians.choose_medians
 
     def stopping(own: object, encoding: object, rows: object, **given: object) -> list:

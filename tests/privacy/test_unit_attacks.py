@@ -1,7 +1,7 @@
-"""Attacks on a unit's bound: rows in several epochs. What is measured is how many of its rows jobs get to read.
+"""Attacks on a unit's bound by rows in several epochs: the number of a unit's rows that jobs read.
 
-Every epoch is a cell of its own with one ε for one row, so a unit with one row loses at most ε over all epochs, and a
-unit with a row in each of two epochs loses 2ε.
+Every epoch is a cell with one ε for one row, so a unit with one row loses at most ε over all epochs, and a unit with a
+row in each of two epochs loses 2ε.
 """
 
 import hashlib
@@ -54,11 +54,11 @@ def test_rows_in_many_epochs_are_one_units_rows_and_no_later_upload_changes_them
 
 
 Rule = Callable[[Sequence[Upload]], list[list[tuple[str, int]]]]
-"""What jobs read that run after each upload, on the epoch of that upload."""
+"""The rows that jobs read if they run after each upload, on the epoch of that upload."""
 
 
 def smallest_hash(uploads: Sequence[Upload]) -> list[list[tuple[str, int]]]:
-    """The flaw: of each unit the row of the smallest hash among all rows so far."""
+    """The flaw: of each unit, the row of the smallest hash among all rows so far."""
     read = []
     for number, rows in enumerate(uploads):
         so_far = [row for upload in uploads[: number + 1] for row in upload]
@@ -72,7 +72,7 @@ def _hash(row: tuple[str, int]) -> bytes:
 
 
 def most_reads_of_one_unit(rule: Rule) -> int:
-    """Over every pair of uploads of a small world."""
+    """The largest number of reads of one unit, over every pair of uploads of a small world."""
     rows = [((unit, value),) for unit in "ab" for value in range(3)]
     return max(
         sum(unit == "a" for epoch in rule(uploads) for unit, _ in epoch)

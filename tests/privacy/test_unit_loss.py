@@ -18,7 +18,7 @@ KEYS = {"together": bytes(32), "apart": b"\x01" * 32}
 
 
 def rows_of_units(units: tuple[tuple[Record, ...], ...]) -> SanitisedRows:
-    """PRIVATE rows; those of one unit share its id, as ingestion stores them."""
+    """PRIVATE rows; all rows of a unit have one id, as ingestion stores them."""
     rows = rows_of(dict(enumerate(itertools.chain.from_iterable(units))))
     owners = [owner for owner, records in enumerate(units) for _ in records]
     ids = rows.row_ids.copy()
@@ -28,13 +28,13 @@ def rows_of_units(units: tuple[tuple[Record, ...], ...]) -> SanitisedRows:
 
 
 def worlds(max_rows: int, records: tuple[Record, ...]) -> Iterator[tuple[tuple[Record, ...], ...]]:
-    """Two units, each with no row up to ``max_rows`` of them."""
+    """Datasets of two units, each with at most ``max_rows`` rows."""
     each = [chosen for size in range(max_rows + 1) for chosen in itertools.combinations_with_replacement(records, size)]
     yield from itertools.product(each, repeat=2)
 
 
 def worst(slug: str, *, max_rows: int, planned_for: int, n_kinds: int, key: bytes, **parameters: object) -> float:
-    """The largest loss where one of two units comes or goes with all its rows."""
+    """The largest loss if one of two units is added or removed with all its rows."""
     request = PlanRequest(
         slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Fraction(1), None, max_rows=planned_for
     )
@@ -72,6 +72,6 @@ def test_a_whole_unit_loses_what_was_charged_and_no_more(
 
 
 def test_noise_for_one_row_is_not_enough_for_a_unit_of_two() -> None:
-    """The flaw put back: a plan that forgets the second row loses twice the claim."""
+    """The flaw put back: a plan that ignores the second row loses twice the claim."""
     found = worst("rdt-ta", max_rows=2, planned_for=1, n_kinds=2, key=KEYS["together"])
     assert found == pytest.approx(2, abs=1e-6)

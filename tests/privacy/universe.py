@@ -1,4 +1,4 @@
-"""A tiny universe: a schema, a handful of possible records, and every dataset of a few of them."""
+"""A tiny universe: a schema, a few possible records, and every dataset of at most a few records."""
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -57,12 +57,12 @@ def rows_of(dataset: Dataset) -> SanitisedRows:
 
 
 def planned(slug: str, schema: Schema, epsilon: str = "1", **parameters: object) -> Plan:
-    """A plan of production code, every default as it stands."""
+    """A plan of production code with every default."""
     return plan(PlanRequest(slug, {"n_estimators": 1, "max_depth": 1, **parameters}, Fraction(epsilon), None), schema)
 
 
 def released(forest: Forest) -> Hashable:
-    """Everything that leaves the mechanism."""
+    """All outputs of the mechanism."""
     return tuple((name, array.shape, array.tobytes()) for name, array in sorted(forest.arrays.items()))
 
 
@@ -70,12 +70,12 @@ Grow: TypeAlias = Callable[[Plan, Schema, SanitisedRows, EnumeratingRandomness],
 
 
 def production(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
-    """``grow`` as it is, and all that it releases."""
+    """Unchanged ``grow``, and all of its releases."""
     return released(grow(plan, schema, rows, randomness, on_tree_done=lambda: None))
 
 
 class Laws:
-    """Output laws of one plan on datasets, computed once each."""
+    """Output laws of one plan on datasets, computed once per dataset."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Laws:
         window: tuple[int, int] = (0, 1),
         key: bytes | None = None,
     ) -> None:
-        """Without a ``key`` no row is assigned by its id, so datasets that differ by names of ids have one law."""
+        """Without a ``key`` no row is assigned by its id, so datasets that are equal up to ids have one law."""
         self.plan, self._schema, self._grow, self._window, self._key = plan, schema, grow, window, key
         self._known: dict[object, dict[Hashable, float]] = {}
 
@@ -108,13 +108,13 @@ class Laws:
 
 
 def datasets(n_ids: int, records: tuple[Record, ...] = RECORDS) -> Iterator[Dataset]:
-    """Every dataset over ids 0 … n_ids − 1: each id is absent or holds one of the records."""
+    """Every dataset over ids 0 … n_ids − 1: each id is absent or has one of the records."""
     for choice in itertools.product((None, *records), repeat=n_ids):
         yield {row_id: record for row_id, record in enumerate(choice) if record is not None}
 
 
 def multisets(n_rows: int, records: tuple[Record, ...] = RECORDS) -> Iterator[Dataset]:
-    """Datasets of up to n_rows records up to the names of their ids, for mechanisms that do not look at ids."""
+    """Datasets of up to n_rows records, up to a renaming of ids, for mechanisms that do not read ids."""
     for size in range(n_rows + 1):
         for choice in itertools.combinations_with_replacement(records, size):
             yield dict(enumerate(choice))
@@ -139,7 +139,7 @@ def replace_one_pairs(
 
 
 def label_pairs(all_datasets: Iterable[Dataset], labels: tuple[int, ...] = (0, 1)) -> Iterator[tuple[Dataset, Dataset]]:
-    """(D, D with the label of one record changed, its features as they were)."""
+    """(D, D with the label of one record changed and its features kept)"""
     for dataset in all_datasets:
         for row_id, record in dataset.items():
             for other in labels:

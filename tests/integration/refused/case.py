@@ -9,7 +9,7 @@ import httpx
 from tests.support.server import Server, new_idempotency_key, training
 
 CANARY = "canary-7f3a"
-"""Stands in every value that an answer or a log could echo."""
+"""A marker in every value that an answer or a log could echo."""
 MISSING = object()
 
 

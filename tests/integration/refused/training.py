@@ -12,7 +12,7 @@ AMOUNTS = (
     -1, -0.5, 0, 0.0, True, False, None, [], {}, ["1"], 10**400, 0.1234567890123456,
 )  # fmt: skip
 RAW_AMOUNTS = ("1e-9999999", "1e400", "1e9999999999999999999999", "-0", "1" * 400, "0." + "0" * 300 + "1")
-"""Numbers of JSON that Python's own writer would not write."""
+"""JSON numbers that Python's JSON writer does not produce."""
 
 
 def amounts() -> Iterator[Refused]:

@@ -255,7 +255,7 @@ _OF_ROWS_ALONE = sorted(
     for slug, mechanism in catalogue.BY_SLUG.items()
     if mechanism.adjacency is Adjacency.ADD_REMOVE_ONE and not slug.startswith("sspe")
 )
-"""The others are trained with more than these rows."""
+"""The other algorithms need more than these rows for training."""
 
 
 @pytest.mark.parametrize("slug", _OF_ROWS_ALONE)

@@ -25,7 +25,7 @@ PARTITIONS = (
 CELLS: dict[str, tuple[Any, ...]] = {
     "region": ("EU", "OTHER", "US"), "shard": (0, 1, 2), "upload": ("ep_a", "ep_b", "ep_c"),
 }  # fmt: skip
-"""By name in canonical order; the uploads that a scope of these tests may name."""
+"""Cells by partition in canonical order; a scope of these tests may name these uploads."""
 
 
 def _side(name: str) -> st.SearchStrategy[tuple[Any, ...] | None]:

@@ -33,7 +33,7 @@ SCHEMA = Schema.from_json(
 )
 DELTA = Fraction(1, 10**6)
 STEPS = ["mrf", "maxtree", "rdt-ta", "rdt-jagannathan", "srt", "spe"]
-"""These have public bins of equal steps, and pay for none."""
+"""Algorithms with public bins of equal width, which cost no budget."""
 CASES = [("rpf", "pure", None), ("rpf", "gdp", DELTA), ("nbrt", "gdp", DELTA), ("nbrt", "zcdp", DELTA)]
 
 

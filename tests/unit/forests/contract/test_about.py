@@ -11,7 +11,7 @@ from app.forests.contract.about import About, Measured
 ROOT = Path(__file__).parents[4]
 OURS = ["auto", "rpf", "nbrt"]
 TOLERANCE = 2.0
-"""Points by which a table that was measured again may differ before the number here has to follow."""
+"""Points by which a newly measured table may differ before the number in the description must change."""
 
 STORIES = {"auto": catalogue.AUTO.about, **{slug: each.about for slug, each in catalogue.BY_SLUG.items()}}
 

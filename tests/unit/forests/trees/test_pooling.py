@@ -6,7 +6,7 @@ import pytest
 from app.forests.trees import pooling
 
 COUNTS = np.array([[[6, 2], [-3, -1]], [[0, 5], [4, 4]]], dtype=np.int64)
-"""Two trees of two leaves; the second leaf of the first one lost everything to its noise."""
+"""Two trees of two leaves; noise made all counts of the first tree's second leaf negative."""
 
 
 def test_a_vote_is_for_the_largest_count_and_the_first_of_equals() -> None:

@@ -14,7 +14,7 @@ ONE = 2**TEMPERATURE_BITS
 UNIT = 2**16
 """A score of 1."""
 COUNT = 2**24
-"""What a row adds where the noise has a deviation of one row."""
+"""The contribution of one row if the noise has a deviation of one row."""
 
 
 def expected_table(true: float, *, per_bin: int) -> np.ndarray:
