@@ -267,7 +267,15 @@ def test_nothing_else_is_printed_as_a_guarantee() -> None:
     """The templates depend on this module's parameters alone, and no other function prints a guarantee."""
     public = {name for name, each in vars(guarantees).items() if callable(each) and not name.startswith("_")}
     own = {name for name in public if getattr(vars(guarantees)[name], "__module__", "") == guarantees.__name__}
-    assert own == {"SplitDelta", "addition", "guarantee", "guarantee_of_labels", "guarantee_of_population", "of_output"}
+    of_accounts = {"SplitDelta", "guarantee", "guarantee_of_labels", "guarantee_of_population"}
+    assert own == {*of_accounts, "addition", "of_output", "of_two_parts"}
+
+
+@pytest.mark.parametrize("is_one_dataset", [False, True])
+def test_a_job_of_two_parts_speaks_of_what_it_adds(is_one_dataset: bool) -> None:
+    sentence = guarantees.of_two_parts(is_one_dataset=is_one_dataset)
+    assert f"adds the {'larger' if is_one_dataset else 'sum'} of the two prices" in sentence
+    assert "to what was released before" in sentence
 
 
 @pytest.mark.parametrize("accountant", accountants.NAMES)

@@ -42,7 +42,7 @@ class NoData:
             raise AssertionError(name)
 sys.meta_path.insert(0, NoData())
 import numpy as np
-from app.forests import codec, predict
+from app.forests import artifacts, predict
 from app.forests.data.rows import SanitisedColumns
 artifact = artifacts.loads(sys.stdin.buffer.read())
 generator = np.random.default_rng(5)

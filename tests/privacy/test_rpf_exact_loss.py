@@ -25,6 +25,7 @@ from app.forests.kernels import fourth_roots, reweighting
 from app.forests.planning import PlanRequest, plan
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
+from app.privacy.events import EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
@@ -340,7 +341,7 @@ def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) ->
         return honest(PathScales(self.levels, 2 * self.last), *of_selections, **named)
 
     monkeypatch.setattr(path_event.PathScales, "event", twice)
-    with pytest.raises(AssertionError):
+    with pytest.raises(EventCostsMore):
         one_leaf()
 
 

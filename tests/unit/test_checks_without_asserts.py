@@ -11,8 +11,11 @@ ROOT = Path(__file__).parents[2]
 COMMON = """
 from fractions import Fraction
 import numpy as np
-from app.forests import evaluation, planning, profile
+from app.forests import planning
 from app.forests.bins import noisy_counts
+from app.forests.bins.grow import count_noise
+from app.forests.evaluation import grow, price as evaluation
+from app.forests.profile import price as profile
 from app.forests.planning import AccountRequest, PlanRequest, public_facts
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
@@ -47,13 +50,13 @@ planning.plan(PlanRequest("mrf", {}, Fraction(1), None), TWO_SPLITS)
         "EventCostsMore",
     ),
     "a table that is larger than its event": (
-        "noisy_counts.release(np.zeros(3, np.int64), costly, SystemRandomness())",
+        "count_noise.release(np.zeros(3, np.int64), costly, SystemRandomness())",
         "UnknownPrivacyEvent",
     ),
     "more models than were priced": (
         """
 plan = evaluation.plan_best(2, facts, winner_accuracy=False)
-evaluation.release(plan, [None] * 3, None, SystemRandomness())
+grow.release(plan, [None] * 3, None, SystemRandomness())
 """,
         "EvaluationInvalid",
     ),

@@ -61,7 +61,7 @@ def event(
     selection: type[Selection] = PermuteAndFlip,
     n_levels: int | None = None,
 ) -> Event:
-    """The event of :func:`release` at a price of at most ``epsilon`` under add/remove.
+    """The event of ``bins.grow.quantile_cuts.release`` at a price of at most ``epsilon`` under add/remove.
 
     Features and levels compose in sequence; the intervals of a level hold disjoint rows.
 
