@@ -55,11 +55,6 @@ class WorkerPool:
         self._command = list(command)
         self._clock = clock
 
-    @property
-    def process_ids(self) -> list[int]:
-        """The ids of the running workers."""
-        return [slot.process.pid for slot in self._slots if slot.process and slot.process.poll() is None]
-
     def tend(self) -> None:
         """Starts missing workers. A worker that dies early is restarted after a pause that doubles each time."""
         now = self._clock()

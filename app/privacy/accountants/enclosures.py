@@ -69,11 +69,6 @@ def largest_holding(holds: Callable[[int], bool]) -> int:
     return low
 
 
-def normal_density(x: arb) -> arb:
-    """φ(x), the density of the standard normal law."""
-    return (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
-
-
 def normal_lower_tail(x: arb) -> arb:
     """Φ(−x), the probability that a standard normal variable is below −x."""
     return (x / arb(2).sqrt()).erfc() / 2
