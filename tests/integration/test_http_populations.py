@@ -243,6 +243,10 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
     made = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()
     for path in (f"/datasets/{made['id']}", f"/ledger/{made['id']}/reservations", f"/ledger/{name}"):
         assert admin.http.get(path).status_code == 404
+    other = idle_server.caller("owner")
+    for caller, account in ((admin, name), (other, made["id"]), (other, "pop_unknown"), (other, "census")):
+        refused = caller.http.get(f"/ledger/{account}")
+        assert (refused.status_code, refused.json()["detail"]) == (404, "no such account")
     assert asked(admin, made["id"], "1").status_code == 404
     dataset = declared_by(admin, name=name, budget={**THREE, "epsilon": "7"})
     assert admin.http.get(f"/ledger/{name}").json()["account"] == dataset["id"], "a name is a dataset's"

@@ -52,14 +52,13 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
     """The account of a dataset (id or name) or of a population (id), if the caller has one of some roles on it.
 
     Raises:
-        NotFound: no such account, or it is not visible to this key.
+        NotFound: no such account, or it is not visible to this key; the error does not say which.
         RoleMissing: the key may see the account, but has none of these roles.
     """
-    population = populations.with_id(session, reference)
-    if population is None:
-        return Account(permitted(session, principal, reference, roles))
-    _check(principal, population, roles)
-    return Account(population)
+    try:
+        return Account(_holder(session, principal, reference, roles))
+    except NotFound:
+        raise NotFound("account") from None
 
 
 def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
@@ -78,6 +77,14 @@ def visible_population(session: Session, principal: Principal, reference: str) -
 def sees_all_populations(principal: Principal) -> bool:
     """Whether the key sees populations that other keys opened."""
     return not principal.acts_as(None).isdisjoint(SEE_LEDGER)
+
+
+def _holder(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset | PopulationRow:
+    population = populations.with_id(session, reference)
+    if population is None:
+        return permitted(session, principal, reference, roles)
+    _check(principal, population, roles)
+    return population
 
 
 def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) -> None:
