@@ -95,6 +95,19 @@ class Parameter:
         return InvalidRequest.at(f"{POINTER}/{self.name}", problem)
 
 
+def share(
+    name: str,
+    description: str,
+    *,
+    default: str | None = None,
+    most: Fraction = Fraction(99, 100),
+    only_with: tuple[str, str] | None = None,
+) -> Parameter:
+    """A parameter that is a share or a probability: a number from one percent to ``most``."""
+    smallest = Fraction(1, 100)
+    return Parameter(name, "number", description, default, minimum=smallest, maximum=most, only_with=only_with)
+
+
 def without_effect(
     parameters: Sequence[Parameter], asked: Iterable[str], settled: Mapping[str, Value]
 ) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from app.core import amounts
 from app.core.errors import GrovekeeperError, InvalidRequest
 from app.forests.bins import noisy_counts, priced_bins, quantile_bins
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value, read_all
+from app.forests.contract.parameters import Parameter, Value, read_all, share
 from app.privacy import events
 from app.privacy.events import Event, Part, Sequential, UnknownPrivacyEvent
 
@@ -25,13 +25,11 @@ PARAMETERS = (
         default="16",
         choices=tuple(BINS),
     ),
-    Parameter(
+    share(
         "class_share",
-        "number",
         "Share of the price for the class counts; all that the size leaves where no number needs private bins.",
         default="0.2",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(9, 10),
+        most=Fraction(9, 10),
     ),
     Parameter(
         "size_share",

@@ -7,6 +7,7 @@ from app.forests.bins import noisy_counts
 from app.forests.bins.noise_prices import draw_scale
 from app.forests.bins.noisy_counts import SENSITIVITIES
 from app.forests.contract.facts import PublicFacts
+from app.forests.contract.parameters import Parameter
 from app.forests.trees import selections
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import (
@@ -22,6 +23,13 @@ from app.privacy.events import (
 
 COUNTS, LABEL = "counts", "label"
 
+LEAF = Parameter(
+    "leaf",
+    "choice",
+    "What a leaf releases: noisy counts of every class, or one label.",
+    default=COUNTS,
+    choices=(COUNTS, LABEL),
+)
 
 _LEAF_NODES = "leaf nodes"
 """The disjoint parts of the rows in an event with one selection per leaf."""

@@ -14,8 +14,6 @@ LEVEL_RATIO = Fraction(3, 2)
 RANGE_SENSITIVITY = 2
 """An added row changes the utility of every split by +1 or −1, not by the same sign for all splits."""
 
-DEFAULT_TREES = 10
-
 
 def most_splits(encoding: Encoding) -> int:
     """Largest number of public splits of one feature: a median has at most that many candidates."""

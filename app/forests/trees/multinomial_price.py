@@ -7,7 +7,7 @@ import numpy as np
 from app.core import amounts
 from app.forests.contract.algorithm import Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter
+from app.forests.contract.parameters import Parameter, share
 from app.forests.data.encoding import Encoding
 from app.forests.trees import leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
 from app.forests.trees.selections import Selection
@@ -25,14 +25,11 @@ PARAMETERS = (
     tree_parameters.MAX_DEPTH,
     tree_parameters.N_BINS,
     tree_parameters.ASSIGNMENT,
-    Parameter(
+    share(
         "structure_share",
-        "number",
         "Share of each tree's ε that its selections of splits get; the rest goes to its leaves. Without effect where "
         "se is hash: each part of the rows is then worth all of the tree's ε. By default 0.6, and 0.85 on accounts "
         "with a δ where leaves release counts.",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(99, 100),
         only_with=(tree_parameters.SEPARATION.name, tree_parameters.NONE),
     ),
     Parameter(
@@ -42,13 +39,10 @@ PARAMETERS = (
         default=JOINT,
         choices=(JOINT, TWO_STAGE),
     ),
-    Parameter(
+    share(
         "feature_share",
-        "number",
         "Share of a selection's ε that choosing the feature gets, where the feature is chosen first.",
         default="0.5",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(99, 100),
         only_with=("selection", TWO_STAGE),
     ),
     Parameter(
@@ -58,21 +52,12 @@ PARAMETERS = (
         default=utilities.GINI,
         choices=(utilities.GINI, utilities.MISCOUNT),
     ),
-    Parameter(
-        "leaf",
-        "choice",
-        "What a leaf releases: noisy counts of every class, or one label.",
-        default=leaf_prices.COUNTS,
-        choices=(leaf_prices.COUNTS, leaf_prices.LABEL),
-    ),
+    leaf_prices.LEAF,
     tree_parameters.SEPARATION,
-    Parameter(
+    share(
         "structure_rows",
-        "number",
         "Where se is hash, the expected share of rows in the structure part.",
         default="0.5",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(99, 100),
         only_with=(tree_parameters.SEPARATION.name, tree_parameters.HASH),
     ),
 )

@@ -17,14 +17,15 @@ SEQUENTIAL, SHARDED = "sequential", "sharded"
 N_ESTIMATORS = Parameter(
     "n_estimators",
     "integer",
-    "Number of trees. By default a rule of the public size, ε and the number of classes.",
+    "Number of trees. By default a public rule of the schema, the size and ε.",
     minimum=Fraction(1),
     maximum=Fraction(limits.MAX_TREES),
 )
+TEN_TREES = replace(N_ESTIMATORS, description="Number of trees.", default=10)
 MAX_DEPTH = Parameter(
     "max_depth",
     "integer",
-    "Splits on every path; the only stopping rule. By default a rule of the public size, ε and the number of classes.",
+    "Splits on every path; the only stopping rule. By default a public rule of the schema, the size and ε.",
     minimum=Fraction(0),
     maximum=Fraction(limits.MAX_DEPTH),
 )

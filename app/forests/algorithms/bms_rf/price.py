@@ -14,7 +14,7 @@ from app.forests.algorithms.bms_rf import layers
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import POINTER, Parameter, Value
+from app.forests.contract.parameters import POINTER, Parameter, Value, share
 from app.forests.data.encoding import Encoding
 from app.forests.trees import greedy_sizes, multinomial_price, shapes, tree_bins, tree_parameters
 from app.privacy.events import Event
@@ -45,21 +45,17 @@ _OWN_PARAMETERS = (
         minimum=Fraction(0),
         maximum=Fraction(1),
     ),
-    Parameter(
+    share(
         "kept_features",
-        "number",
         "Probability that a node looks at a feature; where none is left, at one that is drawn.",
         default="0.8",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(1),
+        most=Fraction(1),
     ),
-    Parameter(
+    share(
         "kept_splits",
-        "number",
         "Probability that a node looks at a split of such a feature; where none is left, at one that is drawn.",
         default="0.8",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(1),
+        most=Fraction(1),
     ),
 )
 

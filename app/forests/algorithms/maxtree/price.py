@@ -11,7 +11,7 @@ from app.core import amounts
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Parameter, Value, share
 from app.forests.trees import greedy_sizes, leaf_prices, selections, tree_bins, tree_losses, tree_parameters, utilities
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
@@ -47,13 +47,10 @@ class MaximalVoteTrees(Algorithm):
         tree_parameters.MAX_DEPTH,
         tree_parameters.N_BINS,
         tree_parameters.ASSIGNMENT,
-        Parameter(
+        share(
             "structure_share",
-            "number",
             "Share of each tree's ε that its selections of splits get; the rest goes to leaf counts. By default 0.5, "
             "and 0.85 on accounts with a δ.",
-            minimum=Fraction(1, 100),
-            maximum=Fraction(99, 100),
         ),
         Parameter(
             "level_ratio",

@@ -19,7 +19,7 @@ from app.forests.bins.noise_prices import LARGEST_START, VARIANCE, draw_scale, l
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Parameter, Value, share
 from app.forests.data.schema import Schema
 from app.forests.kernels.boosting import LARGEST_SQUARED_LENGTH
 from app.forests.trees import shapes, tree_parameters
@@ -55,13 +55,11 @@ _N_ESTIMATORS = Parameter(
     minimum=tree_parameters.N_ESTIMATORS.minimum,
     maximum=tree_parameters.N_ESTIMATORS.maximum,
 )
-_BINS_SHARE = Parameter(
+_BINS_SHARE = share(
     "bins_share",
-    "number",
     "Share of the budget for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
     default="0.068",
-    minimum=Fraction(1, 100),
-    maximum=Fraction(1, 2),
+    most=Fraction(1, 2),
 )
 _CALIBRATION = Parameter(
     "calibration",

@@ -24,7 +24,8 @@ DEFAULT_TEACHERS, DEFAULT_PUPILS = 10, 50
 _TEACHERS = Parameter(
     "n_teachers",
     "integer",
-    "Trees of the first ensemble, among which labels (or ε) are divided; the other trees learn from what it says.",
+    "Trees of the first ensemble, which divide the labels or ε; the other trees learn from the labels that these "
+    "predict. By default ten, or all trees where there are fewer.",
     minimum=Fraction(1),
     maximum=Fraction(limits.MAX_TREES),
 )
@@ -61,7 +62,10 @@ class TransductiveEnsemble(Algorithm):
     reuses_profiles = False
     read_outs = ("ta", "mv")
     parameters = (
-        replace(tree_parameters.N_ESTIMATORS, description="Trees of both ensembles together."),
+        replace(
+            tree_parameters.N_ESTIMATORS,
+            description="Trees of both ensembles together. By default the teachers and fifty more.",
+        ),
         _TEACHERS,
         tree_parameters.MAX_DEPTH,
         label_prices.N_BINS,

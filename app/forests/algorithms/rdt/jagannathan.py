@@ -12,10 +12,7 @@ from app.forests.algorithms.rdt.price import RandomDecisionTrees
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.facts import PublicFacts
 from app.forests.contract.parameters import Value
-from app.forests.trees import shapes, tree_bins
-
-DEFAULT_TREES = 10
-
+from app.forests.trees import shapes, tree_bins, tree_parameters
 
 _ABOUT = About(
     claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
@@ -39,13 +36,12 @@ class JagannathanTrees(RandomDecisionTrees):
     title = "Random decision trees, depth by features"
     read_outs = ("ta", "sum", "mv")
     source = "Jagannathan, Pillaipakkamnatt and Wright (2009, 2012)"
-
     about = _ABOUT
+    parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees, and the depth from the number of features and the public size."""
+        """Fills in the depth from the number of features and the public size."""
         settled = dict(asked)
-        settled.setdefault("n_estimators", DEFAULT_TREES)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
         return settled, warnings

@@ -34,7 +34,7 @@ from app.forests.bins.noise_prices import draw_scale
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Parameter, Value, share
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
 from app.forests.data.schema import Schema
@@ -52,21 +52,16 @@ _HOPELESS = (
     "proportions, the same for every row."
 )
 _OWN_PARAMETERS = (
-    Parameter(
+    share(
         "structure_share",
-        "number",
         "Share of each tree's ε that its selections of splits get. By default 0.7 for one tree, 0.6 for several, and "
         "0.05 less for every doubling of the number of classes.",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(99, 100),
     ),
-    Parameter(
+    share(
         "bins_share",
-        "number",
         "Share of ε for the private quantile bins of numbers, if any feature needs them and a tree has a split.",
         default="0.08",
-        minimum=Fraction(1, 100),
-        maximum=Fraction(1, 2),
+        most=Fraction(1, 2),
     ),
     Parameter(
         "splits",

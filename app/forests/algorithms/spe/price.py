@@ -12,9 +12,9 @@ from fractions import Fraction
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Value, share
 from app.forests.trees import leaf_prices, selections, shapes, tree_bins, tree_losses, tree_parameters
-from app.forests.trees.median_prices import DEFAULT_TREES, LEVEL_RATIO, RANGE_SENSITIVITY, default_depth, most_splits
+from app.forests.trees.median_prices import LEVEL_RATIO, RANGE_SENSITIVITY, default_depth, most_splits
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
@@ -43,24 +43,20 @@ class MedianTrees(Algorithm):
     about = _ABOUT
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        tree_parameters.N_ESTIMATORS,
+        tree_parameters.TEN_TREES,
         tree_parameters.MAX_DEPTH,
         tree_parameters.N_BINS,
         tree_parameters.SHARDED_ASSIGNMENT,
-        Parameter(
+        share(
             "structure_share",
-            "number",
             "Share of each tree's ε that its private medians get; the rest goes to leaf counts.",
             default="0.5",
-            minimum=Fraction(1, 100),
-            maximum=Fraction(99, 100),
         ),
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees and, from the public size and ε, their depth."""
+        """Fills in the depth from the public size and ε."""
         settled = dict(asked)
-        settled.setdefault("n_estimators", DEFAULT_TREES)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(
             settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True

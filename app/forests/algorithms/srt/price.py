@@ -17,7 +17,6 @@ from app.forests.trees import leaf_prices, shapes, tree_bins, tree_losses, tree_
 from app.forests.trees.tree_price import TreePrice
 from app.privacy.events import Event
 
-DEFAULT_TREES = 20
 DEEPEST_BY_RULE = 10
 
 
@@ -55,6 +54,7 @@ class LabelledRandomTrees(Algorithm):
         replace(
             tree_parameters.N_ESTIMATORS,
             description="Number of trees; each adds a vote and takes its share of the rows or ε.",
+            default=20,
         ),
         replace(
             tree_parameters.MAX_DEPTH,
@@ -65,9 +65,8 @@ class LabelledRandomTrees(Algorithm):
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in the number of trees and, from the features of the schema, their depth."""
+        """Fills in the depth from the features of the schema."""
         settled = dict(asked)
-        settled.setdefault("n_estimators", DEFAULT_TREES)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth(facts.schema), encoding, tables=False)
         return settled, warnings

@@ -53,16 +53,15 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
     about = _ABOUT
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        tree_parameters.N_ESTIMATORS,
+        tree_parameters.TEN_TREES,
         tree_parameters.MAX_DEPTH,
         tree_parameters.N_BINS,
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees, and the smaller of the default depths for the two public sizes and ε."""
+        """Fills in the smaller of the default depths for the two public sizes and ε."""
         settled = dict(asked)
-        settled.setdefault("n_estimators", median_prices.DEFAULT_TREES)
         n_trees = int(settled["n_estimators"])
         rule = min(median_prices.default_depth(own, n_trees) for own in (facts, facts.of_unlabelled))
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)

@@ -9,23 +9,11 @@ from __future__ import annotations
 from app.forests.contract.about import About, at_epsilon_one
 from app.forests.contract.algorithm import Algorithm, Parameters
 from app.forests.contract.facts import PublicFacts
-from app.forests.contract.parameters import Parameter, Value
+from app.forests.contract.parameters import Value
 from app.forests.trees import label_prices, leaf_prices, tree_parameters
 from app.forests.trees.label_prices import N_BINS, label_event, require_label_event
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event
-
-DEFAULT_TREES = 10
-
-
-LEAF = Parameter(
-    "leaf",
-    "choice",
-    "What a leaf releases: noisy counts of every class, or one label.",
-    default=leaf_prices.COUNTS,
-    choices=(leaf_prices.COUNTS, leaf_prices.LABEL),
-)
-
 
 _ABOUT = About(
     claimed=(
@@ -58,19 +46,18 @@ class LabelMedianTrees(Algorithm):
     """No profile is needed: features are public, so exact medians among 255 steps cost no budget."""
     read_outs = ("log", "sum", "ta", "mv")
     parameters = (
-        tree_parameters.N_ESTIMATORS,
+        tree_parameters.TEN_TREES,
         tree_parameters.MAX_DEPTH,
         N_BINS,
         tree_parameters.SHARDED_ASSIGNMENT,
-        LEAF,
+        leaf_prices.LEAF,
         label_prices.MIN_ROWS,
         label_prices.LABELLED_SHARE,
     )
 
     def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
-        """Fills in ten trees, the fewest rows of a node that splits and, from the public size and ε, the depth."""
+        """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
         settled = dict(asked)
-        settled.setdefault("n_estimators", DEFAULT_TREES)
         warnings = label_prices.settle(settled, facts, n_noisy_trees=int(settled["n_estimators"]))
         return settled, warnings
 

@@ -58,3 +58,10 @@ def test_the_read_outs_of_one_release_share_their_story() -> None:
 
     assert len({(each.claimed, each.wrong, each.here, each.proof) for each in three}) == 1
     assert len({each.accuracy for each in three}) == 3
+
+
+@pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
+def test_a_parameter_states_its_default_or_the_rule_that_chooses_it(slug: str) -> None:
+    """A description that promises a rule beside a fixed default, or no rule beside none, misleads who reads it."""
+    for parameter in catalogue.BY_SLUG[slug].parameters:
+        assert (parameter.default is None) is ("y default" in parameter.description), parameter.name
