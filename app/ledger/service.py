@@ -184,30 +184,12 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:
-    """Turns a reservation into a charge. No code path gives a charge back.
+    """Turns one reservation into a charge. No code path gives a charge back.
 
     Raises:
         ReservationSettled: the reservation has already ended.
     """
     _settle(session, reservation_id, kind=EntryKind.CHARGE, end="charged", actor=actor)
-
-
-def void(session: Session, reservation_id: str, *, actor: str) -> None:
-    """Gives back a reservation whose job never started.
-
-    Raises:
-        ReservationSettled: the reservation has already ended.
-    """
-    _settle(session, reservation_id, kind=EntryKind.VOID, end="void", actor=actor)
-
-
-def expire(session: Session, reservation_id: str, *, actor: str) -> None:
-    """Gives back a reservation whose job waited too long and never started.
-
-    Raises:
-        ReservationSettled: the reservation has already ended.
-    """
-    _settle(session, reservation_id, kind=EntryKind.EXPIRE, end="expired", actor=actor)
 
 
 def reservations_of_job(session: Session, job_id: str) -> list[ReservationRow]:

@@ -34,12 +34,12 @@ from app.services.installation import Installation
 from app.services.jobs import run_job, show_jobs
 from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
+from tests.support.settling import ENDS
 
 Options = dict[str, Any]
 """Options of a race, and ``meet``: a function that returns when every process has called it."""
 
 _PATIENCE_S = 600.0
-_ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 
 
 def until_refused(request: Callable[..., object], *arguments: object) -> int:
@@ -70,10 +70,10 @@ class _Reservations:
     def reserve_and_settle(self, chance: random.Random, amount: int, scope: Mapping[str, Sequence[Any]]) -> None:
         """Makes a reservation and, unless it is refused, settles it or not by chance."""
         reservation_id = self.reserve(amount, scope)
-        end = chance.choice([*_ENDS, None])
+        end = chance.choice([*ENDS, None])
         if reservation_id is not None and end is not None:
             with self._database.write() as session:
-                _ENDS[end](session, reservation_id, actor="worker")
+                ENDS[end](session, reservation_id, actor="worker")
             self.admitted[-1][3] = end
 
 
@@ -172,10 +172,10 @@ def settle(installation: Installation, number: int, options: Options) -> list[st
     chance = random.Random(options["seed"] + number)
     settled = []
     for reservation_id in chance.sample(options["reservations"], len(options["reservations"])):
-        end = chance.choice(list(_ENDS))
+        end = chance.choice(list(ENDS))
         try:
             with installation.database.write() as session:
-                _ENDS[end](session, reservation_id, actor="worker")
+                ENDS[end](session, reservation_id, actor="worker")
         except ReservationSettled:
             continue
         settled.append(f"{end} {reservation_id}")

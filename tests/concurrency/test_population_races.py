@@ -17,6 +17,7 @@ from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 from tests.concurrency.test_races import race
+from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 from tests.support.evidence import export, verified
 
@@ -134,7 +135,7 @@ def test_a_reservation_waits_for_and_counts_a_reservation_on_another_member(inst
     _assert_waits_for_reservation(installation, reserve_over_the_cap)
 
 
-@pytest.mark.parametrize("end", [ledger.void, ledger.expire])
+@pytest.mark.parametrize("end", [settling.void, settling.expire])
 def test_the_end_of_a_reservation_waits_for_a_reservation_on_another_member(
     installation: Installation, end: Callable[..., None]
 ) -> None:

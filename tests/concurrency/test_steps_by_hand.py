@@ -20,8 +20,8 @@ from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
 from tests.support.ledger_model import replay, replay_population
 from tests.support.locks import waits_for
+from tests.support.settling import ENDS
 
-ENDS = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
 POPULATION = "pop_a"
 Step = Callable[[Session], object]
 

@@ -18,11 +18,12 @@ from app.privacy.composition import Scope
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.pages import PageRequest
+from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account, open_installation, opened
 
 ACCOUNT = "ds_account"
 CAP = 100
-ENDS = [(ledger.charge, "charged"), (ledger.void, "void"), (ledger.expire, "expired")]
+ENDS = [(ledger.charge, "charged"), (settling.void, "void"), (settling.expire, "expired")]
 End = Callable[..., None]
 
 
@@ -146,7 +147,7 @@ def test_an_amount_beyond_64_bits_is_refused_like_any_other(installation: Instal
 
 
 def test_a_job_has_one_reservation(installation: Installation) -> None:
-    _settle(installation, ledger.void, _reserve(installation, "jb_1", 1))
+    _settle(installation, settling.void, _reserve(installation, "jb_1", 1))
     with pytest.raises(IntegrityError):
         _reserve(installation, "jb_1", 1)
     assert _kinds(installation) == ["open", "reserve", "void"]

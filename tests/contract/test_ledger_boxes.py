@@ -14,6 +14,7 @@ from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
 from app.services.installation import Installation
+from tests.support import settling
 from tests.support.crash_scene import EVENT, open_account, open_installation
 
 ACCOUNT = "ds_account"
@@ -58,10 +59,10 @@ def test_jobs_on_the_same_box_share_a_row_and_an_empty_row_goes(installation: In
     assert _boxes(installation) == [({"region": ["EU"]}, 0, 11), ({"shard": [0, 1]}, 0, 12)]
     with installation.database.write() as session:
         ledger.charge(session, first, actor="worker")
-        ledger.void(session, third, actor="worker")
+        settling.void(session, third, actor="worker")
     assert _boxes(installation) == [({"shard": [0, 1]}, 5, 7)]
     with installation.database.write() as session:
-        ledger.expire(session, second, actor="worker")
+        settling.expire(session, second, actor="worker")
     assert _boxes(installation) == [({"shard": [0, 1]}, 5, 0)]
 
 
@@ -138,7 +139,7 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
     real = scope_cache.numbering
 
     def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
-        ledger.void(session, held, actor="worker")
+        settling.void(session, held, actor="worker")
         return real(session, account_id, partitions, digests)
 
     with installation.database.write() as session:

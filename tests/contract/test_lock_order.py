@@ -16,6 +16,7 @@ from app.ledger import service as ledger
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import run_job, show_jobs
 from app.services.populations import join_population
+from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, opened
 from tests.support.locks import Lock, assert_locks_in_order
 from tests.support.sweeping import expired_at
@@ -143,7 +144,7 @@ def test_the_end_of_one_reservation(pair: Pair) -> None:
 
     def void() -> None:
         with pair.first.installation.database.write() as session:
-            ledger.void(session, held, actor="key_a")
+            settling.void(session, held, actor="key_a")
 
     _assert_order(pair, void, _accounts(one) + _populations("pop_a"))
 

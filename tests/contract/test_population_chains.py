@@ -19,6 +19,7 @@ from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify
+from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, open_installation
 from tests.support.evidence import export, verified
 from tests.support.population_accounts import ADMIN, ZCDP, account, join, opened, reserve, said
@@ -36,7 +37,7 @@ def test_entries_say_what_happened_and_to_which_entry_of_which_member(installati
         opened(session, "ds_1")
         held = reserve(session, "ds_1", 60, "jb_1", 0)
         reserve(session, "ds_1", 30, "jb_2", 1)
-        ledger.void(session, held, actor="key_b")
+        settling.void(session, held, actor="key_b")
         entries = ledger.entries(session, "pop_a", after=0, limit=9)
         (own, *_, voided) = ledger.entries(session, "ds_1", after=0, limit=9)
     objects = [entry.to_json() for entry in entries]
@@ -65,8 +66,8 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
         third = reserve(session, "ds_1", 30, "jb_3")
         ledger.charge(session, first, actor="worker")
         assert said(session)[-1] == ("load", 40)
-        ledger.expire(session, second, actor="sweeper")
-        ledger.void(session, third, actor="key_a")
+        settling.expire(session, second, actor="sweeper")
+        settling.void(session, third, actor="key_a")
         one = ledger.NewReservation("ds_2", 7, {}, None, None, details={"attested_by": "key_a"})
         external.charge(session, one, actor="key_a")
         assert said(session) == [
@@ -88,7 +89,7 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
         early = list(export(session, "pop_a"))
         monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, which runs the next transaction
         reserve(session, "ds_1", 20, "jb_3")
-        ledger.void(session, held, actor="key_b")
+        settling.void(session, held, actor="key_b")
         members = [MemberLedger(list(export(session, name)), (), file=name) for name in ("ds_1", "ds_2")]
     assert verify(early, members).compared["ds_1"].n_later == 2, "nothing was kept quiet"
 
@@ -127,7 +128,7 @@ def test_datasets_outside_have_no_part_in_it(installation: Installation) -> None
     with installation.database.write() as session:
         opened(session, "ds_1")
         account(session, "ds_2")
-        ledger.void(session, reserve(session, "ds_2", 90, "jb_1"), actor="key_a")
+        settling.void(session, reserve(session, "ds_2", 90, "jb_1"), actor="key_a")
         assert said(session) == [("open", 100), ("join", 0)]
 
 
@@ -145,7 +146,7 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installatio
             reserve(session, "ds_1", 1, "jb_no", 1)
         caps.change(session, "pop_a", 170, reason="more", actor=ADMIN.key_id)
         reserve(session, "ds_1", 40, "jb_4", 1)
-        ledger.void(session, held[1], actor="key_a")
+        settling.void(session, held[1], actor="key_a")
         found = verified(session, "pop_a")
     assert found.kinds == {"open": 1, "join": 2, "load": 5, "cap": 2}
     assert (found.together, found.printable) == (130, 170)
@@ -168,7 +169,7 @@ def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installatio
         caps.change(session, "pop_a", 200, reason="used", actor=ADMIN.key_id)
         assert verified(session, "pop_a").printable == 200
         for reservation in (held, late):
-            ledger.void(session, reservation, actor="key_a")
+            settling.void(session, reservation, actor="key_a")
         caps.change(session, "pop_a", 20, reason="nothing was ever charged", actor=OWNER.key_id)
         assert verified(session, "pop_a").printable == 20
 
@@ -226,6 +227,6 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
         new = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
-        ledger.void(session, ledger.reserve(session, [new], actor="key_a")[0], actor="key_a")
+        settling.void(session, ledger.reserve(session, [new], actor="key_a")[0], actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
         verified(session, "pop_a")

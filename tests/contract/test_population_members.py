@@ -20,6 +20,7 @@ from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, OWNER, open_installation
 from tests.support.evidence import verified
+from tests.support.settling import ENDS
 
 NAMES = ("ds_1", "ds_2", "ds_3")
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b", "c")])
@@ -64,14 +65,13 @@ def test_what_is_kept_is_what_the_boxes_say_after_every_step(
 ) -> None:
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)
     generator, held = random.Random(5), list[str]()
-    ends = {"charge": ledger.charge, "void": ledger.void, "expire": ledger.expire}
     seen = set[MemberTotal]()
     with installation.database.write() as session:
         opened(session, cap=150)
         for number in range(120):
             if held and generator.random() < 0.5:
                 end = generator.choice(["charge", "charge", "charge", "void", "expire"])
-                ends[end](session, held.pop(generator.randrange(len(held))), actor="worker")
+                ENDS[end](session, held.pop(generator.randrange(len(held))), actor="worker")
             else:
                 picked = {
                     each: generator.sample(range(3), generator.randint(1, 2)) for each in generator.sample("abc", 2)

@@ -15,6 +15,7 @@ from app.ledger import service as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
+from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, open_installation
 
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
@@ -105,8 +106,8 @@ def test_what_is_given_back_fits_again(session: Session) -> None:
     opened(session)
     one, two = member(session, 1), member(session, 2)
     held = [reserve(session, one, 60, "jb_1"), reserve(session, two, 40, "jb_2")]
-    ledger.void(session, held[0], actor="key_a")
-    ledger.expire(session, held[1], actor="sweeper")
+    settling.void(session, held[0], actor="key_a")
+    settling.expire(session, held[1], actor="sweeper")
 
     assert reserve(session, two, 100, "jb_3")
 
@@ -200,7 +201,7 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
         with pytest.raises(BudgetExceeded) as refused:
             reserve(session, account_id, 1, "jb_3")
         assert (refused.value.population, refused.value.remaining) == ("patients", "0")
-    ledger.void(session, first, actor="key_a")
+    settling.void(session, first, actor="key_a")
     assert reserve(session, one, 20, "jb_4")
     assert printable(session) == 100, "sums of ε are valid at any time, and nothing but the cap is more now"
 
@@ -215,7 +216,7 @@ def test_while_the_sum_is_over_the_cap_nothing_is_admitted_in_cells_that_spent_l
     assert ledger.balance(session, late, {"shard": (1,)}).room == 0
     with pytest.raises(BudgetExceeded):
         reserve(session, late, 1, "jb_3", 1)
-    ledger.void(session, held, actor="key_a")
+    settling.void(session, held, actor="key_a")
     assert reserve(session, late, 40, "jb_4", 1)
 
 

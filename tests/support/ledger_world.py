@@ -234,7 +234,10 @@ class World:
 
     def _settle(self, session: Session, job_id: str, parts: list[tuple[str, str]], *, end: str) -> str:
         try:
-            _ENDS_OF_RESERVATIONS[end](session, job_id) if job_id.startswith("rs_") else _ENDS[end](session, job_id)
+            if job_id.startswith("rs_"):  # of an external mechanism: charged at once, and no call gives it back
+                ledger.charge(session, job_id, actor="worker")
+            else:
+                _ENDS[end](session, job_id)
         except ReservationSettled:
             assert not any(self._models.accounts[account_id].settle(name, end) for account_id, name in parts)
             return "was settled"
@@ -408,13 +411,6 @@ def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:
     balances = ledger.balances_of_job(session, reservations)
     return all(part.amount <= balance.room for part, balance in zip(reservations, balances, strict=True))
 
-
-_ENDS_OF_RESERVATIONS: dict[str, Callable[[Session, str], None]] = {
-    "charge": lambda session, reservation_id: ledger.charge(session, reservation_id, actor="worker"),
-    "void": lambda session, reservation_id: ledger.void(session, reservation_id, actor="key_analyst"),
-    "expire": lambda session, reservation_id: ledger.expire(session, reservation_id, actor="sweeper"),
-}
-"""For charges of mechanisms outside the service, which have no job."""
 
 _ENDS: dict[str, Callable[[Session, str], None]] = {
     "charge": lambda session, job_id: ledger.charge_job(session, job_id, actor="worker"),
