@@ -1,4 +1,4 @@
-"""Grovekeeper: a privacy-accounting service that trains private forests.
+"""Trains differentially private forests and accounts for the privacy loss of every release (Grovekeeper).
 
 The packages read in one direction, top to bottom: ``cli``; ``api``, ``worker``, ``client``, ``verifier``;
 ``services``; ``ledger``, ``jobs``, ``datasets``, ``registry``, ``access``; ``db``, ``forests``; ``privacy``;

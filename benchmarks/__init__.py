@@ -1,1 +1,1 @@
-"""Benchmarks of accuracy, time and size; not part of the tests."""
+"""Measures accuracy, time and size; not part of the tests."""

@@ -1,1 +1,1 @@
-"""Keys, roles, grants on datasets, and stored answers to repeated requests."""
+"""Authenticates keys, checks roles on datasets, and stores the answers to requests that a client may repeat."""

@@ -1,4 +1,4 @@
-"""Maps the tables of keys, grants and idempotent answers."""
+"""Defines the database tables of keys, grants and stored answers to idempotent requests."""
 
 from datetime import datetime
 from typing import Any

@@ -1,1 +1,1 @@
-"""HTTP API: routes, authentication, problems. No rule of the product is in this package."""
+"""Serves the HTTP API: routes, middleware and error responses. Contains no business rule."""

@@ -1,4 +1,4 @@
-"""Dependencies of routes: the installation, the caller, a page, an idempotency key."""
+"""Defines the dependencies of FastAPI routes: the installation, the caller, pagination and the idempotency key."""
 
 import re
 from typing import Annotated, cast

@@ -1,4 +1,4 @@
-"""Exact JSON bodies: numbers keep their characters; duplicate keys and NaN are rejected."""
+"""Parses JSON request bodies with exact decimal numbers; rejects duplicate keys and NaN."""
 
 import hashlib
 import json

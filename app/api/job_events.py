@@ -1,4 +1,4 @@
-"""Server-sent events of jobs: one poller per process, however many clients follow."""
+"""Streams the state changes of jobs as server-sent events, with one database poller per process."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Assemble the FastAPI application: routes, the error table, the middleware; and its OpenAPI document."""
+"""Assembles the FastAPI application (routes, error handlers, middleware) and its OpenAPI document."""
 
 import json
 from typing import Any

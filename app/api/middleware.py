@@ -1,4 +1,4 @@
-"""What happens to every request before a route sees it: an id, a seat, readiness, a key, a size. In this order."""
+"""Assigns an id to every request and checks load, readiness, key, path and body size, in this order, before routing."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""HTTP problems: the table from named errors to ``application/problem+json`` (RFC 9457).
+"""Converts errors to HTTP responses of type ``application/problem+json`` (RFC 9457).
 
 Framework errors are included. A problem never repeats a value of the request: pointers name declared fields, and
 everything else is a slug.

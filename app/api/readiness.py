@@ -1,4 +1,4 @@
-"""Check that the service is ready to answer requests."""
+"""Checks that the service is ready to answer requests."""
 
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.services.ledger.heads import Heads

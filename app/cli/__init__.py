@@ -1,1 +1,1 @@
-"""The ``grovekeeper`` command: starts the processes of an installation and calls its HTTP API."""
+"""Implements the ``grovekeeper`` command, which starts the processes of an installation and calls its HTTP API."""

@@ -1,4 +1,4 @@
-"""``python -m app.cli``: runs ``grovekeeper``, for processes that start each other."""
+"""Runs ``grovekeeper`` as ``python -m app.cli``, for processes that start another process of the installation."""
 
 from app.cli.main import main
 

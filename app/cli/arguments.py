@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Parses and checks arguments and options that several commands share."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Decorators that make a function a command: shared options, exit codes, error reports.
+"""Decorates functions as commands: adds shared options, sets exit codes and reports errors.
 
 A parameter whose type is a dataclass stands for the options that are its fields, so that commands share groups of
 options instead of repeating them.

@@ -1,4 +1,4 @@
-"""``grovekeeper datasets``: declare and show datasets, upload and erase rows, grant roles."""
+"""Implements ``grovekeeper datasets``: declares and shows datasets, uploads and erases rows, grants roles."""
 
 import sys
 from pathlib import Path

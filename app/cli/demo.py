@@ -1,4 +1,4 @@
-"""``grovekeeper demo``: the main features on real rows, in a minute.
+"""Implements ``grovekeeper demo``: demonstrates the main features on a real dataset, in a minute.
 
 Every step is a request to an ordinary server; the line after ``$`` is the equivalent command.
 """

@@ -1,4 +1,4 @@
-"""Dataset of the demo: rows to upload, and rows to measure accuracy on."""
+"""Loads the dataset of the demo: rows to upload, and rows to measure accuracy on."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""Server process of the demo: start, wait until ready, end with all its processes."""
+"""Runs the demo's server as a process: starts it, waits until it is ready, and ends it with its child processes."""
 
 import os
 import signal

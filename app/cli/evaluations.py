@@ -1,4 +1,4 @@
-"""``grovekeeper evaluations``: private accuracy of models, and the choice of the best model."""
+"""Implements ``grovekeeper evaluations``: measures models privately, and chooses the best of several models."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,4 +1,4 @@
-"""``grovekeeper ledger checkpoint``, ``proof`` and ``signer`` download evidence; ``grovekeeper verify`` checks it."""
+"""Implements ``grovekeeper ledger checkpoint``, ``proof`` and ``signer``, and ``grovekeeper verify``."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Exit codes of every command."""
+"""Defines the exit codes of every command."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""``grovekeeper ledger charge`` and ``reservations``: charges for external mechanisms."""
+"""Implements ``grovekeeper ledger charge`` and ``reservations``: charges for external mechanisms."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""``grovekeeper jobs``: list, show, follow and cancel jobs."""
+"""Implements ``grovekeeper jobs``: lists, shows, follows and cancels jobs."""
 
 from typing import Annotated, Any
 

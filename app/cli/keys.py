@@ -1,4 +1,4 @@
-"""``grovekeeper keys``: access keys."""
+"""Implements ``grovekeeper keys``: creates, lists and revokes access keys."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``grovekeeper ledger``: balances, entries, exports and caps of accounts."""
+"""Implements ``grovekeeper ledger``: shows balances and entries of accounts, exports them, and changes caps."""
 
 import json
 from dataclasses import dataclass

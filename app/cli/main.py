@@ -1,4 +1,4 @@
-"""Entry point: assembles the commands.
+"""Assembles the commands into the program ``grovekeeper``.
 
 Commands import the client (0.1 s of CPU), rich and the verifier (0.05 s each) and the server (2 s) in their functions,
 so that ``--help`` and short commands start in 0.2 s.

@@ -1,4 +1,4 @@
-"""``grovekeeper models`` and ``grovekeeper predict``: show, download and delete models; predict rows."""
+"""Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Output of commands: text for people, or one JSON value on stdout with ``--json``.
+"""Prints the output of commands: text for people, or one JSON value on stdout with ``--json``.
 
 Progress and problems go to stderr, so that stdout can be piped. Texts of the service are printed unchanged, never as
 markup.

@@ -1,4 +1,4 @@
-"""Command line and environment for starting this program as another process, from any folder.
+"""Builds the command line and environment that start this program as another process, from any folder.
 
 ``python -m`` searches the working directory for modules first. A user's folder may contain another ``app``, so the
 environment names this program's path and switches that rule off.

@@ -1,4 +1,4 @@
-"""``grovekeeper populations``: open, list, show and join populations."""
+"""Implements ``grovekeeper populations``: opens, lists, shows and joins populations."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Rows for ``/predict`` from a CSV or JSON file, as JSON values."""
+"""Reads the rows of a prediction request from a CSV or JSON file and converts them to JSON values."""
 
 import csv
 import json

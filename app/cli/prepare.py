@@ -1,4 +1,4 @@
-"""Prepare an installation before it listens: home, database at the newest revision, admin key."""
+"""Prepares an installation before the server starts: home folder, newest database revision, admin key."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``grovekeeper profiles``: bins, class counts and a size, paid for once and reused at no privacy cost."""
+"""Implements ``grovekeeper profiles``: releases and shows bins, class counts and numbers of rows of datasets."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,4 +1,4 @@
-"""Serve the API in this process with workers in other processes, until one signal ends all of them.
+"""Serves the API in this process and runs workers in other processes, until a signal ends all of them.
 
 The main thread starts processes, restarts dead ones and waits for signals. The API runs in another thread, so that the
 signal handlers of its server are not installed.

@@ -1,4 +1,4 @@
-"""``grovekeeper algorithms``, ``plan`` and ``train``: list algorithms, quote and train forests."""
+"""Implements ``grovekeeper algorithms``, ``plan`` and ``train``: lists algorithms, quotes and trains forests."""
 
 import json
 from collections.abc import Mapping

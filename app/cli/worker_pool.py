@@ -1,4 +1,4 @@
-"""Pool of worker processes: starts them, restarts dead ones, ends all in bounded time."""
+"""Manages a pool of worker processes: starts them, restarts dead ones, and ends all of them in bounded time."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""``python -m app.cli.worker_process``: run a worker that ends with the process that started it.
+"""Runs a worker that ends with the process that started it (``python -m app.cli.worker_process``).
 
 ``serve`` holds the other end of this process's stdin. When ``serve`` ends, even by ``kill -9``, stdin ends and the
 worker stops as at SIGTERM; the lease of its job then runs out.

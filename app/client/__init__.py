@@ -1,1 +1,1 @@
-"""The HTTP client of the command line: httpx and plain JSON, nothing heavier."""
+"""Calls the HTTP API for the command line, with httpx and plain JSON only."""

@@ -1,4 +1,4 @@
-"""Shared parts of the client's methods: JSON requests, pages, downloads."""
+"""Implements what the client's methods share: JSON requests, pagination and downloads."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The client: one method per endpoint. Answers are the API's JSON; amounts are exact decimal text.
+"""Calls each endpoint of the API by one method. Answers are the API's JSON; amounts are exact decimal text.
 
 Every method raises :class:`~app.client.errors.ApiProblem` when the service refuses or fails, and
 :class:`~app.client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an

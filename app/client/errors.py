@@ -1,4 +1,4 @@
-"""Errors of the client: a problem that the service answered, and a missing answer."""
+"""Defines the errors of the client: a problem that the service reports, and a service that cannot be reached."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

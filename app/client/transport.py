@@ -1,4 +1,4 @@
-"""Send requests with retries that never spend budget twice.
+"""Sends HTTP requests with retries that never spend budget twice.
 
 After a lost connection or a 503, a request is sent again only if its repetition has no second effect: ``GET``, ``PUT``,
 ``DELETE``, and every request with an ``Idempotency-Key``, which stays the same over all attempts. Any request is sent

@@ -1,1 +1,1 @@
-"""Errors, time, ids, exact amounts, limits, settings, logging and durable files, for every other package."""
+"""Defines errors, time, ids, exact amounts, limits, settings, logging and durable files for all other packages."""

@@ -1,1 +1,1 @@
-"""Declarations, uploads and the private rows behind them, with one reader."""
+"""Stores the declarations, uploads and private rows of datasets. Only one module reads stored rows for a release."""

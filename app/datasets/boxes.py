@@ -1,4 +1,4 @@
-"""Selects the stored rows that lie in a box."""
+"""Selects the stored rows that lie in a box, the set of joint cells of a job's scope."""
 
 import numpy as np
 import pyarrow as pa

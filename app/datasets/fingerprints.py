@@ -1,4 +1,4 @@
-"""Keyed fingerprints of rows, by which an owner finds uploads that hold the same rows.
+"""Computes keyed fingerprints of rows, by which an owner finds uploads that contain the same rows.
 
 The fingerprint of a row is a keyed hash of its features and label as they were uploaded, in the order of the
 declaration, without spaces around the cells. Without the key, nobody can test a guess against the files. The unit

@@ -1,4 +1,4 @@
-"""Reads stored private rows for a release. The only reader; the ledger was charged for the rows before.
+"""Reads stored private rows for releases that the ledger has charged. No other module reads rows for a release.
 
 (An erasure, :mod:`app.datasets.erasure`, copies row files and computes nothing from them.)
 

@@ -1,4 +1,4 @@
-"""Names, layout and erasure of the files of private rows: one Parquet file per epoch.
+"""Names, lays out, writes and erases the files of private rows: one Parquet file per epoch.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Tables of datasets and their uploads. Rows are files (:mod:`app.datasets.row_files`), not tables."""
+"""Defines the database tables of datasets and uploads. Rows are in files (:mod:`app.datasets.row_files`)."""
 
 from datetime import datetime
 from typing import Any

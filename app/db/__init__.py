@@ -1,1 +1,1 @@
-"""Transactions, column types and migrations for SQLite and PostgreSQL."""
+"""Manages transactions, column types and migrations on SQLite and PostgreSQL."""

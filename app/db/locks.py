@@ -1,4 +1,4 @@
-"""Queues the writers of a SQLite file: first the threads of a process, then the processes.
+"""Serializes the writers of a SQLite file: first the threads of a process, then the processes.
 
 SQLite lets one connection write at a time and makes the others poll, which starves whole processes under load. So
 a writer takes two locks before it checks a connection out of the pool and before ``BEGIN IMMEDIATE``: a thread lock,

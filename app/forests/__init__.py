@@ -1,1 +1,1 @@
-"""Train and read differentially private forests. Depends on no database, no HTTP and no ledger."""
+"""Trains differentially private forests and predicts with them. Depends on no database, no HTTP and no ledger."""

@@ -1,4 +1,4 @@
-"""Store a forest as bytes: safetensors with one canonical JSON text in the header. No pickle, nothing executable.
+"""Serializes forests as safetensors files with one canonical JSON header. No pickle, no executable content.
 
 Equal forests with equal metadata give equal bytes (the header holds a single metadata entry, RFC 8785), and the number
 of bytes is a function of public numbers.

@@ -1,4 +1,4 @@
-"""List every algorithm with its price, its read-outs and its description in ``GET /algorithms``.
+"""Lists every algorithm with its price, its read-outs and its description for ``GET /algorithms``.
 
 Growth is in ``app.forests.grow``, which only the child process of a job imports.
 """

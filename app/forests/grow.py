@@ -1,4 +1,4 @@
-"""Grow the planned forest on PRIVATE rows. Only the child process of a job imports this module."""
+"""Grows a planned forest on PRIVATE rows. Only the child process of a job imports this module."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

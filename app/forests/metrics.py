@@ -1,4 +1,4 @@
-"""Compute accuracy and AUROC from released counts: post-processing (lemma L7, docs/proofs/lemmas.md)."""
+"""Computes accuracy and AUROC from released counts: post-processing (lemma L7, docs/proofs/lemmas.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan and price a job from the request and the public schema alone, before any row is read."""
+"""Plans and prices a job from the request and the public schema alone, before any row is read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Predict class probabilities and labels from a released forest: post-processing, at no privacy cost."""
+"""Predicts class probabilities and labels from a released forest: post-processing, at no privacy cost."""
 
 import secrets
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The queue of jobs with leases, in the database of the ledger, so that one transaction changes both."""
+"""Queues jobs with leases in the database of the ledger, so that one transaction changes both."""

@@ -1,4 +1,4 @@
-"""The queue of jobs: enqueue, claim, heartbeat and finish, each on the caller's transaction, fenced by the lease token.
+"""Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the lease token.
 
 At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
 ``SKIP LOCKED`` lets several workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.

@@ -1,4 +1,4 @@
-"""States of a job, and reasons of an end without an output.
+"""Defines the states of a job, and the reasons for an end without an output.
 
 A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cancelled``. A running job returns to
 ``queued`` if its lease ends before its charge. A queued job ends as ``failed`` (it expired) or ``cancelled``.

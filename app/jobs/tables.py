@@ -1,4 +1,4 @@
-"""Maps the tables of jobs, which are queue and history, and of the datasets that each job reads."""
+"""Defines the database tables of jobs (queue and history) and of the datasets that each job reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Accounts, reservations and the append-only entries, independent of forests."""
+"""Manages accounts, reservations and the append-only entries of the ledger, independent of forests."""

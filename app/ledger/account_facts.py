@@ -1,4 +1,4 @@
-"""Facts that are fixed when an account is opened, as its first entry and the header of an export state them."""
+"""Lists the facts fixed at an account's opening, for its first entry and the header of its exports."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Admission of reservations, decided in memory from the state of accounts: no session, no I/O, no clock.
+"""Decides in memory whether accounts admit reservations: no session, no I/O, no clock.
 
 A request is admitted if ``charged + reserved + amount`` stays within the account's cap in every joint cell of its
 scope, and if the totals of all members of its population together stay within the population's cap. A job's requests

@@ -1,4 +1,4 @@
-"""Change the cap of an account, and find the limit that its guarantee states.
+"""Changes the cap of an account, and finds the limit that its guarantee states.
 
 A change affects later admissions alone. A reservation that was admitted under a higher cap stays and may be charged;
 nothing else is admitted in its cells until the cap covers them again. Every change is an entry with a reason.

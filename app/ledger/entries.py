@@ -1,4 +1,4 @@
-"""Entries of an account: immutable lines, each with the hash of the line before.
+"""Defines the entries of an account: immutable lines, each with the hash of the line before.
 
 An entry is one JSON object. Its ``hash`` is the lower-case hexadecimal SHA-256 of the object's RFC 8785 form without
 ``hash``; the first ``previous_hash`` is 64 zeros; ``sequence`` counts from 1 without gaps. The same object is what

@@ -1,4 +1,4 @@
-"""Charges for external mechanisms: spent at once and for good, on the word of an attester.
+"""Charges accounts for external mechanisms, at once and for good, on the word of an attester.
 
 An external mechanism reads rows outside the service, so the service cannot verify that the mechanism did not run. A
 reservation is charged in the transaction that makes it, and never voided or expired. Both entries name the attester.

@@ -1,4 +1,4 @@
-"""Files outside the database that hold the newest signed head of every account.
+"""Stores the newest signed head of every account in files outside the database.
 
 A database that was restored from an older backup has fewer entries than a head states, or other entries, so the restore
 is noticed. A head is written after the commit of the entries that it covers. So an intact database is never behind a

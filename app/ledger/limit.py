@@ -1,4 +1,4 @@
-"""A cap with its δ: the numbers of a guarantee."""
+"""Defines a limit: a cap with its δ, the numbers of a guarantee."""
 
 from dataclasses import dataclass
 from fractions import Fraction

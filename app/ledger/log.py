@@ -1,4 +1,4 @@
-"""The log of an account: its entries as the leaves of a Merkle tree, with stored hashes of large subtrees.
+"""Computes Merkle roots and proofs over the entries of an account, from stored hashes of large subtrees.
 
 Whenever an entry completes a subtree of 2⁸, 2¹⁶, … leaves, the subtree's hash is stored in the same transaction. A
 root or a proof over any number of entries then reads at most 255 rows of each height. Stored hashes are a function of

@@ -1,4 +1,4 @@
-"""Merkle trees of RFC 6962: roots, inclusion proofs and consistency proofs.
+"""Computes roots, inclusion proofs and consistency proofs of the Merkle trees of RFC 6962.
 
 Every function combines hashes of complete subtrees, which the caller supplies: ``subtree(height, position)`` is the
 hash over the ``2**height`` leaves from leaf ``position * 2**height`` on. Leaves are counted from 0.

@@ -1,4 +1,4 @@
-"""Checkpoints: the size and root of an account's log, signed.
+"""Signs and reads checkpoints, which state the size and root of an account's log.
 
 The form is that of transparency logs (C2SP ``tlog-checkpoint`` in a C2SP ``signed-note``), so that tools for
 transparency logs read it: a line that names the log, the number of entries, the root in base64, the time; an empty

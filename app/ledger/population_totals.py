@@ -1,4 +1,4 @@
-"""Totals of the members of a population: read by every admission, written to the population's chain at every change.
+"""Reads and updates the totals of a population's members, which its chain records at every change.
 
 The load of a member is the load of its tightest joint cell, reservations included. Every entry of a member that
 reserves or gives back is followed, in the same transaction, by an entry of the population with the member's load after

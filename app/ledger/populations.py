@@ -1,4 +1,4 @@
-"""Open, find and join populations: accounts over several datasets about the same people.
+"""Opens, finds and joins populations: accounts over several datasets about the same people.
 
 A population has a cap and a chain of entries, and makes no reservations. A reservation on a member is admitted only if
 it fits the member's account *and* the sum of all members' loads stays within the population's cap

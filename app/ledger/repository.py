@@ -1,4 +1,4 @@
-"""Reads and writes of ledger rows. No rule of the ledger lives here."""
+"""Reads and writes ledger rows. Contains no rule of the ledger."""
 
 from collections.abc import Collection, Sequence
 

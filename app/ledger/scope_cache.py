@@ -1,4 +1,4 @@
-"""Scopes by their digests, kept in memory, so that an admission reads digests rather than texts.
+"""Caches scopes in memory by digest, so that an admission reads digests rather than texts.
 
 A digest means the same scope for ever, in every account and whether or not the transaction that wrote it committed, so
 a cached scope is never stale. The size is bounded; a scope that is not cached is read from the database.

@@ -1,4 +1,4 @@
-"""The digest that stands for a scope in the database, where the text can be too long for a key."""
+"""Computes the digest that identifies a scope in the database, where its text can be too long for a key."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""The writer of the ledger: open, reserve, charge, void, expire, each on the caller's transaction.
+"""Writes the ledger: opens accounts, and reserves, charges, voids and expires on the caller's transaction.
 
 Every change of an account happens under the lock of its row, and every step is a new entry; no step lowers what was
 charged. A reservation is written if :mod:`app.ledger.admission` admits it under the locks. An entry of a population's

@@ -1,4 +1,4 @@
-"""Totals of every distinct scope of an account: one row per scope, changed in the transaction of the entry.
+"""Maintains the totals of each distinct scope of an account, one row per scope, in the transaction of an entry.
 
 The rows are sums over entries, so they can be recomputed from the entries at any time. The loads of joint cells follow
 from them (:mod:`app.ledger.admission`); the cost of an answer grows with the number of distinct scopes, not with the

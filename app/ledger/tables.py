@@ -1,5 +1,7 @@
-"""Tables of the ledger. Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or
-10⁻¹² μ² (``gdp``)."""
+"""Defines the database tables of the ledger.
+
+Amounts are whole steps of the account's unit: 10⁻⁹ ε (``pure``), 10⁻¹² ρ (``zcdp``) or 10⁻¹² μ² (``gdp``).
+"""
 
 from datetime import datetime
 from typing import Any

@@ -1,1 +1,1 @@
-"""Mathematics on events and budgets: no I/O, no clock, no randomness, no floats."""
+"""Computes privacy losses of events and their composition, without I/O, clock, randomness or floats."""

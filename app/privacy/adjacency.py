@@ -1,4 +1,4 @@
-"""Adjacency: the relation between two datasets that a guarantee compares."""
+"""Defines adjacency, the relation between two datasets that a guarantee compares."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""From a budget to noise: how large a mechanism's own parameter may be so that its event stays within an amount."""
+"""Calibrates noise to a budget: finds the largest parameter of a mechanism whose event costs no more than an amount."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Declared losses of external mechanisms, whose draws the service does not know.
+"""Defines declared losses of external mechanisms, whose draws the service does not know.
 
 A declared loss is one of four statements about one neighbouring relation: ε-DP, ρ-zCDP, μ-GDP, or (ε, δ)-DP. JSON form,
 amounts as exact decimal text::

@@ -1,4 +1,4 @@
-"""Privacy events: frozen, versioned descriptions of mechanism calls, known before any private row is read.
+"""Defines privacy events: immutable descriptions of mechanism calls, known before any private row is read.
 
 An event is a tree. Its leaves say which mechanism runs, with which sensitivity and which noise; ``sequential/1`` adds
 its parts, ``parallel/1`` takes the largest of parts that see disjoint rows. That is all an auditor needs to recompute

@@ -1,1 +1,1 @@
-"""Models, profiles and evaluations: their rows, artifacts by digest, and a cache. Needs no table of other packages."""
+"""Stores models, profiles and evaluations: database rows, artifacts by digest, and a cache of artifacts."""

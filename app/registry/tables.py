@@ -1,4 +1,7 @@
-"""Maps the tables of models, profiles and evaluations. An artifact holds the model; rows hold the other releases."""
+"""Defines the database tables of models, profiles and evaluations. An artifact holds the model itself.
+
+The rows of profiles and evaluations hold the releases themselves.
+"""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Authenticate the caller of a request, in a session that closes before any service opens a session."""
+"""Authenticates the caller of a request, in a session that closes before any service opens a session."""
 
 from app.access import keys
 from app.access.roles import Principal

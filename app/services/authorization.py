@@ -1,4 +1,4 @@
-"""Find the dataset that a request names, and check the caller's role on it."""
+"""Finds the dataset that a request names, and checks the caller's role on it."""
 
 from collections.abc import Set
 

@@ -1,4 +1,4 @@
-"""Grant and revoke roles on a dataset (``/datasets/{id}/grants``)."""
+"""Serves ``/datasets/{id}/grants``: grants and revokes roles on a dataset."""
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role

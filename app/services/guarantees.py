@@ -1,4 +1,4 @@
-"""State the guarantee of one output, and of all releases of an account."""
+"""States the guarantee of one output, and of all releases of an account."""
 
 from collections.abc import Sequence
 from typing import Any

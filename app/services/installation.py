@@ -1,4 +1,4 @@
-"""The installation that a process works on: database, home folder, artifact store."""
+"""Defines the installation that a process works on: database, home folder, artifact store."""
 
 from dataclasses import dataclass
 from pathlib import Path

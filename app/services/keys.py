@@ -1,4 +1,4 @@
-"""Make, list and revoke keys (``/keys``); make the first admin key of an installation."""
+"""Serves ``/keys``: creates, lists and revokes keys; creates the first admin key of an installation."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""List, show, download and delete models (``/models``)."""
+"""Serves ``/models``: lists, shows, downloads and deletes models."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pages of lists: fetch one item more than a page shows, and make the last shown item the next cursor."""
+"""Divides lists into pages; the last item of a page is the cursor of the next page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

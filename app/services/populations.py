@@ -1,4 +1,4 @@
-"""Open, show and join populations (``/populations``, ``PUT /datasets/{id}/population``)."""
+"""Serves ``/populations`` and ``PUT /datasets/{id}/population``: opens, shows and joins populations."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,7 @@
-"""Predict with a model (``POST /models/{id}/predict``): post-processing, which reads no ledger and no private rows."""
+"""Serves ``POST /models/{id}/predict``: predicts labels and class probabilities for rows of the caller.
+
+Prediction is post-processing: it reads no ledger and no private rows.
+"""
 
 import json
 from typing import Any

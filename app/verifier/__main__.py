@@ -1,4 +1,4 @@
-"""``python -m app.verifier FILE``."""
+"""Runs the verifier as ``python -m app.verifier FILE``."""
 
 import sys
 

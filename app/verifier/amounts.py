@@ -1,4 +1,4 @@
-"""Exact amounts: decimal text to whole steps of an account's unit and back, without a float."""
+"""Converts exact decimal amounts to whole steps of an account's unit and back, without a float."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Strict reading and canonical writing (RFC 8785) of the JSON that a ledger holds.
+"""Parses JSON strictly and writes it in canonical form (RFC 8785).
 
 A ledger holds strings, integers, null, booleans, arrays and objects. Fractions are text in a ledger, so
 floating-point numbers, the difficult part of RFC 8785, do not occur: a number with a point or an exponent is rejected

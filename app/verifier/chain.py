@@ -1,4 +1,4 @@
-"""Checks of the hash chain of an account, which are the same for every kind of entry.
+"""Checks the hash chain of an account, alike for every kind of entry.
 
 The sequence is 1, 2, 3 … without gaps; ``previous_hash`` is the hash of the entry before; ``hash`` is that of the
 entry's content; times never decrease; the first entry, and no other, opens the account; at the size of every checkpoint

@@ -1,4 +1,4 @@
-"""Upper bounds on the ρ and the μ² of every ε-DP mechanism.
+"""Computes upper bounds on the ρ and the μ² of every ε-DP mechanism.
 
 * ρ = ε·tanh(ε/2).
 * μ = 2x, where Φ(−x) = 1/(1 + e^ε) and Φ is the standard normal distribution function.

@@ -1,4 +1,4 @@
-"""Charges for external mechanisms: reads the details of their entries and recomputes their loss.
+"""Reads the entries of charges for external mechanisms and recomputes their loss.
 
 A mechanism on another machine cannot be recomputed. Its entry names an attester and holds either an event, which is
 priced like any other, or a declared loss: one of ε, ρ and μ, or ε with a δ. The loss follows from the attester's

@@ -1,4 +1,4 @@
-"""Charged and reserved amounts of joint cells, under parallel composition.
+"""Computes charged and reserved amounts of joint cells, under parallel composition.
 
 A row lies in exactly one cell of each partition, so in exactly one *joint* cell. A charge touches the joint cells of
 its box. The loss of the dataset is the largest sum over the joint cells (Theorem L (a), docs/proofs/lemmas.md); with

@@ -1,4 +1,4 @@
-"""Typed reading of JSON fields: each function checks a JSON value and returns it with its type, or raises Malformed."""
+"""Checks JSON fields and returns them with their types, or raises Malformed."""
 
 import re
 from contextlib import suppress

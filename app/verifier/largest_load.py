@@ -1,4 +1,4 @@
-"""Maintains the largest load of an account entry by entry.
+"""Tracks the largest load of an account, entry by entry.
 
 A reservation changes only the joint cells of its scope, so only a load above the current largest is searched for there.
 A reservation that is given back lowers the largest load only if its scope contains the joint cell with that load.

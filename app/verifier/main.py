@@ -1,4 +1,4 @@
-"""The command line: verifies a file, prints the result, and exits with 0, 1 or 2."""
+"""Implements the verifier's command line: verifies a file, prints the result, and exits with 0, 1 or 2."""
 
 import argparse
 import io

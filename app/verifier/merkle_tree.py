@@ -1,4 +1,4 @@
-"""The Merkle tree of RFC 6962 over an account's entries: the root, inclusion proofs and consistency proofs.
+"""Computes Merkle roots (RFC 6962) over an account's entries, and checks inclusion and consistency proofs.
 
 The leaf of an entry is the SHA-256 of a zero byte and the 32 bytes of the entry's ``hash``; a node is the SHA-256 of a
 one byte and its two children. An entry's hash covers its canonical content, so the root covers every byte of it.

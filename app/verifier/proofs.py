@@ -1,4 +1,4 @@
-"""Checks proofs about a log, each one JSON object, against checkpoints.
+"""Checks inclusion and consistency proofs, each one JSON object, against the checkpoints of a log.
 
 An ``inclusion`` proof shows that an entry is in the log; a ``consistency`` proof that a log begins with an earlier log.
 """

@@ -1,1 +1,1 @@
-"""Request and response types, one file per resource. No rule of the product is in this package."""
+"""Defines the request and response types of the HTTP API, one file per resource. Contains no business rule."""

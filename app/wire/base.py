@@ -1,4 +1,4 @@
-"""Base classes of request and response types, and exact number types."""
+"""Defines the base classes of request and response types, and exact number types."""
 
 import math
 from decimal import Decimal

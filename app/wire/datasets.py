@@ -1,4 +1,4 @@
-"""``/datasets``: declaration, public facts, uploads, grants."""
+"""Defines the types of ``/datasets``: declaration, public facts, uploads, grants."""
 
 from fractions import Fraction
 from typing import Annotated, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""``/evaluations``: private accuracy of models, and the choice of the best model."""
+"""Defines the types of ``/evaluations``: private accuracy of models, and the choice of the best model."""
 
 from typing import Annotated, Literal
 

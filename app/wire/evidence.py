@@ -1,4 +1,4 @@
-"""Proofs about an account's log, and the key that signs checkpoints."""
+"""Defines the types of proofs about an account's log, and of the key that signs checkpoints."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Types of ``/ledger/{dataset}/reservations`` and ``/quotes``: charges for external mechanisms."""
+"""Defines the types of ``/ledger/{dataset}/reservations`` and ``/quotes``: charges for external mechanisms."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""``/keys``: access keys."""
+"""Defines the types of ``/keys``: access keys."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Types of ``/ledger``: balances, entries and caps of datasets and populations."""
+"""Defines the types of ``/ledger``: balances, entries and caps of datasets and populations."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""``/models``: the card of a trained forest, and predictions."""
+"""Defines the types of ``/models``: the card of a trained forest, and predictions."""
 
 from typing import Annotated, Any, Literal
 

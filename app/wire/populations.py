@@ -1,4 +1,4 @@
-"""``/populations``: accounts over several datasets about the same people."""
+"""Defines the types of ``/populations``: accounts over several datasets about the same people."""
 
 from app.wire.base import Answer, DecimalText, JsonObject, Request
 from app.wire.datasets import BudgetIn, PublicName

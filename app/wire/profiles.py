@@ -1,4 +1,4 @@
-"""``/profiles``: private bins, class counts and a size, released once and reused by later jobs."""
+"""Defines the types of ``/profiles``: private bins, class counts and a number of rows, which later jobs reuse."""
 
 from typing import Annotated
 

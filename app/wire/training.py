@@ -1,4 +1,4 @@
-"""``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
+"""Defines the types of ``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
 
 from typing import Annotated, Literal, TypeAlias
 

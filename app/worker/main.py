@@ -1,4 +1,4 @@
-"""The loop of one worker process: it claims jobs, sweeps at intervals, and ends on a signal."""
+"""Runs the loop of a worker process: claims jobs, sweeps at intervals, and ends on a signal."""
 
 import logging
 import signal

@@ -1,1 +1,1 @@
-"""Fixtures and helpers of several kinds of test. The product imports none of them."""
+"""Provides fixtures and helpers for several kinds of test. The product imports none of them."""

@@ -1,4 +1,4 @@
-"""Run a worker for HTTP tests that forks the child of each job.
+"""Runs a worker for HTTP tests that forks the child of each job.
 
 ``python -m tests.support.forking_worker`` runs the product's worker. The child of a job is a fork of this process, not
 a new interpreter. It has the same pipes, folder and environment, and it runs ``app.worker.child.main``. A new

@@ -1,4 +1,4 @@
-"""Loads Python files that are in no package, such as ``run.py`` and revisions of the database."""
+"""Loads Python files that are in no package, such as ``run.py`` and database migrations."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The sweeper at a time that the test chooses."""
+"""Runs the sweeper at a time that the test chooses."""
 
 from datetime import datetime, timedelta
 from unittest.mock import patch

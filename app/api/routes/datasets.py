@@ -1,4 +1,4 @@
-"""``/datasets``: declare, upload, show, grant, erase."""
+"""Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
 
 import hashlib
 import os

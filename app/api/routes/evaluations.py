@@ -1,4 +1,4 @@
-"""``/models/{id}/evaluations`` and ``/evaluations``."""
+"""Defines the routes of ``/models/{id}/evaluations`` and ``/evaluations``: quote, submit and show evaluations."""
 
 from fastapi import APIRouter, Response
 

@@ -1,4 +1,4 @@
-"""Routes of checkpoints and proofs of an account, and of the signer's public key."""
+"""Defines the routes of checkpoints and proofs of an account's log, and of the signer's public key."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: no key needed, nothing about datasets."""
+"""Defines ``/healthz`` and ``/readyz``, which report without a key whether the service is alive and ready."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""``/keys``."""
+"""Defines the routes of ``/keys``: create, list and revoke access keys."""
 
 from fastapi import APIRouter
 

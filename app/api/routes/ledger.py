@@ -1,4 +1,4 @@
-"""Routes of ``/ledger``: balances, entries, exports and caps of datasets and populations."""
+"""Defines the routes of ``/ledger``: balances, entries, exports and caps of datasets and populations."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""``/models``: cards, artifacts, predictions."""
+"""Defines the routes of ``/models``: list, show, download and delete trained forests, and predict with them."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Routes of ``/populations``: open, list and show. Their ledgers are under ``/ledger/{account}``."""
+"""Defines the routes of ``/populations``: open, list and show. Their ledgers are under ``/ledger/{account}``."""
 
 from fastapi import APIRouter, Response
 

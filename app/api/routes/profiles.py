@@ -1,4 +1,4 @@
-"""``/datasets/{id}/profiles`` and ``/profiles``."""
+"""Defines the routes of ``/datasets/{id}/profiles`` and ``/profiles``: quote, submit and show private profiles."""
 
 from fastapi import APIRouter, Response
 

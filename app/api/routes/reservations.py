@@ -1,4 +1,4 @@
-"""Routes of ``/ledger/{dataset}/quotes`` and ``/reservations``: charges for external mechanisms."""
+"""Defines the routes of ``/ledger/{dataset}/quotes`` and ``/reservations``: charges for external mechanisms."""
 
 from fastapi import APIRouter, Response
 

@@ -1,4 +1,4 @@
-"""``/algorithms``, ``/plans``, ``/train`` and ``/jobs``."""
+"""Defines the routes of ``/algorithms``, ``/plans``, ``/train`` and ``/jobs``: quote, train, follow and cancel jobs."""
 
 from collections.abc import AsyncIterator
 

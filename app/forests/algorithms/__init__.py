@@ -1,1 +1,1 @@
-"""The training algorithms: each folder holds the price, the growth and the read-out of one algorithm or paper."""
+"""Implements the training algorithms, one folder per algorithm or paper: price, growth and read-out."""

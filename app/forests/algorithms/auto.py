@@ -1,4 +1,4 @@
-"""``auto``: chooses the algorithm and its size from public numbers only."""
+"""Implements ``auto``, which chooses an algorithm and the size of its forest from public numbers alone."""
 
 import math
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Bins of numeric features (public grid, private quantiles), and noisy counts with their prices."""
+"""Computes bins of numeric features (public grid, private quantiles), and noisy counts with their prices."""

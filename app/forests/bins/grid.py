@@ -1,4 +1,4 @@
-"""Compute the public grid: the positions at which private bins may cut a numeric feature, fixed before any row is read.
+"""Computes the public grid: the positions at which private bins may cut a numeric feature, fixed before rows are read.
 
 A numeric feature with public bounds [lower, upper] of width R has the union of 255 equally spaced inner edges and of a
 geometric set R · 2^(−k/2), k = 2 … 40: measured from ``lower`` where the range is not negative, from ``upper`` where it

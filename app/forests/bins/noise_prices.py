@@ -1,4 +1,4 @@
-"""Compute noise scales from prices: the inverse scale of a draw, and the units of normal noise."""
+"""Computes noise scales from prices: the inverse scale of a draw, and the units of normal noise."""
 
 from fractions import Fraction
 from typing import Final

@@ -1,4 +1,4 @@
-"""Price and read noisy counts of disjoint cells: a table in which every row is counted at most once.
+"""Prices and reads noisy counts of disjoint cells: a table in which every row is counted at most once.
 
 One row changes one count by one, so the L1 and the L2 sensitivity are both 1. On accounts that count ε, the noise is
 discrete Laplace. On accounts that count ρ or μ², the noise is an exactly rounded normal draw, which costs less in these

@@ -1,4 +1,4 @@
-"""Price private quantile bins on accounts of every unit."""
+"""Prices private quantile bins on accounts of every unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Price and read private quantile bins: sixteen bins per number, cut by recursive noisy medians on a public grid.
+"""Prices and reads private quantile bins: sixteen bins per number, cut by recursive noisy medians on a public grid.
 
 Small declarations need no private bins: the cells of a number with at most 32 cells on its public grid are its bins, an
 integer with at most 128 cells has 32 equal groups of cells as bins, and each category is a bin. The other numbers are

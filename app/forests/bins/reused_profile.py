@@ -1,4 +1,4 @@
-"""Hold the released numbers of a profile that a training plan reuses at no privacy cost."""
+"""Defines the released numbers of a profile that a training plan reuses at no privacy cost."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Compilation of loops by Numba, and where compiled code is kept."""
+"""Compiles loops with Numba and chooses the folder of the compiled code."""

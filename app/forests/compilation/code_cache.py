@@ -1,7 +1,7 @@
-"""Where compiled code is kept between processes.
+"""Chooses the folder in which Numba caches compiled code between processes.
 
-Beside the package if that is writable (Numba's own default), else in the user's cache folder, else in a folder that
-lives as long as the process. Never under the service's home: a fresh home would compile everything again.
+The folder is beside the package if that is writable (Numba's own default), else in the user's cache folder, else a
+temporary folder of the process. It is never under the service's home: a fresh home would compile everything again.
 
 Numba keeps its index as a pickle, so whoever can write to the folder can run code here. A folder that another user
 owns or may write to is not used.

@@ -1,4 +1,4 @@
-"""The one door to Numba: its options, and where compiled code is kept.
+"""Compiles functions with Numba under fixed options. No other module imports Numba.
 
 Loops are compiled for one thread each and release the interpreter lock: ``parallel=True`` kills a forked child with
 one threading layer and aborts on concurrent callers with another. Callers put threads over blocks of rows instead.

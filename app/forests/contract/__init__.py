@@ -1,1 +1,1 @@
-"""The contract of an algorithm: its protocol, parameters, public facts, plan and released forest."""
+"""Defines the contract of an algorithm: its protocol, parameters, public facts, plan and released forest."""

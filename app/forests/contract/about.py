@@ -1,4 +1,4 @@
-"""Describe an algorithm to people: claims of its paper, known errors, the implementation here, measured accuracy."""
+"""Describes an algorithm for ``GET /algorithms``: its paper's claims and errors, this version, measured accuracy."""
 
 from dataclasses import dataclass
 

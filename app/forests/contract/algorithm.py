@@ -1,4 +1,4 @@
-"""Define the public interface of an algorithm: description, parameters, price, and the check of a stored price."""
+"""Defines the public interface of an algorithm: description, parameters, price, and the check of a stored price."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

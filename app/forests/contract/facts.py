@@ -1,4 +1,4 @@
-"""Hold the public facts that the rules of an algorithm may use, and divide their budget into shares."""
+"""Defines the public facts that the rules of an algorithm may use, and divides their budget into shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the protocol of a family of forests, which the artifact codec and prediction use."""
+"""Defines the protocol of a family of forests, which the artifact codec and prediction use."""
 
 from __future__ import annotations
 

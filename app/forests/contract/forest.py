@@ -1,4 +1,4 @@
-"""Define a trained forest: its plan and its released arrays."""
+"""Defines a trained forest: its plan and its released arrays."""
 
 from __future__ import annotations
 

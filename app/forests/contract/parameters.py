@@ -1,4 +1,4 @@
-"""Check the parameters of a request against public ranges. Errors never repeat a rejected value."""
+"""Checks the parameters of a request against public ranges. Errors never repeat a rejected value."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Define the plan of a training job, settled and priced by ``app.forests.planning`` before any row is read."""
+"""Defines the plan of a training job, settled and priced by ``app.forests.planning`` before any row is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

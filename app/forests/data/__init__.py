@@ -1,1 +1,1 @@
-"""The public schema, and the sanitising and encoding of rows by it."""
+"""Defines the public schema, and sanitises and encodes rows by it."""

@@ -1,4 +1,4 @@
-"""Encode sanitised values as small integers by public bins, and list the splits that the bins allow.
+"""Encodes sanitised values as small integers by public bins, and lists the splits that the bins allow.
 
 Every function depends on the schema and public or released numbers alone, so the code of a row depends on no other row:
 the map is record-wise (lemma L6, docs/proofs/lemmas.md).

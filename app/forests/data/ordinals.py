@@ -1,4 +1,4 @@
-"""Convert ordered categories to numbers."""
+"""Converts ordered categories to numbers."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Compute binned sums and differences of two ordered columns, which give oblique splits without any further release.
+"""Computes binned sums and differences of two ordered columns, which give oblique splits without any further release.
 
 The bins of both columns of a pair are mapped to places 0 … m − 1, where m is the larger number of bins but at most
 :data:`MAX_PLACES`. The sum and the difference are then columns of 2m − 1 codes. A row's codes are a function of the

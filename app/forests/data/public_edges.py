@@ -1,4 +1,4 @@
-"""Compute the edges of a number's public bins: exact fractions of the declared bounds, rounded once.
+"""Computes the edges of a number's public bins: exact fractions of the declared bounds, rounded once.
 
 Every edge is a function of the declaration alone and is rounded to the nearest double in the last step. So edges are
 equal on every machine and carry no information about rows.

@@ -1,4 +1,4 @@
-"""Define the in-memory form of sanitised rows, which ingestion stores, growth reads and prediction encodes."""
+"""Defines the in-memory form of sanitised rows, which ingestion stores, growth reads and prediction encodes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Sanitise rows by the public schema, record by record, before any mechanism or model reads them.
+"""Sanitises rows by the public schema, record by record, before any mechanism or model reads them.
 
 The sanitiser is *total* (every cell has an image, so no row can make growth or prediction fail) and *record-wise* (the
 image of a row depends on that row and the public schema alone). A record-wise map takes neighbouring datasets to

@@ -1,4 +1,4 @@
-"""Define the public schema of a dataset: its columns, which a learner may use at no privacy cost.
+"""Defines the public schema of a dataset: its columns, which a learner may use at no privacy cost.
 
 Bounds, categories and classes are declared by the owner, never inferred from rows. Every artifact contains the schema,
 so that prediction needs only the artifact.

@@ -1,1 +1,1 @@
-"""Price, release and read private evaluations of released models."""
+"""Prices, releases and reads private evaluations of released models."""

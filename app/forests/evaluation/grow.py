@@ -1,4 +1,4 @@
-"""Release an evaluation of models on PRIVATE rows. Only the child process of a job imports this module."""
+"""Releases an evaluation of models on PRIVATE rows. Only the child process of a job imports this module."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias

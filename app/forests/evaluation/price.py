@@ -1,4 +1,4 @@
-"""Price an evaluation of released models on held-out rows. No row is read."""
+"""Prices an evaluation of released models on held-out rows. No row is read."""
 
 from __future__ import annotations
 

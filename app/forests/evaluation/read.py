@@ -1,4 +1,4 @@
-"""Read a released evaluation."""
+"""Defines a released evaluation, and converts its noisy numbers to JSON and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops over integer arrays: sums by cell, routing, gradients, weights and prediction.
+"""Checks arguments of compiled loops over integer arrays: sums by cell, routing, gradients, weights, prediction.
 
 No module here makes a decision or a random draw. The modules check arguments and allocate results; the loops are in
 ``app.forests.kernels.compiled``. Every function imports its loops when it is called: importing the compiler takes

@@ -1,4 +1,4 @@
-"""Check type, shape, layout and range of arrays before a compiled loop runs over them.
+"""Checks type, shape, layout and range of arrays before a compiled loop runs over them.
 
 A loop does not check its indices. A wrong index would read or overwrite foreign memory, so the range of every array
 that indexes another array is checked first. No error message contains a value.

@@ -1,4 +1,4 @@
-"""Compute the clipped integer gradients of private rows, and the leaves that rows reach in trees with code masks."""
+"""Computes clipped integer gradients of private rows, and the leaves that rows reach in trees with code masks."""
 
 from typing import Final, Protocol
 

@@ -1,4 +1,4 @@
-"""Sum private rows by cell: class histograms of nodes and leaves, with or without weights, and gradients of leaves.
+"""Sums private rows by cell: class histograms of nodes and leaves, with or without weights, and gradients of leaves.
 
 All sums are exact integers, and any partition of the rows gives the same totals. They are PRIVATE: only a mechanism may
 read them.

@@ -1,4 +1,4 @@
-"""Tabulate the exponential function in integers, with the same bits on every machine."""
+"""Tabulates the exponential function in integers, with the same bits on every machine."""
 
 from decimal import Decimal, localcontext
 from functools import lru_cache

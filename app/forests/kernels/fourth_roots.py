@@ -1,4 +1,4 @@
-"""Compute ℓ4 norms of class weights in exact integers: the utility of splits. The results are PRIVATE."""
+"""Computes ℓ4 norms of class weights in exact integers: the utility of splits. The results are PRIVATE."""
 
 from typing import Final
 

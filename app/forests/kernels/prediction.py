@@ -1,4 +1,4 @@
-"""Sum the leaf values that rows reach over the trees of a forest: floats for prediction, integers for growth too."""
+"""Sums the leaf values that rows reach over the trees of a forest: floats for prediction, integers for growth too."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Compute the integer weights of private rows from their scores.
+"""Computes the integer weights of private rows from their scores.
 
 The weight of a row is a bit-exact function of that row and of released numbers: scores are integers in units of 2⁻¹⁶,
 the exponential is a table of correctly rounded decimals, the softmax an integer division. It depends on no

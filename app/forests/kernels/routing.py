@@ -1,4 +1,4 @@
-"""Send private rows down released splits. The results, the nodes that rows reach, are PRIVATE."""
+"""Sends private rows down released splits. The results, the nodes that rows reach, are PRIVATE."""
 
 import numpy as np
 from numpy.typing import NDArray

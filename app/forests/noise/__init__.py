@@ -1,1 +1,1 @@
-"""Exact random draws from a cryptographic generator: the samplers, and the interface that mechanisms use."""
+"""Draws exact random numbers from a cryptographic generator, through one interface for all mechanisms."""

@@ -1,4 +1,4 @@
-"""Compile the exact samplers: integer arithmetic on 64-bit words only.
+"""Implements exact samplers as compiled loops: integer arithmetic on 64-bit words only.
 
 Every function here is a deterministic function of the words from a position on. Inner functions take the window and
 a position and return the position behind the words they used. Outer functions move ``cursor`` when a draw is finished

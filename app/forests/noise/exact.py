@@ -1,4 +1,4 @@
-"""Implement the draws of ``app.forests.noise.randomness.Randomness`` as functions of a tape of uniform words.
+"""Implements the draws of ``app.forests.noise.randomness.Randomness`` as functions of a tape of uniform words.
 
 This module checks arguments and converts them to integers; the compiled loops are in ``app.forests.noise.draws`` and
 ``app.forests.noise.gaussian``.

@@ -1,4 +1,4 @@
-"""Compile the sampler of rounded normal numbers: integer arithmetic on 64-bit words, after Karney 2016.
+"""Implements the sampler of rounded normal numbers in integer arithmetic on 64-bit words, after Karney 2016.
 
 A normal number is never formed. Its whole part is drawn, then the digits of its fraction are revealed one by one
 until every comparison that decides about it is decided; the result is the integer nearest to the number times a power

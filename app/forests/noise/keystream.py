@@ -1,4 +1,4 @@
-"""Generate random words in production: AES-256 in counter mode, keyed by the operating system."""
+"""Generates random words in production: AES-256 in counter mode, keyed by the operating system."""
 
 from os import getpid, urandom
 

@@ -1,4 +1,4 @@
-"""Define the random draws that mechanisms use, and their production implementation.
+"""Defines the random draws that mechanisms use, and their production implementation.
 
 Growth, leaf release and every budget decision are plain Python over the six calls of :class:`Randomness`. Nothing
 else in ``app.forests`` draws, so a test that hands a mechanism an enumerating ``Randomness`` walks every path of the

@@ -1,4 +1,4 @@
-"""Keep a window of random words, and extend it when a draw needs more words.
+"""Keeps a window of random words for the samplers, and extends it when a draw needs more words.
 
 A sampler is a deterministic function of an endless tape of uniform words. It reads from a window; when a draw meets
 the window's end, the draw must *go on* with the words it has already seen. Starting it again on fresh words would

@@ -1,4 +1,4 @@
-"""Convert the caller's raw columns to the matrix of doubles that the trees of a model read.
+"""Converts the caller's raw columns to the matrix of doubles that the trees of a model read.
 
 Numbers stay numbers: clamped, integers rounded to nearest with ties to even, an empty cell (NaN) above every number
 where the schema allows one and the lower bound where it does not. Categories become their codes, counted from 1. It is

@@ -1,4 +1,4 @@
-"""Add the leaf sums of a forest of any supported family to an ONNX graph."""
+"""Adds the leaf sums of a forest of any supported family to an ONNX graph."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Build an ONNX graph value by value, under names that no column can have."""
+"""Builds an ONNX graph value by value, under names that no column can have."""
 
 from collections.abc import Sequence
 from typing import Any

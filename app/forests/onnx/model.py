@@ -1,4 +1,4 @@
-"""Export an artifact as the bytes of an ONNX model."""
+"""Exports an artifact as the bytes of an ONNX model."""
 
 import json
 

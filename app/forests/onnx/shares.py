@@ -1,4 +1,7 @@
-"""Convert a row's sums to class probabilities in ONNX: ``app.forests.trees.pooling`` and the boosted family."""
+"""Adds nodes to an ONNX graph that convert a row's sums of leaf values to class probabilities.
+
+Implements ``app.forests.trees.pooling`` and the read-outs of the boosted family in ONNX.
+"""
 
 import numpy as np
 

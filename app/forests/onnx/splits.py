@@ -1,4 +1,4 @@
-"""Convert splits on bins to node modes of ONNX trees on the values of ``app.forests.onnx.columns``."""
+"""Converts splits on bins to node modes and thresholds of ONNX trees on the values of ``app.forests.onnx.columns``."""
 
 from dataclasses import dataclass
 from typing import Final

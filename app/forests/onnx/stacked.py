@@ -1,4 +1,4 @@
-"""Export stacked forests to ONNX: the layers in sequence, with the feature values shifted between layers in the graph.
+"""Exports stacked forests to ONNX: the layers in sequence, with feature values shifted between layers in the graph.
 
 Votes, weights, ticks and shifts are whole numbers, and every product and sum of them stays below 2⁵³: in doubles they
 are exact in any order, so a row lies in the same bins here as in ``app.forests.algorithms.bms_rf.stacked_features``.

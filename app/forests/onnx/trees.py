@@ -1,4 +1,4 @@
-"""Add trees to an ONNX graph: an ensemble that finds the leaf of a row in each tree, then sums of leaf values.
+"""Adds trees to an ONNX graph: an ensemble that finds the leaf of a row in each tree, then sums of leaf values.
 
 The ensemble returns leaf numbers, and a separate table holds leaf values: a leaf of ai.onnx.ml 5 has a single number,
 so the ensemble would otherwise need every tree once per class. All numbers are doubles, so no threshold is rounded.

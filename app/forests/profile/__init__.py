@@ -1,1 +1,1 @@
-"""Price, release and read profiles of datasets, which later jobs reuse at no privacy cost."""
+"""Prices, releases and reads profiles of datasets, which later jobs reuse at no privacy cost."""

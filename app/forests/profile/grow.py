@@ -1,4 +1,4 @@
-"""Release the profile of a dataset. Only the child process of a job imports this module."""
+"""Releases the profile of a dataset. Only the child process of a job imports this module."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Settle and price the profile of a dataset: private bins, class counts and a size. No row is read."""
+"""Plans and prices the profile of a dataset: private bins, class counts and a size. No row is read."""
 
 from __future__ import annotations
 

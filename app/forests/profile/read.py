@@ -1,4 +1,4 @@
-"""Read a released profile: edges, class counts, size, and the numbers that a training plan reuses."""
+"""Reads a released profile: edges, class counts, size, and the numbers that a training plan reuses."""
 
 from __future__ import annotations
 

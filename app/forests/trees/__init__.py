@@ -1,1 +1,1 @@
-"""Tree code that several algorithms share: prices, growth, leaves and read-outs."""
+"""Implements prices, growth, leaves and read-outs of trees that several algorithms share."""

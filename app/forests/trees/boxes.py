@@ -1,4 +1,4 @@
-"""Compute the public box of a node: the splits that cut the region which the released splits above leave to the node.
+"""Computes the public box of a node: the splits that cut the region which released splits above leave to the node.
 
 A box is a mask over the public candidates. A box is a function of releases, so a selection restricted to the box keeps
 its guarantee (lemma L1 needs candidates that do not depend on the rows *given* the earlier releases).

@@ -1,4 +1,4 @@
-"""Read forests that release noisy class counts of every leaf, over public bins: ``mrf`` and ``rdt``."""
+"""Reads out forests that release noisy class counts of every leaf, over public bins: ``mrf`` and ``rdt``."""
 
 from __future__ import annotations
 

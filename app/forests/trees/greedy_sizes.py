@@ -1,4 +1,4 @@
-"""Choose the number and depth of greedy trees by public rules."""
+"""Chooses the number and depth of greedy trees by public rules."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Settle and price median trees on accounts that protect labels alone."""
+"""Plans and prices median trees on accounts that protect labels alone."""
 
 from dataclasses import replace
 from fractions import Fraction

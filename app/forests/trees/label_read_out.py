@@ -1,4 +1,4 @@
-"""Read forests whose leaves release one label each, and forests whose plan chooses between labels and counts."""
+"""Reads out forests whose leaves release one label each, and forests whose plan chooses between labels and counts."""
 
 from __future__ import annotations
 

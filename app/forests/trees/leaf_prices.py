@@ -1,4 +1,4 @@
-"""Price the releases of leaves: noisy counts of every class, or one label."""
+"""Prices the releases of leaves: noisy counts of every class, or one label."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Sum the values of the leaves that a row reaches, for trees with one feature and one threshold per node."""
+"""Sums the values of the leaves that a row reaches, for trees with one feature and one threshold per node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Price trees of private medians, and choose their depth by a public rule."""
+"""Prices trees of private medians, and chooses their depth by a public rule."""
 
 import math
 from fractions import Fraction

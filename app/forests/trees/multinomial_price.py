@@ -1,4 +1,4 @@
-"""Settle and price trees whose splits are private selections by a utility of class counts."""
+"""Plans and prices trees whose splits are private selections by a utility of class counts."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Turn released noisy counts into leaf values, and sums of leaf values into probabilities: post-processing (lemma L7).
+"""Turns released noisy counts into leaf values, and sums of leaf values into probabilities: post-processing (lemma L7).
 
 ==========  =====================================================================================================
 read-out    a row's class probabilities, from the leaves it reaches in each tree

@@ -1,4 +1,4 @@
-"""Price selections among public candidates, and choose their mechanism.
+"""Prices selections among public candidates, and chooses their mechanism.
 
 On accounts that count ε, a selection is permute-and-flip, which is at least as good as the exponential mechanism at the
 same ε. On accounts that count ρ or μ², a selection is the exponential mechanism, whose bounded range makes it cheaper

@@ -1,4 +1,4 @@
-"""Limit the size of a forest and its working memory by public numbers, before any row is read."""
+"""Limits the size of a forest and its working memory by public numbers, before any row is read."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Choose the bins of a forest whose trees are released in sequence: public bins, or the bins of a reused profile."""
+"""Chooses the bins of a forest whose trees are released in sequence: public bins, or the bins of a reused profile."""
 
 from app.forests.bins import quantile_bins
 from app.forests.bins.reused_profile import ReusedProfile

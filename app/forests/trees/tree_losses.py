@@ -1,4 +1,4 @@
-"""Divide a tree's loss over its parts, and read the parts back out of the priced event."""
+"""Divides a tree's loss over its parts, and reads the parts back out of the priced event."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Define the parameters that several algorithms share, and the public rules that choose their values."""
+"""Defines the parameters that several algorithms share, and the public rules that choose their values."""
 
 from __future__ import annotations
 

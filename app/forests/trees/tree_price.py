@@ -1,4 +1,4 @@
-"""Write a tree as an event: the selections of a path, then the releases of the leaves."""
+"""Builds the privacy event of a tree: the selections of a path, then the releases of the leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute integer utilities of splits, exact in 64 bits, with proven range sensitivities.
+"""Computes integer utilities of splits, exact in 64 bits, with proven range sensitivities.
 
 Counts are at most ``limits.MAX_ROWS_PER_DATASET`` < 2^31, so Σ n_c² ≤ n² < 2^62 and every intermediate below fits.
 """

@@ -1,4 +1,4 @@
-"""One module per unit of account, all with the functions of :class:`~app.privacy.accountants.accountant.Accountant`."""
+"""Implements the accountants, one module per unit: :class:`~app.privacy.accountants.accountant.Accountant`."""
 
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.accountant import Accountant

@@ -1,4 +1,4 @@
-"""The protocol of accountants, and the composition of an event's tree that they share."""
+"""Defines the protocol of accountants, and composes the parts of an event for all of them."""
 
 from collections.abc import Callable
 from fractions import Fraction

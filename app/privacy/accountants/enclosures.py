@@ -1,4 +1,4 @@
-"""Certified real numbers: Arb balls that contain the exact value, and their ends as exact numbers.
+"""Computes certified bounds of real numbers, as Arb balls that contain the exact value.
 
 Conversions between ρ, μ and (ε, δ) need logarithms, exponentials and the normal law, which have no exact value to
 compute with. ``flint.arb`` computes with balls (a midpoint and a radius) and widens every result by its rounding error,

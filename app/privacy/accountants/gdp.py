@@ -1,5 +1,6 @@
-"""Gaussian differential privacy: charges in steps of 10⁻¹² μ², composed by addition of μ² (Theorem L (c),
-docs/proofs/accounting.md A3).
+"""Accounts for Gaussian differential privacy: charges in steps of 10⁻¹² μ², composed by addition of μ².
+
+The proof is Theorem L (c) in docs/proofs/accounting.md A3.
 
 A mechanism is μ-GDP if telling its laws on two neighbours apart is at least as hard as telling N(0, 1) from N(μ, 1)
 (Dong, Roth and Su 2022). That is equivalent to (ε, δ)-DP for every ε at

@@ -1,4 +1,4 @@
-"""Pure ε: charges in nano-ε, composed by addition (Theorem L (a), docs/proofs/lemmas.md)."""
+"""Accounts for pure ε-DP: charges in nano-ε, composed by addition (Theorem L (a), docs/proofs/lemmas.md)."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""zCDP: charges in steps of 10⁻¹² ρ, composed by addition (Theorem L (b), docs/proofs/accounting.md A3).
+"""Accounts for zCDP: charges in 10⁻¹² ρ, composed by addition (Theorem L (b), docs/proofs/accounting.md A3).
 
 ρ and (ε, δ) are converted by Canonne, Kamath and Steinke (2020), Proposition 12 and Corollary 13: a ρ-zCDP mechanism is
 (ε, δ)-DP for

@@ -1,4 +1,4 @@
-"""Parallel composition over declared partitions: scopes, and the exact loss over their joint cells.
+"""Computes the exact loss over joint cells of declared partitions (parallel composition), and the scopes of jobs.
 
 A dataset's loss is the maximum over *joint cells* of the sum of the charges that cover the cell (Theorem L,
 docs/proofs/lemmas.md). A partition puts every row into exactly one cell by a rule that looks at nothing but that row,

@@ -1,4 +1,4 @@
-"""Boxes as arrays: for each partition the distinct lists of cells, and the list of every box.
+"""Represents boxes as arrays: the distinct lists of cells of each partition, and the lists of every box.
 
 Accounts have many boxes and few lists of cells, so everything that depends on cells is worked out once per list, and
 everything that depends on amounts is a sum over arrays.

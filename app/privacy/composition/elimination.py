@@ -1,4 +1,4 @@
-"""Max-sum variable elimination: the largest sum of table entries over all combinations of a few variables.
+"""Maximizes a sum of tables over combinations of a few variables, by max-sum variable elimination.
 
 The variables are partitions, a variable's values are groups of cells that no box tells apart. Finding the largest
 sum over boxes is MAX-2-CSP, hence NP-hard in general; elimination is exact, and its cost is exponential only in how

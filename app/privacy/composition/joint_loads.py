@@ -1,4 +1,4 @@
-"""Loads of the joint cells of an account, and the tightest joint cell inside a box.
+"""Computes loads of an account's joint cells, and finds the tightest joint cell inside a box.
 
 Exact: charges on one partition are added cell by cell; cells that no other charge tells apart are taken together;
 partitions that no charge restricts together are independent, and their maxima add; what remains is solved by variable

@@ -1,4 +1,4 @@
-"""A cache of scopes by key, in which every list of cells and every cell has a number.
+"""Caches scopes by key, and numbers every list of cells and every cell.
 
 What is asked of an account's boxes changes with every job, and what the boxes are hardly ever does. So they are read
 and numbered once and kept, and a question looks up numbers by keys.

@@ -1,4 +1,4 @@
-"""Declared partitions, and the scopes of jobs over them.
+"""Defines declared partitions, and the scopes of jobs over them.
 
 A partition is a rule that puts every row into exactly one cell without a look at any other row: a keyed hash of the
 row's own id, a column with a declared domain, or the upload that brought the row. Never a position, a size, or a list

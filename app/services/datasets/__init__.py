@@ -1,1 +1,1 @@
-"""Datasets: declaration, upload, display, overlaps and erasure."""
+"""Declares, uploads, shows and erases datasets, and finds rows that several uploads share."""

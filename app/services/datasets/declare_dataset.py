@@ -1,4 +1,4 @@
-"""Declare a dataset (``POST /datasets``): catalog row, account and the owner's grant, in one transaction."""
+"""Serves ``POST /datasets``: declares a dataset with its account and its owner's grant, in one transaction."""
 
 import secrets
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Check and read the partitions of a declaration."""
+"""Checks and reads the partitions of a declaration."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Delete a dataset (``DELETE /datasets/{id}``): its rows are erased; spend, ledger and models stay."""
+"""Serves ``DELETE /datasets/{id}``: erases the rows of a dataset; spend, ledger and models stay."""
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files

@@ -1,4 +1,4 @@
-"""Erase the rows of one unit (``POST /datasets/{id}/erasures``); every charge stays."""
+"""Serves ``POST /datasets/{id}/erasures``: erases the rows of one privacy unit; every charge stays."""
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest

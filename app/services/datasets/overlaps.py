@@ -1,4 +1,4 @@
-"""Show an owner which rows their datasets share (``GET /datasets/{id}/overlaps``)."""
+"""Serves ``GET /datasets/{id}/overlaps``: shows an owner which rows their datasets share."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""List and show datasets (``GET /datasets``): public facts and balances."""
+"""Serves ``GET /datasets``: lists and shows datasets with their public facts and balances."""
 
 from collections.abc import Sequence
 

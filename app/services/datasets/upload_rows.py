@@ -1,4 +1,4 @@
-"""Upload rows (``POST /datasets/{id}/rows``): sanitise and store a file of rows as an epoch."""
+"""Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an epoch."""
 
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Private evaluations of models: request, release and display."""
+"""Evaluates models privately: requests, releases and shows evaluations."""

@@ -1,4 +1,4 @@
-"""Evaluate released models on private rows, in the child process of a charged job."""
+"""Evaluates released models on private rows, in the child process of a charged job."""
 
 import json
 

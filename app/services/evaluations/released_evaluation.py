@@ -1,4 +1,4 @@
-"""The evaluation kind of job: public facts, check and registration of an evaluation."""
+"""Defines the evaluation kind of job: public facts, check and registration of an evaluation."""
 
 import json
 from collections.abc import Sequence

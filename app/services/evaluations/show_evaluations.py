@@ -1,4 +1,4 @@
-"""Show and list released evaluations of models (``/evaluations``): post-processing of released counts."""
+"""Serves ``/evaluations``: lists and shows released evaluations of models, as post-processing of released counts."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Quote and accept evaluations of models and choices of the best model (``POST …/evaluations``)."""
+"""Serves ``POST …/evaluations``: quotes and accepts evaluations of models and choices of the best model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Jobs of every kind: charge, run, task of the child process, display, cancellation and sweep."""
+"""Charges, runs, shows, cancels and cleans up jobs of every kind."""

@@ -1,4 +1,4 @@
-"""List every kind of job by the name in the job's row."""
+"""Lists every kind of job by the name that the job's row stores."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

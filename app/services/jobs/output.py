@@ -1,4 +1,4 @@
-"""Write the output of a job's child process: complete and durable, or not at all."""
+"""Writes the output of a job's child process durably: completely or not at all."""
 
 from app.core import durable
 from app.services.jobs.task import JobTask

@@ -1,4 +1,4 @@
-"""Compute the public facts that every output carries: its job, and the price, guarantee and receipt of each part."""
+"""Computes the public facts of every output: its job, and the price, guarantee and receipt of each part."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Check that the reservations of a job pay for what its task will release."""
+"""Checks that the reservations of a job pay for every release of its task."""
 
 from fractions import Fraction
 

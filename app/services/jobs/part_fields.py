@@ -1,4 +1,4 @@
-"""Lay out the parts of a job in an answer: the first part in the job's fields, the second as ``unlabelled``."""
+"""Maps the parts of a job to fields of an answer: the first part to the job's fields, the second to ``unlabelled``."""
 
 from collections.abc import Sequence
 from typing import Any

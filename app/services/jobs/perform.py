@@ -1,4 +1,4 @@
-"""Run a charged job in the child process: one function per kind of job reads rows and writes the output."""
+"""Runs a charged job in the child process: one function per kind of job reads rows and writes the output."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Run a claimed job of any kind from its charge to its end: two transactions with the child process between them.
+"""Runs a claimed job from its charge to its end: two transactions with the child process between them.
 
 Transaction 1 charges and commits; only then are rows read. Transaction 2 checks the lease and commits the output and
 ``succeeded`` together. A job that is lost between the two transactions stays charged and fails.

@@ -1,4 +1,4 @@
-"""Show, list and cancel jobs of every kind (``/jobs``)."""
+"""Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The sweeper: settles jobs of dead workers and jobs that waited too long, and removes files that no row refers to.
+"""Settles jobs of dead workers and expired jobs, and removes files that no database row refers to (the sweeper).
 
 Each job is settled in its own transaction, which first reads the job again under its lock, because the job's worker
 may have resumed.

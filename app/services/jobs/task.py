@@ -1,4 +1,4 @@
-"""Define the task that a worker sends to its child process, without keys, addresses and secrets of the service."""
+"""Defines the task that a worker sends to its child process, without keys, addresses or secrets of the service."""
 
 import json
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Requests about ledgers: balances, history, caps, external charges, proofs and heads."""
+"""Answers requests about ledgers: balances, history, caps, external charges, proofs and heads."""

@@ -1,4 +1,4 @@
-"""Find the account that a request names, and check the caller's role on it.
+"""Finds the account that a request names, and checks the caller's role on it.
 
 A dataset's account is named by the dataset's id or name, a population's by its id alone: a population may have the name
 of a dataset.

@@ -1,4 +1,4 @@
-"""Balances of accounts (``GET /ledger``, ``GET /ledger/{account}``)."""
+"""Serves ``GET /ledger`` and ``GET /ledger/{account}``: shows balances of accounts."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Convert budgets to caps, and change the cap of an account (``POST /ledger/{account}/cap``)."""
+"""Serves ``POST /ledger/{account}/cap``: converts a budget to a cap and changes the cap of an account."""
 
 from dataclasses import replace
 from fractions import Fraction

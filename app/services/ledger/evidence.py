@@ -1,4 +1,4 @@
-"""Checkpoints and proofs of an account's log, and the signer's public key (``GET /signer``)."""
+"""Serves checkpoints and proofs of an account's log, and the signer's public key (``GET /signer``)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Quote, charge and list external mechanisms (``/ledger/{dataset}/quotes`` and ``/reservations``)."""
+"""Serves ``/ledger/{dataset}/quotes`` and ``/reservations``: quotes, charges and lists external mechanisms."""
 
 from datetime import datetime
 from typing import Any, Literal, cast

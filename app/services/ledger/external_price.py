@@ -1,4 +1,4 @@
-"""Price of an external mechanism: cells, amount, δ and receipt, from public facts."""
+"""Prices an external mechanism from public facts: its cells, amount, δ and receipt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Publish heads outside the database: compare them before a process serves requests, write them after every commit."""
+"""Writes signed heads outside the database after every commit, and compares them before a process serves requests."""
 
 import logging
 import threading

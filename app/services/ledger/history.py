@@ -1,4 +1,4 @@
-"""The history of an account: entries (``GET /ledger/{account}/entries``) and exports (``.../export``)."""
+"""Serves ``GET /ledger/{account}/entries`` and ``/ledger/{account}/export``: lists and exports entries of accounts."""
 
 import csv
 import io

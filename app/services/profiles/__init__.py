@@ -1,1 +1,1 @@
-"""Profiles of datasets, which later jobs reuse at no privacy cost: request, release and display."""
+"""Requests, releases and shows profiles of datasets, which later jobs reuse at no privacy cost."""

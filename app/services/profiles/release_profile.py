@@ -1,4 +1,4 @@
-"""Release a profile of private rows, in the child process of a charged job."""
+"""Releases a profile of private rows, in the child process of a charged job."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The profile kind of job: public facts, check and registration of a profile."""
+"""Defines the profile kind of job: public facts, check and registration of a profile."""
 
 import json
 from collections.abc import Sequence

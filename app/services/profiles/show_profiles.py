@@ -1,4 +1,4 @@
-"""Show and list released profiles of datasets (``/profiles``). Profiles stay when the rows are erased."""
+"""Serves ``/profiles``: lists and shows released profiles of datasets, which stay when the rows are erased."""
 
 from sqlalchemy.orm import Session
 

@@ -1,4 +1,4 @@
-"""Quote and accept profiles (``POST /datasets/{id}/profiles``), which later jobs reuse at no privacy cost."""
+"""Serves ``POST /datasets/{id}/profiles``: quotes and accepts profiles."""
 
 from datetime import datetime
 

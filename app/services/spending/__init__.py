@@ -1,1 +1,1 @@
-"""The steps that requests which spend budget share: scope, price, quote, admission and acceptance."""
+"""Prices, quotes, admits and accepts requests that spend budget."""

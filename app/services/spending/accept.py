@@ -1,4 +1,4 @@
-"""Accept or refuse a job of any kind in the caller's transaction: reservations, queue row and answer."""
+"""Accepts or refuses a job of any kind in the caller's transaction: reservations, queue row and answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Quote the parts of a job: price, receipt, and whether the account would admit the part now."""
+"""Quotes the parts of a job: price, receipt, and whether the account would admit the part now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

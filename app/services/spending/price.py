@@ -1,4 +1,4 @@
-"""The price of a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account."""
+"""Prices a part of a job: its dataset, its scope, and its amount in the unit of the dataset's account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Validate the scope of a request and add the uploads that exist."""
+"""Validates the scope of a request and adds the uploads that exist."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The steps of every request that spends: authorize, return a stored answer, quote, and write once."""
+"""Submits a request that spends budget: authorizes, returns a stored answer, quotes, and writes once."""
 
 from collections.abc import Callable
 from dataclasses import replace

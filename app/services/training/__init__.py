@@ -1,1 +1,1 @@
-"""Training: the plan and quote of a forest, the job that grows it, and the model that it becomes."""
+"""Plans, quotes, runs and registers the training of forests."""

@@ -1,4 +1,4 @@
-"""Grow a forest on private rows, in the child process of a charged job."""
+"""Grows a forest on private rows, in the child process of a charged job."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The plan of a training request and the priced parts of its job, from public facts alone."""
+"""Plans a training request and prices the parts of its job, from public facts alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Quote a training request (``POST /plans``) without reading rows."""
+"""Serves ``POST /plans``: quotes a training request without reading rows."""
 
 from app.access.roles import Principal
 from app.privacy import guarantees

@@ -1,4 +1,4 @@
-"""Find the released profile that a training request reuses, and derive the number of rows in the request's scope."""
+"""Finds the released profile that a training request reuses, and derives the number of rows in its scope."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Accept a training job (``POST /train``): reservations, job and answer in one transaction."""
+"""Serves ``POST /train``: writes the reservations, job and answer of a training request in one transaction."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The training kind of job: facts of the model card, check of the artifact and registration of the model."""
+"""Defines the training kind of job: model card, check of the artifact and registration of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""``bms-rf``: a stacked multinomial forest with Bernoulli dropout."""
+"""Implements ``bms-rf``, layers of trees that learn from the votes of earlier layers: price, growth and read-out."""

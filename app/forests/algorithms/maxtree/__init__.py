@@ -1,1 +1,1 @@
-"""``maxtree``: greedy trees by the maximal vote."""
+"""Implements ``maxtree``, greedy trees whose splits misclassify few rows: price and growth."""

@@ -1,1 +1,1 @@
-"""``nbrt``: noise-matched boosting of random trees."""
+"""Implements ``nbrt``, gradient boosting on trees drawn at random: price, growth and read-out."""

@@ -1,4 +1,4 @@
-"""Keeps the scores of PRIVATE rows during boosting and sums gradients: a protocol, and its implementation in memory."""
+"""Stores the boosting scores of PRIVATE rows and sums their gradients: a protocol and an in-memory implementation."""
 
 from typing import Final, Protocol
 

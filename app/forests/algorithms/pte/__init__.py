@@ -1,1 +1,1 @@
-"""``pte``: a small ensemble on private labels, and a larger ensemble on the labels that it predicts."""
+"""Implements ``pte``, which trains an ensemble on rows that a private ensemble has labelled: price and growth."""

@@ -1,4 +1,4 @@
-"""Prices ``pte``: a small ensemble costs budget for labels; a larger ensemble on its predictions costs none.
+"""Prices ``pte``: only the small ensemble on private labels costs budget, not the larger one on its predictions.
 
 Huang, Lei and Kabán, "Noise-efficient learning of differentially private partitioning machine ensembles", Algorithm 4.
 docs/proofs/pte.md states the claim, shows why the second noise is not needed and proves this version.

@@ -1,1 +1,1 @@
-"""``rdt-mv``, ``rdt-ta``, ``rdt-pa`` and ``rdt-jagannathan``: random decision trees."""
+"""Implements ``rdt-mv``, ``rdt-ta``, ``rdt-pa``, ``rdt-jagannathan``, random decision trees: price and growth."""

@@ -1,1 +1,1 @@
-"""``rpf``: the reweighted ℓ4 permute-and-flip forest."""
+"""Implements ``rpf``, boosted trees on reweighted rows with permute-and-flip splits: price, growth and read-out."""

@@ -1,1 +1,1 @@
-"""``spe``: a supervised ensemble of median trees."""
+"""Implements ``spe``, trees that split at private medians of hashed shards of the rows: price and growth."""

@@ -1,1 +1,1 @@
-"""``srt``: random trees whose leaves release one label each."""
+"""Implements ``srt``, random trees whose leaves release one label each: price and growth."""

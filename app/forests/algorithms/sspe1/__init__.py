@@ -1,1 +1,1 @@
-"""``sspe-1``: median trees from an unlabelled and a labelled dataset."""
+"""Implements ``sspe-1``, median trees of an unlabelled dataset with leaves of a labelled dataset: price and growth."""

@@ -1,1 +1,1 @@
-"""``sspe-2``: median trees for private labels."""
+"""Implements ``sspe-2``, median trees on public features that protect labels alone: price and growth."""

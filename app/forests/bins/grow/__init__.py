@@ -1,1 +1,1 @@
-"""Releases of bins and of noisy counts on PRIVATE rows."""
+"""Releases bins and noisy counts of PRIVATE rows."""

@@ -1,4 +1,4 @@
-"""Add noise to a table of counts of disjoint cells."""
+"""Adds noise to a table of counts of disjoint cells."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Release the cuts of bins at private quantiles of PRIVATE rows."""
+"""Releases the cuts of bins at private quantiles of PRIVATE rows."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,1 +1,1 @@
-"""The compiled loops. Importing a module of this package loads the compiler."""
+"""Contains the compiled loops. Importing a module of this package loads the compiler."""

@@ -1,4 +1,4 @@
-"""Compiled gradients and tree walks of boosting. No float anywhere: results have the same bits on every machine.
+"""Computes gradients and walks trees for boosting in compiled integer loops, with equal bits on every machine.
 
 Signed quantities are split into a sign and an unsigned magnitude, so that every division rounds toward zero and no
 signed and unsigned integers meet.

@@ -1,4 +1,4 @@
-"""Compiled sums of rows by cell. Callers have checked every index.
+"""Sums rows by cell in compiled loops. Callers have checked every index.
 
 Cell numbers are unsigned, so that no sign is tested. An empty array of weights stands for the weight 1 of every row.
 """

@@ -1,4 +1,4 @@
-"""Compiled ℓ4 norms of class weights, exact to the last unit.
+"""Computes ℓ4 norms of class weights in compiled loops, exact to the last unit.
 
 A fourth power of a weight below 2³⁹ has up to 156 bits. It is formed modulo 2¹²⁸, in two 64-bit words, and that is
 enough: a floating-point root is a guess within 2 of the exact root, so the difference between the sum S of fourth

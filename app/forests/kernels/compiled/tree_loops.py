@@ -1,4 +1,4 @@
-"""Compiled walks down trees: prediction for a caller's rows, routing for training rows.
+"""Walks down trees in compiled loops: prediction for a caller's rows, routing for training rows.
 
 A step down a tree waits for dependent loads, so several walks go down together: a group of rows in one tree, or, where
 rows are few, one row in a group of trees. In both cases a row's leaf values are added in the order of the trees.

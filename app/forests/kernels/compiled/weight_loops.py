@@ -1,4 +1,4 @@
-"""Compiled weights of rows, in integers only: a row's weight is the same whatever other rows are in the table."""
+"""Computes integer weights of rows in compiled loops; the weight of a row does not depend on other rows."""
 
 import numpy as np
 from numpy.typing import NDArray

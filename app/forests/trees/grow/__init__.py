@@ -1,1 +1,1 @@
-"""Growth that several algorithms share, on PRIVATE rows."""
+"""Grows trees on PRIVATE rows, by steps that several algorithms share."""

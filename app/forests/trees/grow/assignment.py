@@ -1,4 +1,4 @@
-"""Assign rows to trees and parts by a keyed hash of their stable ids, so that no row affects another (lemma L5)."""
+"""Assigns rows to trees and parts by a keyed hash of their stable ids, so that no row affects another (lemma L5)."""
 
 import hmac
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Collect trees that are released in sequence into a forest."""
+"""Collects trees that are released one after another into a forest."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Grow trees at exact medians, with exact stopping sizes, on accounts that protect labels alone.
+"""Grows trees at exact medians, with exact stopping sizes, on accounts that protect labels alone.
 
 On such an account, two neighbouring datasets have equal rows and equal features. A function of features alone has equal
 values on both, so it may be used exactly and published at no privacy cost (docs/proofs/sspe-2.md). The functions of

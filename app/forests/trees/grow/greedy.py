@@ -1,4 +1,4 @@
-"""Grow trees by private selections of splits, among public candidates, with a utility of the class counts."""
+"""Grows trees by private selections of splits, among public candidates, with a utility of the class counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the protocol of exact integer histograms of PRIVATE rows, which may be on one machine or several.
+"""Defines the protocol of exact integer histograms of PRIVATE rows, which may be on one machine or several.
 
 No result of these objects may be released: every number is an exact private count. Growth passes the counts to a
 mechanism, which releases selections and noisy counts only. Integer sums commute, so the result does not depend on the

@@ -1,4 +1,4 @@
-"""Compute histograms of PRIVATE rows in the memory of this process."""
+"""Computes histograms of PRIVATE rows in the memory of this process."""
 
 from collections.abc import Callable
 

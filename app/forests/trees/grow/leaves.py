@@ -1,4 +1,4 @@
-"""Release the leaves of a tree: noisy counts of every class, or one label."""
+"""Releases the leaves of a tree: noisy counts of every class, or one label."""
 
 from __future__ import annotations
 

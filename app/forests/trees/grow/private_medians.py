@@ -1,4 +1,4 @@
-"""Choose the splits of a level at private medians of random features."""
+"""Chooses the splits of a level at private medians of random features."""
 
 import numpy as np
 from numpy.typing import NDArray

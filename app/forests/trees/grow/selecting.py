@@ -1,4 +1,4 @@
-"""Draw a priced selection among candidates."""
+"""Draws a private selection among candidates, by the mechanism that its price names."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Build the splits of a complete tree: at random without rows, or by a choice at each level."""
+"""Builds the splits of a complete tree: at random without rows, or by a choice at each level."""
 
 from __future__ import annotations
 

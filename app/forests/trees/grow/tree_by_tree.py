@@ -1,4 +1,4 @@
-"""Grow forests of independent trees: pass each tree its rows, and release the trees in sequence."""
+"""Grows forests of independent trees: passes each tree its rows, and releases the trees in sequence."""
 
 from __future__ import annotations
 
