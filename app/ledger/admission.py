@@ -71,14 +71,15 @@ class AccountState:
 
     def tightest(self, scope: Scope) -> CellBalance:
         """The joint cell of a scope with the largest ``charged + reserved``; ties in canonical order."""
-        loads = Loads(self.partitions, self._boxes, inside=scope)
+        loads = self._loads(scope)
         return self._balance(loads.largest(), loads)
 
-    def by_cell(self, scope: Scope) -> dict[str, list[CellBalance]]:
-        """For every partition and every cell of it inside a scope, the tightest joint cell that lies in the cell."""
-        loads = Loads(self.partitions, self._boxes, inside=scope)
+    def by_cell(self, scope: Scope) -> tuple[CellBalance, dict[str, list[CellBalance]]]:
+        """The tightest joint cell of a scope, and of every cell of every partition inside the scope."""
+        loads = self._loads(scope)
         names = [partition.name for partition in self.partitions.declared]
-        return {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
+        cells = {name: [self._balance(tightest, loads) for tightest in loads.by_cell(name)] for name in names}
+        return self._balance(loads.largest(), loads), cells
 
     def reserved(self, scope: Scope, amount: int) -> "AccountState":
         """The state with one more reservation."""
@@ -87,6 +88,9 @@ class AccountState:
             self.scopes.add(digest, scope)
         charged, reserved = self.totals.get(digest, (0, 0))
         return replace(self, totals={**self.totals, digest: (charged, reserved + amount)})
+
+    def _loads(self, scope: Scope) -> Loads:
+        return Loads(self.partitions, self._boxes, inside=scope)
 
     @cached_property
     def _boxes(self) -> Boxes:
@@ -200,12 +204,14 @@ class Budgets:
 
     def room(self, request: Request) -> Room:
         """The room for a request alone."""
-        account = self.accounts[request.account_id]
-        tightest = account.tightest(request.scope)
-        population = self.population_of(request.account_id)
-        room = account.cap - tightest.load
+        return self.room_at(request.account_id, self.accounts[request.account_id].tightest(request.scope))
+
+    def room_at(self, account_id: str, tightest: CellBalance) -> Room:
+        """The room in a scope of an account, whose tightest joint cell is given."""
+        population = self.population_of(account_id)
+        room = self.accounts[account_id].cap - tightest.load
         if population is not None:
-            room = min(room, population.room(request.account_id, tightest.load))
+            room = min(room, population.room(account_id, tightest.load))
         return Room(tightest, max(room, 0), population)
 
     def population_of(self, account_id: str) -> Population | None:

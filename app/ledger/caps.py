@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, population_totals, repository
+from app.ledger import chain, population_totals, repository, state
 from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
-from app.ledger.service import Balance, balances, highest_caps
 from app.privacy.accountants import pure
 
 
@@ -51,7 +50,7 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
     chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
 
 
-def printable_at(highest: Limit, whole: Balance) -> Limit:
+def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:
     """The limit that the guarantee of a whole account states.
 
     On ``pure`` accounts the charges bound the loss at any time (Theorem L (a), docs/proofs/lemmas.md), so the limit is
@@ -59,11 +58,10 @@ def printable_at(highest: Limit, whole: Balance) -> Limit:
 
     Args:
         highest: the :func:`highest_cap` of the account.
-        whole: the balance of the whole account.
+        cap: in force now.
+        load: of the tightest joint cell of the whole account.
     """
-    if highest.accountant != pure.NAME:
-        return highest
-    return Limit(pure.NAME, max(whole.cap, whole.charged + whole.reserved), None)
+    return highest if highest.accountant != pure.NAME else Limit(pure.NAME, max(cap, load), None)
 
 
 def printable(session: Session, account_id: str) -> Limit:
@@ -72,10 +70,11 @@ def printable(session: Session, account_id: str) -> Limit:
 
 
 def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
-    """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their balances."""
-    limits = highest_caps(session, account_ids)
-    wholes = balances(session, [account_id for account_id, limit in limits.items() if limit.accountant == pure.NAME])
-    return {**limits, **{account_id: printable_at(limits[account_id], whole) for account_id, whole in wholes.items()}}
+    """The :func:`printable_at` limits of several accounts, by id. Only ``pure`` accounts need their loads."""
+    rows = {row.id: row for row in repository.accounts(session, account_ids)}
+    states = state.read(session, [row for row in rows.values() if row.accountant == pure.NAME])
+    loads = {account_id: account.tightest({}).load for account_id, account in states.items()}
+    return {row.id: printable_at(Limit.of(row), cap=row.cap, load=loads.get(row.id, 0)) for row in rows.values()}
 
 
 def printable_of(population: Population, highest: Limit) -> Limit:
@@ -88,6 +87,4 @@ def printable_of(population: Population, highest: Limit) -> Limit:
         population: with the totals of its members.
         highest: the :func:`highest_cap` of its account.
     """
-    if highest.accountant != pure.NAME:
-        return highest
-    return Limit(pure.NAME, max(population.cap, population.together), None)
+    return printable_at(highest, cap=population.cap, load=population.together)

@@ -94,9 +94,14 @@ class Balance:
     room: int
 
     @property
+    def load(self) -> int:
+        """Charges and reservations together."""
+        return self.charged + self.reserved
+
+    @property
     def remaining(self) -> int:
         """The room of the tightest cell on the account itself; zero where the cap was lowered below its load."""
-        return max(self.cap - self.charged - self.reserved, 0)
+        return max(self.cap - self.load, 0)
 
     @property
     def unit(self) -> str:
@@ -121,12 +126,12 @@ class Detail:
     Attributes:
         balance: at the tightest joint cell of a scope.
         cells: for every partition and every cell of it inside the scope, the tightest joint cell that lies in the cell.
-        whole: at the tightest joint cell of the whole account.
+        load: of the tightest joint cell of the whole account.
     """
 
     balance: Balance
     cells: Mapping[str, list[CellBalance]]
-    whole: Balance
+    load: int
 
 
 def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
@@ -271,9 +276,10 @@ def detail(session: Session, account_id: str, scope: Scope | None = None) -> Det
     scope = scope or {}
     row = repository.account(session, account_id)
     budgets = _standing(session, [row])
-    balance = _balance(row, budgets.room(Request(account_id, 0, scope)))
-    whole = _balance(row, budgets.room(Request(account_id, 0, {}))) if scope else balance
-    return Detail(balance, budgets.accounts[account_id].by_cell(scope), whole)
+    account = budgets.accounts[account_id]
+    tightest, cells = account.by_cell(scope)
+    whole = account.tightest({}) if scope else tightest
+    return Detail(_balance(row, budgets.room_at(account_id, tightest)), cells, whole.load)
 
 
 def entries(session: Session, account_id: str, *, after: int, limit: int) -> list[Entry]:

@@ -10,7 +10,6 @@ from app.datasets.catalog import Dataset
 from app.ledger import caps
 from app.ledger.admission import Population
 from app.ledger.limit import Limit
-from app.ledger.service import Balance
 from app.ledger.tables import PopulationRow
 from app.privacy import guarantees
 from app.privacy.adjacency import Adjacency
@@ -86,11 +85,6 @@ def today_of_each(session: Session, outputs: Sequence[tuple[str, dict[str, Any]]
         for dataset_id, limit in caps.printable_of_each(session, list(datasets)).items()
     }
     return [guarantees.of_output(facts["guarantee"]["adds"], accounts[dataset_id]) for dataset_id, facts in outputs]
-
-
-def account_guarantee(dataset: Dataset, highest: Limit, whole: Balance) -> dict[str, Any]:
-    """The guarantee of a dataset's whole account, whose highest cap and balance are given."""
-    return guarantee_of(dataset, caps.printable_at(highest, whole))
 
 
 def population_guarantee(row: PopulationRow, population: Population, highest: Limit) -> dict[str, Any]:

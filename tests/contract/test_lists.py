@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from app.core.errors import InvalidRequest
+from app.ledger import admission
+from app.privacy.composition import Boxes, Loads, Partitions, Scope
 from app.registry import evaluations as stored
 from app.registry.tables import EvaluationRow, ModelRow
 from app.services import models, populations
@@ -77,13 +80,43 @@ def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation:
     assert counts[0] == counts[1] <= 8, counts
 
 
-def test_a_balance_reads_the_state_of_its_account_once(installation: Installation) -> None:
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
+    """The scopes whose joint cells were computed, of every account."""
+    scopes: list[Scope] = []
+
+    class CountedLoads(Loads):
+        def __init__(self, partitions: Partitions, boxes: Boxes, *, inside: Scope) -> None:
+            scopes.append(inside)
+            super().__init__(partitions, boxes, inside=inside)
+
+    monkeypatch.setattr(admission, "Loads", CountedLoads)
+    return scopes
+
+
+@pytest.mark.parametrize(("scope", "boxes"), [({}, [{}]), ({"shard": [0, 1]}, [{"shard": (0, 1)}, {}])])
+def test_a_balance_reads_and_computes_the_state_of_its_account_once(
+    installation: Installation, computed: list[Scope], scope: dict[str, Any], boxes: list[Scope]
+) -> None:
+    """The scope, and the whole account for the guarantee."""
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]
     dataset = people.declared(installation, population="patients", partitions=shards)["id"]
-    for scope in ({}, {"shard": [0, 1]}):
-        with _questions(installation) as asked:
-            balances.show_balance(installation, OWNER, dataset, scope=scope)
-        assert sum("FROM account_boxes" in each for each in asked) == 1, asked
+    computed.clear()
+    with _questions(installation) as asked:
+        balances.show_balance(installation, OWNER, dataset, scope=scope)
+    assert sum("FROM account_boxes" in each for each in asked) == 1, asked
+    assert computed == boxes
+
+
+@pytest.mark.parametrize("show", [balances.list_balances, show_datasets.list_datasets])
+def test_a_list_of_accounts_computes_each_balance_once(
+    installation: Installation, computed: list[Scope], show: Callable[..., object]
+) -> None:
+    for population in (None, "p", "p"):
+        people.declared(installation, population=population)
+    computed.clear()
+    show(installation, OWNER, PageRequest(500))
+    assert computed == [{}, {}, {}]
 
 
 def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> None:
@@ -98,8 +131,10 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 
-def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(database_url: str, tmp_path: Path) -> None:
-    """One evaluation and copies of it on other accounts, with and without a δ."""
+def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(
+    database_url: str, tmp_path: Path, computed: list[Scope]
+) -> None:
+    """One evaluation and copies of it on other accounts, with and without a δ. Models state stored guarantees."""
     with opened(database_url, tmp_path / "home") as scene:
         made, model_id = evaluated(scene)
         counts = []
@@ -120,13 +155,18 @@ def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(database_url:
                         created_at=row.created_at,
                     )
                     stored.add(session, copy, [model_id])
+            computed.clear()
+            models.list_models(scene.installation, OWNER, PageRequest(500))
+            models.show_model(scene.installation, OWNER, model_id)
+            assert not computed
             with _questions(scene.installation) as asked:
                 found = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
             counts.append(len(asked))
             assert len(found) == numbers[-1] + 2
+            assert len(computed) == 2 + numbers[-1] // 2, "only ``pure`` accounts state a load"
             told = {each.id: each.guarantee["add_remove"] for each in found}
             assert (told["ev_0"], told["ev_1"]["delta"]) == (told[made], DELTA)
-    assert counts[0] == counts[1] <= 13, counts
+    assert counts[0] == counts[1] <= 9, counts
 
 
 def _add_models(installation: Installation, ids: list[str]) -> None:

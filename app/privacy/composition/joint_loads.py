@@ -82,7 +82,7 @@ class Loads:
             load += int(self._alone[name][at])
             cell[name] = self._domains[name][at]
         for group in self._groups:
-            found = group.largest()
+            found = group.largest
             load += found.load
             is_exact &= found.is_exact
             cell |= {name: self._domains[name][at] for name, at in found.positions.items()}
@@ -104,8 +104,8 @@ class Loads:
                 Tightest(rest + int(load), {**whole.cell, name: cell}, whole.is_exact)
                 for cell, load in zip(self._domains[name], alone, strict=True)
             ]
-        rest = whole.load - group.largest().load
-        others_are_exact = all(other.largest().is_exact for other in self._groups if other is not group)
+        rest = whole.load - group.largest.load
+        others_are_exact = all(other.largest.is_exact for other in self._groups if other is not group)
         result = []
         for found in group.by_cell(name):
             joint = {**whole.cell, **{other: self._domains[other][at] for other, at in found.positions.items()}}
@@ -196,6 +196,7 @@ class _Group:
             self._class_of[name], self._best[name] = _classes(alone[name], covers[np.unique(np.concatenate(used))])
             self._covers[name] = covers[:, self._best[name]]
 
+    @cached_property
     def largest(self) -> _Found:
         """The largest load, exact or bounded."""
         order = self._affordable(last=None)

@@ -9,13 +9,13 @@ from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external, population_totals
+from app.ledger import caps, external, population_totals
 from app.ledger import service as ledger
 from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
 from app.privacy.composition import Cell
-from app.services.guarantees import account_guarantee, population_guarantee
+from app.services.guarantees import guarantee_of, population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import Account, find_account
 from app.services.pages import PageRequest, page_of
@@ -93,7 +93,7 @@ def balance_of_population(population: Population, limit: Limit) -> ledger.Balanc
 
 def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object]) -> AccountBalance:
     box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
-    detail = ledger.detail(session, dataset.id, box)
+    detail, highest = ledger.detail(session, dataset.id, box), ledger.highest_cap(session, dataset.id)
     delta = external.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
@@ -108,7 +108,7 @@ def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object])
             **_members(Account(dataset), detail.balance),
             "scope": {name: list(listed) for name, listed in box.items()},
             "partitions": partitions,
-            "guarantee": account_guarantee(dataset, ledger.highest_cap(session, dataset.id), detail.whole),
+            "guarantee": guarantee_of(dataset, caps.printable_at(highest, cap=detail.balance.cap, load=detail.load)),
             "delta_set_aside": None if delta is None else _delta(delta),
         }
     )

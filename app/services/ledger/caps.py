@@ -15,7 +15,7 @@ from app.ledger import service as ledger
 from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.registry import models
-from app.services.guarantees import account_guarantee
+from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
 from app.services.ledger.balances import balance_of, balance_out
@@ -71,8 +71,9 @@ def change_cap(
             _change(session, principal, account.id, cap=cap, reason=body.reason)
             balance = balance_of(session, account)
             if dataset is not None:
-                guarantee = account_guarantee(dataset, ledger.highest_cap(session, dataset.id), balance)
-                models.put_guarantee(session, dataset.id, guarantee)
+                highest = ledger.highest_cap(session, dataset.id)
+                limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
+                models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
             return Answer.of(200, balance_out(account, balance))
 
         return once(session, identity, at=installation.database.now(session), work=work)
