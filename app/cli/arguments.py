@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -62,12 +62,15 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
     }
 
 
-def as_typed(dataset: str, **options: str | Sequence[str] | None) -> str:
-    """A dataset and options as a user types them, without options that have no value."""
-    words = [dataset]
+def as_typed(arguments: Sequence[str], options: Mapping[str, str | Sequence[str] | bool | None]) -> str:
+    """Arguments and options as a user types them, without options that have no value."""
+    words = list(arguments)
     for name, given in options.items():
-        for value in (given,) if isinstance(given, str) else given or ():
-            words += [f"--{name.replace('_', '-')}", value]
+        option = f"--{name.replace('_', '-')}"
+        if given is True:
+            words.append(option)
+        for value in (given,) if isinstance(given, str) else () if isinstance(given, bool) else given or ():
+            words += [option, value]
     return shlex.join(words)
 
 

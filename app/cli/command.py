@@ -19,7 +19,7 @@ import typer
 from app.cli.exit_codes import ExitCode, of_problem
 from app.cli.output import Output
 from app.client.errors import ApiProblem, Unreachable
-from app.core.errors import GrovekeeperError
+from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
@@ -80,7 +80,7 @@ class Remote(Plain):
     ] = None
     key_file: Annotated[
         Path | None,
-        typer.Option("--key-file", help="File that holds the key; default GROVEKEEPER_API_KEY.", show_default=False),
+        typer.Option("--key-file", help="File of the key; default GROVEKEEPER_API_KEY_FILE.", show_default=False),
     ] = None
 
     @contextmanager
@@ -89,15 +89,15 @@ class Remote(Plain):
 
         Raises:
             NoKey: no key is configured.
-            WrongUse: the key, its file or the address is malformed.
+            WrongUse: a setting, the key, its file or the address is malformed.
         """
         from app.client.client import Client
 
-        settings = Settings.from_environment(os.environ, url=self.url)
-        key = _read_key(self.key_file) if self.key_file else settings.api_key or _key_of_home(settings)
         try:
+            settings = Settings.from_environment(os.environ, url=self.url)
+            key = _read_key(self.key_file) if self.key_file else settings.api_key or _key_of_home(settings)
             client = Client(settings.url, key)
-        except ValueError as error:
+        except (ValueError, InstallationError) as error:
             raise WrongUse(str(error)) from error
         with client:
             yield client

@@ -47,7 +47,7 @@ def upload(
     file: Annotated[Path, typer.Argument(help="CSV with a header row, plain or gzip.", show_default=False)],
     idempotency_key: Annotated[str | None, typer.Option(help="Continue an earlier attempt.")] = None,
 ) -> None:
-    """Upload rows. Each upload becomes an epoch; the report is for the owner only."""
+    """Upload rows. The report is for the owner only."""
     if not file.is_file():
         raise WrongUse(f"{file} is not a file")
     output = call.output
@@ -65,13 +65,16 @@ def upload(
     if output.as_json:
         output.json(report)
         return
-    output.say(f"stored as epoch {report['epoch']}")
+    output.say(f"stored as upload {report['epoch']}")
     rows = [[column[name] for name in ("name", "clamped", "missing", "unknown")] for column in report["columns"]]
     output.table(["column", "clamped", "missing", "unknown"], rows, empty="no columns")
     if report["dropped"] is not None:
         without, over = report["dropped"]["without_unit"], report["dropped"]["over_bound"]
         output.say(f"dropped: {without} rows without a unit, {over} rows of units that had all theirs")
-    output.hint(f"grovekeeper plan {dataset} --algorithm auto --epsilon 1{' --delta 1e-6' * (accountant != 'pure')}")
+    output.hint(
+        f"grovekeeper datasets overlaps {dataset}    (counts rows, and rows that came twice)",
+        f"grovekeeper plan {dataset} --algorithm auto --epsilon 1{' --delta 1e-6' * (accountant != 'pure')}",
+    )
 
 
 @app.command("list")
@@ -188,7 +191,7 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
             rows.append(
                 [epoch["epoch"], *counts, str(shared["rows"]), shared["dataset_name"], shared["population"] or ""]
             )
-    output.table(["epoch", "rows", "distinct", "shared", "with", "population"], rows, empty="no uploads yet")
+    output.table(["upload", "rows", "distinct", "shared", "with", "population"], rows, empty="no uploads yet")
     if any(epoch["shared"] for epoch in answer["epochs"]) and answer["population"] is None:
         output.hint(f"grovekeeper populations join {dataset} POPULATION    (if they are about the same people)")
 
@@ -207,6 +210,7 @@ def grant(
     if call.as_json:
         call.output.json(granted)
     call.output.say(f"{key_id} is {role} on {dataset}")
+    call.output.hint(f"grovekeeper datasets show {dataset}    (with that key)")
 
 
 @app.command("revoke")

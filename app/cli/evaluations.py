@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.arguments import ModelArgument, ScopeOption, read_scope
+from app.cli.arguments import ModelArgument, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, command, one_attempt
 from app.cli.output import Output, amount
 from app.cli.training import show_accepted, show_quote
@@ -58,7 +58,8 @@ def show_price(call: Remote, model_id: ModelArgument, spend: SpendOptions, metri
         answer = client.quote_evaluation(
             model_id, spend.to_json(client, model_id) | {"metrics": metric or ["accuracy"]}
         )
-    _show_quote(call.output, answer, what="an evaluation")
+    typed = as_typed([model_id], vars(spend) | {"metric": metric})
+    _show_quote(call.output, answer, what="an evaluation", following=f"run {typed}")
 
 
 @app.command("run")
@@ -103,7 +104,9 @@ def best(
         body = selection.to_json(client, models[0])
         body |= {"models": models, "winner_accuracy": selection.winner_accuracy}
         if selection.quote:
-            _show_quote(call.output, client.quote_selection(body), what=f"a choice among {len(models)} models")
+            typed = as_typed(models, vars(selection) | {"quote": False})
+            what = f"a choice among {len(models)} models"
+            _show_quote(call.output, client.quote_selection(body), what=what, following=f"best {typed}")
             return
         with one_attempt(call.output, idempotency_key) as key:
             accepted = client.select_model(body, idempotency_key=key)
@@ -125,7 +128,7 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
             item["dataset_name"],
             ", ".join(item["releases"]),
             item["best"],
-            _percent(item["accuracy"]),
+            _percent(item["accuracy"]).get("accuracy"),
             item["created_at"],
         ]
         for item in listed
@@ -149,11 +152,13 @@ def show(
     _show(call.output, answer)
 
 
-def _show_quote(output: Output, answer: dict[str, Any], *, what: str) -> None:
+def _show_quote(output: Output, answer: dict[str, Any], *, what: str, following: str) -> None:
     if output.as_json:
         output.json(answer)
         return
     show_quote(output, answer, what=what)
+    if answer["fits"]:
+        output.hint(f"grovekeeper evaluations {following} --wait")
 
 
 def _show(output: Output, evaluation: dict[str, Any]) -> None:
@@ -165,7 +170,7 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
             "best": evaluation["best"],
             "dataset": evaluation["dataset_name"],
             "price": amount(evaluation["price"]),
-            "accuracy": _percent(evaluation["accuracy"]),
+            **_percent(evaluation["accuracy"]),
             "AUROC": None if auroc["estimate"] is None else f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})",
         }
     )
@@ -183,8 +188,16 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
         output.say(f"note: {warning}")
 
 
-def _percent(accuracy: dict[str, Any] | None) -> str | None:
+def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
+    """A noisy accuracy with its two 95 % intervals; nothing where no accuracy was released."""
     if accuracy is None or accuracy["estimate"] is None:
-        return None
-    interval = accuracy["interval"]
-    return f"{accuracy['estimate']:.1%} ({interval['low']:.1%} to {interval['high']:.1%})"
+        return {}
+    return {
+        "accuracy": f"{accuracy['estimate']:.1%}",
+        "95 % interval, evaluated rows": _interval(accuracy["interval"]),
+        "95 % interval, other rows like them": _interval(accuracy["population_interval"]),
+    }
+
+
+def _interval(interval: dict[str, Any]) -> str:
+    return f"{interval['low']:.1%} to {interval['high']:.1%}"

@@ -25,7 +25,11 @@ def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> 
         note = client.checkpoint(account)
     _give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
     if file is not None:
-        call.output.hint(f"grovekeeper verify {account}.jsonl --checkpoint {file} --public-key grovekeeper.pem")
+        call.output.hint(
+            f"grovekeeper ledger export {account} EXPORT.jsonl",
+            "grovekeeper ledger signer SIGNER.pem",
+            f"grovekeeper verify EXPORT.jsonl --checkpoint {file} --public-key SIGNER.pem",
+        )
 
 
 @app.command("proof")
@@ -54,6 +58,9 @@ def proof(
         else:
             raise WrongUse("give --sequence or --from-size")
     _give(call.output, json.dumps(answer, ensure_ascii=False) + "\n", file=file, as_json=answer)
+    if file is not None:
+        checkpoints = "--checkpoint CHECKPOINT" if from_size is None else "--checkpoint EARLIER --checkpoint LATER"
+        call.output.hint(f"grovekeeper verify {file} {checkpoints} --public-key SIGNER.pem")
 
 
 @app.command("signer")
@@ -64,6 +71,8 @@ def signer(call: Remote, file: NewFile = None) -> None:
     with call.client() as client:
         answer = client.signer()
     _give(call.output, answer["public_key"], file=file, as_json=answer)
+    if file is not None:
+        call.output.hint("grovekeeper ledger checkpoint ACCOUNT ACCOUNT.checkpoint")
 
 
 @command

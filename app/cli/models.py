@@ -1,6 +1,5 @@
 """Implements ``grovekeeper models`` and ``predict``: shows, downloads and deletes models, and predicts rows."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +46,7 @@ def show(call: Remote, model_id: ModelArgument) -> None:
             "name": card["name"],
             "dataset": card["dataset_name"],
             "algorithm": card["algorithm"],
-            **({} if card["profile_id"] is None else {"profile": card["profile_id"]}),
+            "profile": card["profile_id"],
             "trained": card["created_at"],
             "size": f"{card['size_bytes']} bytes",
             "SHA-256": card["digest"],
@@ -62,8 +61,7 @@ def show(call: Remote, model_id: ModelArgument) -> None:
         output.say(also["persons_in_both"])
     output.say()
     output.say(card["receipt"])
-    rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in card["parameters"].items()]
-    output.table(["parameter", "value"], rows, empty="no parameters")
+    output.parameters(card["parameters"])
     output.hint(f"grovekeeper predict {card['id']} ROWS.csv")
 
 
@@ -105,6 +103,7 @@ def download(
     if output.as_json:
         output.json({"model": model_id, "file": str(file), "sha256": digest})
     output.say(f"wrote {file} ({file.stat().st_size} bytes, SHA-256 {digest})")
+    output.hint(f"grovekeeper models show {model_id}    (its guarantee and receipt)")
 
 
 @command

@@ -35,16 +35,22 @@ class Output:
         if not self.as_json:
             print(text, flush=True)
 
-    def hint(self, command: str) -> None:
-        """Prints the next command."""
+    def hint(self, *commands: str) -> None:
+        """Prints the next commands."""
         self.say()
-        self.say(f"next: {command}")
+        for prefix, command in zip(("next: ", *("      " for _ in commands)), commands, strict=False):
+            self.say(f"{prefix}{command}")
 
     def facts(self, facts: Mapping[str, object]) -> None:
-        """Prints names and values, one pair per line."""
+        """Prints names and values, one pair per line, without the names that have no value."""
         width = max(map(len, facts), default=0) + 2
         for name, value in facts.items():
-            self.say(f"{name:<{width}}{'' if value is None else value}".rstrip())
+            if value is not None:
+                self.say(f"{name:<{width}}{value}")
+
+    def parameters(self, parameters: Mapping[str, object]) -> None:
+        """Prints the parameters of a job as a user types them."""
+        self.table(["parameter", "value"], list(parameters.items()), empty="no parameters")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str, indent: int = 0) -> None:
         """Prints a table, or the sentence ``empty`` if there are no rows."""
@@ -82,8 +88,8 @@ class Output:
             at_most = f"; at most {error['limit']} here" if "limit" in error else ""
             self.complain(f"  {error['at']}: {error['problem']}{at_most}")
         for column in body.get("columns", ()):
-            name = column["name"] or "(not declared)"
-            self.complain(f"  {name}: {column['problem']}, {column['count']} times")
+            times = "" if column["count"] == 1 else f", {column['count']} times"
+            self.complain(f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}")
 
     @contextmanager
     def progress(self, *, unit: str | None) -> Iterator["Progress"]:

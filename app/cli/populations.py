@@ -4,12 +4,17 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.arguments import DatasetArgument
+from app.cli.arguments import DatasetArgument, confirm
 from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
 from app.cli.output import amount
 
 app = typer.Typer(help="Open accounts over all datasets about the same people.", no_args_is_help=True)
+
+_JOINING = """\
+The dataset's spend, earlier and later, then counts in the population. A job on the dataset must fit both caps.
+No dataset leaves a population. A name that no population has opens one with the dataset's budget.
+"""
 
 PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.", show_default=False)]
 
@@ -68,7 +73,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
             "name": answer["name"],
             "id": answer["id"],
             "accountant": answer["accountant"],
-            "people are named by": answer["unit_column"] or "no column: at most one row in each dataset",
+            "unit column": answer["unit_column"] or "none: a person has at most one row in each dataset",
             **{name: amount(answer, name) for name in ("cap", "charged", "reserved", "remaining")},
         }
     )
@@ -79,16 +84,27 @@ def show(call: Remote, population: PopulationArgument) -> None:
     ]
     output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
     output.say(answer["guarantee"]["text"])
-    output.hint(f"grovekeeper ledger export {answer['id']} {answer['name']}.jsonl")
+    export = f"{answer['name']}.jsonl"
+    output.hint(
+        f"grovekeeper ledger export {answer['id']} {export}",
+        f"grovekeeper verify {export} --member MEMBER.jsonl    (with the export of each dataset)",
+    )
 
 
 @app.command("join")
 @command
-def join(call: Remote, dataset: DatasetArgument, population: PopulationArgument) -> None:
+def join(
+    call: Remote,
+    dataset: DatasetArgument,
+    population: PopulationArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
     """State that a dataset is about the people of a population. This cannot be undone."""
+    confirm(call.output, f"{_JOINING}Join {dataset} to {population} for good?", yes=yes)
     with call.client() as client:
         joined = client.join_population(dataset, population)
     if call.as_json:
         call.output.json(joined)
         return
     call.output.say(f"{joined['name']} belongs to {joined['population']}, whose cap also limits its jobs")
+    call.output.hint(f"grovekeeper populations show {joined['population']}")

@@ -34,7 +34,7 @@ class ProfileOptions:
 
     def as_typed(self) -> str:
         """These options as a user types them."""
-        return as_typed(**vars(self))
+        return as_typed([self.dataset], vars(self) | {"dataset": None})
 
     def to_json(self, client: "Client") -> dict[str, Any]:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
@@ -57,7 +57,7 @@ def quote(call: Remote, request: ProfileOptions) -> None:
         return
     show_quote(call.output, answer, what="a profile")
     if answer["fits"]:
-        call.output.hint(f"grovekeeper profiles release {request.as_typed()}")
+        call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
 
 
 @app.command("release")

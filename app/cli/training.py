@@ -68,7 +68,7 @@ class PlanOptions:
 
     def as_typed(self) -> str:
         """These options as a user types them."""
-        return as_typed(**vars(self))
+        return as_typed([self.dataset], vars(self) | {"dataset": None})
 
     def to_json(self, client: "Client") -> dict[str, Any]:
         """The body of ``POST /plans``. ε and δ are sent as they were typed, never converted to a float."""
@@ -101,10 +101,10 @@ class PlanOptions:
 def algorithms(
     call: Remote,
     slugs: Annotated[
-        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Only these.", show_default=False)
+        list[str] | None, typer.Argument(metavar="ALGORITHM", help="Show these in full.", show_default=False)
     ] = None,
 ) -> None:
-    """List the algorithms: what their papers claim, what runs here, parameters."""
+    """List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters."""
     with call.client() as client:
         found = client.algorithms()
     unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in found}]
@@ -113,6 +113,11 @@ def algorithms(
     found = [item for item in found if not slugs or item["slug"] in slugs]
     if call.as_json:
         call.output.json({"algorithms": found})
+        return
+    if not slugs:
+        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in found]
+        call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
+        call.output.hint("grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)")
         return
     for item in found:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
@@ -164,11 +169,10 @@ def train(
 
 
 def show_accepted(client: "Client", accepted: dict[str, Any], output: Output, *, wait: bool) -> None:
-    """Prints the reservations of a job of any kind, and follows the job to its end on request."""
-    output.say(f"job {accepted['job_id']} holds a reservation of {amount(accepted['price'])}")
+    """Prints what a job of any kind reserved when it was accepted, and follows the job to its end on request."""
     also = accepted["unlabelled"]
-    if also is not None:
-        output.say(f"and one of {amount(also['price'])} on {also['dataset_name']}")
+    second = "" if also is None else f", and {amount(also['price'])} on {also['dataset_name']}"
+    output.say(f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}")
     if wait:
         finish(output, follow(client, accepted["job_id"], output))
         return
@@ -184,12 +188,9 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
     if also is not None:
         _show_part(output, also, what=f"{what}, its part without labels,")
     if "parameters" in quote:
-        rows = [[name, json.dumps(value, ensure_ascii=False)] for name, value in quote["parameters"].items()]
-        output.table(["parameter", "value"], rows, empty="no parameters")
-    reused = quote.get("profile")
-    if reused and reused["is_used"]:
-        made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
-        output.say(f"note: uses profile {reused['id']} of {reused['dataset_name']} ({made_for}); that costs nothing.")
+        output.parameters(quote["parameters"])
+    if quote.get("profile"):
+        output.say(f"note: {_of_profile(quote['profile'])}")
     for warning in quote["warnings"]:
         output.say(f"note: {warning}")
 
@@ -200,6 +201,14 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     output.say(f"{fits}; the largest ε that fits is {part['largest_that_fits']}.")
     output.say()
     output.say(part["receipt"])
+
+
+def _of_profile(reused: Mapping[str, Any]) -> str:
+    """The numbers of a profile that a plan uses."""
+    made_for = json.dumps(reused["scope"], ensure_ascii=False) if reused["scope"] else "all cells"
+    profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"
+    used = f"uses the bins of {profile} at no cost" if reused["is_used"] else f"needs no bins of {profile}"
+    return f"{used}." if reused["size"] is None else f"{used}; the rules assume {reused['size']} rows."
 
 
 def follow(client: "Client", job_id: str, output: Output) -> dict[str, Any]:

@@ -73,4 +73,5 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         root.removeHandler(earlier_handler)
     root.addHandler(handler)
     root.setLevel(level)
-    logging.getLogger("alembic").setLevel("WARNING")  # it logs every reading of the revision
+    for name in ("alembic", "uvicorn"):  # at INFO they log readings of the revision, and patterns of arguments
+        logging.getLogger(name).setLevel("WARNING")

@@ -15,9 +15,10 @@ from app.verifier import canonical_json, dataset_replay, population_export, popu
 from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export_lines import MAX_LINE_BYTES, NotVerified
 from app.verifier.member_comparison import MemberLedger
-from app.verifier.proofs import Disproven
+from app.verifier.proofs import CheckpointMissing, Disproven
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
+_FIRST_OF_CSV = b"sequence,"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         facts, text = _check(file, evidence.members, checkpoints)
     except OSError as error:
         return _unreadable(f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}", as_json=as_json)
-    except _Unreadable as error:
+    except (_Unreadable, CheckpointMissing) as error:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
         where = failure.file or str(file)
@@ -126,6 +127,9 @@ def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint
     """The result, as a JSON object and as text."""
     with file.open("rb") as stream:
         first = _first(stream)
+        if first is None and stream.readline(len(_FIRST_OF_CSV)) == _FIRST_OF_CSV:
+            raise _Unreadable(f"{file} is a CSV export; only an export as JSON Lines (--format jsonl) can be verified")
+        stream.seek(0)
         if members and first is not None and not population_export.is_population(first):
             raise _Unreadable("--member needs the export of a population")
         if proofs.is_proof(first):

@@ -23,6 +23,10 @@ class Disproven(ValueError):
     """The proof fails a check; ``str()`` gives the reason."""
 
 
+class CheckpointMissing(ValueError):
+    """No given checkpoint has the proof's log and size; ``str()`` names the size."""
+
+
 @dataclass(frozen=True)
 class Proven:
     """The statement of a valid proof, in a sentence."""
@@ -41,7 +45,8 @@ def check(value: Json, checkpoints: Sequence[Checkpoint]) -> Proven:
     """Checks a proof against the checkpoints of the sizes that it names.
 
     Raises:
-        Disproven: a field is invalid, a checkpoint is missing, or the path does not lead to the checkpoint's root.
+        Disproven: a field is invalid, or the path does not lead to the checkpoint's root.
+        CheckpointMissing: the proof names a log and a size of which no checkpoint is given.
     """
     assert isinstance(value, dict), "is_proof() takes objects only"
     kind = str(value["kind"])
@@ -88,7 +93,7 @@ def _checkpoint(origin: Json, size: int, checkpoints: Sequence[Checkpoint]) -> C
     """The checkpoint of a size. Two checkpoints that contradict each other are an error, not a choice."""
     matching = [item for item in checkpoints if (item.origin, item.size) == (origin, size)]
     if not matching:
-        raise Disproven(f"it needs a checkpoint of the same log with {size} entries")
+        raise CheckpointMissing(f"the proof needs the checkpoint of its log with {size} entries: add --checkpoint FILE")
     if len({item.root for item in matching}) > 1:
         raise Disproven(f"two checkpoints of {size} entries contradict each other: the log was forked")
     return matching[0]

@@ -18,16 +18,20 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["datasets", "create", "file.json"], ["lifetime budget of 3 ε", "next: grovekeeper datasets upload census"]),
     (
         ["datasets", "upload", "census", "rows.csv"],
-        ["epoch ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "next: grovekeeper plan census"],
+        ["upload ep_1", "age", "dropped: 4 rows without", ", 7 rows of units", "grovekeeper plan census"],
     ),
     (["datasets", "list"], ["census", "ds_1", "1.5"]),
     (["datasets", "show", "census"], ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"]),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
-    (["datasets", "grant", "census", "key_2", "analyst"], ["key_2 is analyst on census"]),
-    (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
-    (["algorithms"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
     (
-        ["algorithms"],
+        ["datasets", "grant", "census", "key_2", "analyst"],
+        ["key_2 is analyst on census", "next: grovekeeper datasets show census"],
+    ),
+    (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
+    (["algorithms"], ["mrf", "Multinomial forest", "next: grovekeeper algorithms ALGORITHM"]),
+    (["algorithms", "mrf"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
+    (
+        ["algorithms", "mrf"],
         [
             "claimed: much",
             "here: noise",
@@ -47,21 +51,29 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         [
             "a profile on census would cost 0.1 ε",
             "2 counts",
-            "release census --epsilon 0.1 --delta 1e-6 --parameter bins=8 --scope shard=0,1",
+            "release census --epsilon 0.1 --delta 1e-6 --parameter bins=8 --scope shard=0,1 --wait",
         ],
     ),
-    (["profiles", "release", "census", "-e", "0.1"], ["job jb_1 holds", "next: grovekeeper jobs show jb_1 --wait"]),
+    (["profiles", "release", "census", "-e", "0.1"], ["accepted as job jb_1", "next: grovekeeper jobs show jb_1"]),
     (["profiles", "list", "census"], ["pf_1", "0.1 ε"]),
     (["profiles", "show", "pf_1"], ["151.2", "17.5, 40", "For any two", "--profile pf_1"]),
     (
         ["evaluations", "quote", "md_1", "-e", "0.1", "-m", "accuracy"],
-        ["an evaluation on census would cost 0.1 ε", "note: rows were trained on"],
+        [
+            "an evaluation on census would cost 0.1 ε",
+            "note: rows were trained on",
+            "next: grovekeeper evaluations run md_1 --epsilon 0.1 --metric accuracy --wait",
+        ],
     ),
-    (["evaluations", "run", "md_1", "-e", "0.1", "--scope", "shard=1"], ["job jb_1 holds a reservation of 0.1 ε"]),
-    (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy"], ["job jb_1 holds a reservation"]),
-    (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--quote"], ["a choice among 2 models on census", "0.1 ε"]),
+    (["evaluations", "run", "md_1", "-e", "0.1", "--scope", "shard=1"], ["job jb_1, which reserved 0.1 ε"]),
+    (["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy"], ["accepted as job jb_1"]),
+    (
+        ["evaluations", "best", "md_1", "md_2", "-e", "0.1", "--winner-accuracy", "--quote"],
+        ["among 2 models on census", "evaluations best md_1 md_2 --epsilon 0.1 --winner-accuracy --wait"],
+    ),
     (["evaluations", "list", "md_1"], ["ev_1", "confusion, auroc", "best", "75.0%"]),
-    (["evaluations", "show", "ev_1"], ["75.0% (70.0% to 80.0%)", "0.812 (± 0.010)", "11.5", "note: rows were"]),
+    (["evaluations", "show", "ev_1"], ["75.0%", "0.812 (± 0.010)", "11.5", "note: rows were"]),
+    (["evaluations", "show", "ev_1"], ["evaluated rows        70.0% to 80.0%", "rows like them  60.0% to 90.0%"]),
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
@@ -69,10 +81,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["models", "list"], ["md_1", "forest"]),
     (["models", "show", "md_1"], ["For any two datasets", "pf_1", "8 trees", "next: grovekeeper predict md_1"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
-    (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes"]),
+    (["models", "download", "md_1", "new.safetensors"], ["wrote new.safetensors (8 bytes", "models show md_1"]),
     (["models", "download", "md_1", "new.onnx", "--format", "onnx", "--read-out", "ta"], ["wrote new.onnx (8 bytes"]),
     (["predict", "md_1", "rows.csv"], ["P(high)", "0.750"]),
-    (["ledger", "show"], ["census", "########====............"]),
+    (["ledger", "show"], ["census", "########====............", "# charged = reserved . left"]),
     (["ledger", "show", "census"], ["tightest cell: shard=3", "For any two", "next: grovekeeper ledger export census"]),
     (
         ["ledger", "cap", "census", "2", "--reason", "less trust"],
@@ -97,12 +109,23 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["ledger", "checkpoint", "census"], ["grovekeeper/ledger/ds_1", "— grovekeeper c2ln"]),
     (
         ["ledger", "checkpoint", "census", "new.checkpoint"],
-        ["wrote new.checkpoint", "next: grovekeeper verify census.jsonl --checkpoint new.checkpoint --public-key "],
+        [
+            "next: grovekeeper ledger export census EXPORT.jsonl",
+            "grovekeeper ledger signer SIGNER.pem",
+            "grovekeeper verify EXPORT.jsonl --checkpoint new.checkpoint --public-key SIGNER.pem",
+        ],
     ),
     (["ledger", "proof", "census", "--from-size", "1"], ['"kind": "consistency"']),
-    (["ledger", "proof", "census", "new.json", "--sequence", "1", "--size", "1"], ["wrote new.json"]),
+    (
+        ["ledger", "proof", "census", "new.json", "--sequence", "1", "--size", "1"],
+        ["wrote new.json", "next: grovekeeper verify new.json --checkpoint CHECKPOINT --public-key SIGNER.pem"],
+    ),
+    (
+        ["ledger", "proof", "census", "new.json", "--from-size", "1"],
+        ["grovekeeper verify new.json --checkpoint EARLIER --checkpoint LATER --public-key SIGNER.pem"],
+    ),
     (["ledger", "signer"], ["-----BEGIN"]),
-    (["ledger", "signer", "new.pem"], ["wrote new.pem"]),
+    (["ledger", "signer", "new.pem"], ["wrote new.pem", "next: grovekeeper ledger checkpoint"]),
     (["ledger", "export", "census", "new.jsonl"], ["wrote new.jsonl (3 bytes)", "next: grovekeeper verify new.jsonl"]),
     (["datasets", "erase-unit", "census", "ann", "--yes"], ["erased 3 rows from census; what was spent stays"]),
     (["datasets", "overlaps", "census"], ["ep_0", "?", "survey", "next: grovekeeper populations join census"]),
@@ -113,9 +136,9 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["populations", "list"], ["patients", "1.5"]),
     (
         ["populations", "show", "patients"],
-        ["at most one row in each", "census", "erased", "For any two worlds", "next: grovekeeper ledger export pp_1"],
+        ["none: a person", "census", "erased", "For any two worlds", "ledger export pp_1", "--member MEMBER.jsonl"],
     ),
-    (["populations", "join", "census", "patients"], ["census belongs to patients"]),
+    (["populations", "join", "census", "patients", "--yes"], ["census belongs to patients"]),
     (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
     (["keys", "list"], ["ann", "auditor"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
@@ -191,12 +214,18 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
         "  /epsilon: not-positive",
         "  /parameters/n_estimators: too-large; at most 63 here",
     ]
-    columns = [{"name": "", "problem": "unknown-column", "count": 2}, {"name": "age", "problem": "empty", "count": 7}]
+    columns = [
+        {"name": name, "problem": problem, "count": count}
+        for name, problem, count in (("", "unknown-column", 2), ("age", "empty", 7), ("sex", "missing-column", 1))
+    ]
     service.answers["POST", "/datasets/census/rows"] = (422, {"type": "rows-invalid", "columns": columns})
     result = run("datasets", "upload", "census", "rows.csv")
     assert result.exit_code == 1
-    assert "  (not declared): unknown-column, 2 times" in result.stderr
-    assert "  age: empty, 7 times" in result.stderr
+    assert result.stderr.splitlines()[-3:] == [
+        "  (not declared): unknown column, 2 times",
+        "  age: empty, 7 times",
+        "  sex: missing column",
+    ]
 
 
 def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
@@ -238,6 +267,7 @@ def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
         ["predict", "md_1", "absent.csv"],
         ["datasets", "list", "--url", "ftp://grove.test"],
         ["datasets", "list", "--key-file", "absent.key"],
+        ["datasets", "list", "--key-file", "file.json"],
         ["no-such-command"],
         ["algorithms", "no-such-forest"],
         ["verify"],

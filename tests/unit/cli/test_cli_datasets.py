@@ -25,7 +25,12 @@ def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: 
 
 @pytest.mark.parametrize(
     "typed",
-    [["datasets", "delete", "census"], ["datasets", "erase-unit", "census", "ann"], ["models", "delete", "md_1"]],
+    [
+        ["datasets", "delete", "census"],
+        ["datasets", "erase-unit", "census", "ann"],
+        ["models", "delete", "md_1"],
+        ["populations", "join", "census", "patients"],
+    ],
 )
 def test_a_program_is_not_asked_but_told_to_confirm(run: Run, service: Any, typed: list[str]) -> None:
     result = run(*typed, "--json", input="y\n")
@@ -71,6 +76,17 @@ def test_erasing_asks_first(run: Run, service: Any) -> None:
         assert run(*typed, input="n\n").exit_code == 1
         assert service.requests == []
     assert run("datasets", "delete", "census", input="y\n").exit_code == 0
+
+
+def test_joining_a_population_says_what_it_means_and_asks_first(run: Run, service: Any) -> None:
+    typed = ["populations", "join", "census", "patients"]
+    result = run(*typed, input="n\n")
+    assert result.exit_code == 1
+    assert "No dataset leaves a population." in result.stderr
+    assert "Join census to patients for good?" in result.stderr
+    assert service.requests == []
+    assert run(*typed, input="y\n").exit_code == 0
+    assert service.body() == {"population": "patients"}
 
 
 def _counts_rho(service: Any) -> None:

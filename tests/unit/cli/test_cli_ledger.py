@@ -65,6 +65,14 @@ def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, s
     assert "largest ε that fits: 0.5" in shown
 
 
+def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, service: Any) -> None:
+    service.answers["GET", "/ledger"] = (403, {"type": "role-missing"})
+    result = run("ledger", "show")
+    assert result.exit_code == ExitCode.NOT_ALLOWED
+    assert "name its dataset: grovekeeper ledger show DATASET" in result.stderr
+    assert json.loads(run("ledger", "show", "--json").stdout)["type"] == "role-missing"
+
+
 def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any) -> None:
     told = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
     sent = service.requests[-1]

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import pytest
 from typer.testing import CliRunner
 
+from app.cli.exit_codes import ExitCode
 from app.cli.main import app
 
 HEAVY = ("numba", "numpy", "pyarrow", "fastapi", "sqlalchemy", "alembic", "pydantic", "httpx", "uvicorn", "safetensors")
@@ -46,7 +47,10 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def test_settings_that_cannot_be_read_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GROVEKEEPER_PORT", "eighty")
-    result = CliRunner().invoke(app, ["datasets", "list"])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("not done: GROVEKEEPER_PORT")
+    for name, value in (("GROVEKEEPER_PORT", "eighty"), ("GROVEKEEPER_API_KEY_FILE", "no/such.key")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            result = CliRunner().invoke(app, ["datasets", "list"])
+        assert result.exit_code == ExitCode.WRONG_USE, "as for a file of --key-file"
+        assert result.stderr.startswith("not done: ")
+        assert name in result.stderr

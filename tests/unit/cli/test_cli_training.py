@@ -103,7 +103,7 @@ def test_the_next_command_names_a_delta_where_one_is_needed(run: Run, service: A
     account = {**dataset["account"], "accountant": "gdp", "unit": "mu_squared"}
     service.answers["GET", "/datasets/census"] = (200, {**dataset, "account": account})
     last = run("datasets", "upload", "census", "rows.csv").stdout.splitlines()[-1]
-    assert last == "next: grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
+    assert last.strip() == "grovekeeper plan census --algorithm auto --epsilon 1 --delta 1e-6"
     profile = service.answers["GET", "/profiles/pf_1"][1]
     service.answers["GET", "/profiles/pf_1"] = (200, {**profile, "price": {**profile["price"], "delta": "0.0001"}})
     last = run("profiles", "show", "pf_1").stdout.splitlines()[-1]
@@ -159,7 +159,7 @@ def test_what_both_accounts_hold_is_said(run: Run, service: Any) -> None:
     also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": accepted["price"]}
     service.answers["POST", "/train"] = (status, {**accepted, "unlabelled": also})
     said = run("train", "census", "-a", "sspe-1", "-e", "0.1", "--unlabelled", "register").stdout
-    assert "and one of 0.1 ε on register" in said
+    assert "accepted as job jb_1, which reserved 0.1 ε, and 0.1 ε on register" in said
 
 
 def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
@@ -169,6 +169,34 @@ def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, ser
     assert result.exit_code == 0
     assert "It does not fit" in result.stdout
     assert "next:" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("is_used", "size", "note"),
+    [
+        (True, 151, "note: uses the bins of profile pf_1 of census (all cells) at no cost; the rules assume 151 rows."),
+        (False, None, "note: needs no bins of profile pf_1 of census (all cells).\n"),
+    ],
+)
+def test_a_quote_says_what_it_uses_of_a_profile(
+    run: Run, service: Any, *, is_used: bool, size: int | None, note: str
+) -> None:
+    profile = {"id": "pf_1", "dataset_name": "census", "scope": {}, "is_used": is_used, "size": size}
+    service.answers["POST", "/plans"] = (200, {**service.answers["POST", "/plans"][1], "profile": profile})
+    assert note in run("plan", "census", "-a", "mrf", "-e", "1", "--profile", "pf_1").stdout
+
+
+def test_parameters_are_shown_as_they_are_typed(run: Run, service: Any) -> None:
+    plan = service.answers["POST", "/plans"][1]
+    service.answers["POST", "/plans"] = (200, {**plan, "parameters": {"assignment": "sharded", "n_estimators": 8}})
+    shown = run("plan", "census", "-a", "mrf", "-e", "1").stdout
+    assert "sharded" in shown
+    assert '"' not in shown
+
+
+def test_facts_without_a_value_are_left_out(run: Run, service: Any) -> None:
+    service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "name": None})
+    assert "name" not in run("models", "show", "md_1").stdout.split()
 
 
 def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:

@@ -42,6 +42,13 @@ def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
     assert "PRIVATE" not in lines.getvalue()
 
 
+def test_patterns_of_the_server_without_their_arguments_are_not_written(lines: _Lines) -> None:
+    server = stdlib_logging.getLogger("uvicorn.error")
+    server.info("Started server process [%d]", 7)
+    server.warning("Invalid HTTP request received.")
+    assert [line["message"] for line in lines.parsed()] == ["Invalid HTTP request received."]
+
+
 def test_an_error_is_logged_as_its_type_and_its_places_in_the_code(lines: _Lines) -> None:
     try:
         int("PRIVATE")

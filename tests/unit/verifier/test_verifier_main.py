@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import app.verifier
+from app.services.ledger.history import CSV_COLUMNS
 from app.verifier.main import main
 from app.verifier.result_text import NO_CHECKPOINT
 
@@ -86,6 +87,12 @@ def test_an_empty_or_binary_file_is_not_verified(tmp_path: Path, capsys: pytest.
         (tmp_path / "file").write_bytes(content)
         assert main([str(tmp_path / "file")]) == 1
         assert "line 1: " in capsys.readouterr().out
+
+
+def test_a_csv_export_is_not_a_file_to_verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file.csv").write_text(",".join(CSV_COLUMNS) + "\n1,open,3\n")
+    assert main([str(tmp_path / "file.csv")]) == 2
+    assert "only an export as JSON Lines (--format jsonl) can be verified" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", [[], {}, ["inclusion"], 1, None, "", "exports"])
