@@ -43,7 +43,7 @@ async def optional_idempotency(
     caller: Annotated[Principal, Depends(principal)],
     key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotentRequest | None:
-    """The request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
+    """Read the request's idempotency key, with a digest of the body's canonical form; ``None`` without a key."""
     checked = checked_key(request, key)
     if checked is None:
         return None
@@ -53,7 +53,7 @@ async def optional_idempotency(
 async def idempotency(
     request: Annotated[IdempotentRequest | None, Depends(optional_idempotency)],
 ) -> IdempotentRequest:
-    """The idempotency key of a request that spends budget, which must have one.
+    """Read the idempotency key of a request that spends budget; such a request must have a key.
 
     Raises:
         IdempotencyKeyMissing: no key was sent.
@@ -64,7 +64,7 @@ async def idempotency(
 
 
 def checked_key(request: Request, key: str | None) -> str | None:
-    """The ``Idempotency-Key`` of a request, if it has one.
+    """Read and check the ``Idempotency-Key`` of a request; ``None`` if the request has none.
 
     Raises:
         InvalidRequest: the key is empty, too long or not visible ASCII, or the request has several keys: a proxy could
@@ -76,17 +76,17 @@ def checked_key(request: Request, key: str | None) -> str | None:
 
 
 def route_of(request: Request) -> str:
-    """Method and path; an idempotency key belongs to a principal and a route."""
+    """Return method and path of a request: an idempotency key belongs to a principal and a route."""
     return f"{request.method} {request.url.path}"
 
 
 def sent(answer: Answer) -> Response:
-    """An answer with its stored bytes."""
+    """Return the HTTP response with the stored bytes of an answer."""
     headers = {} if answer.location is None else {"Location": answer.location}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")
 
 
-Here = Annotated[Installation, Depends(installation)]
+CurrentInstallation = Annotated[Installation, Depends(installation)]
 KeptHeads = Annotated[Heads, Depends(heads)]
 Caller = Annotated[Principal, Depends(principal)]
 Page = Annotated[PageRequest, Depends(page)]

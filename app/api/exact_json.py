@@ -41,11 +41,11 @@ class ExactRoute(APIRoute):
 
 
 def loads(body: bytes) -> Any:
-    """The value of a JSON text.
+    """Return the value of a JSON text.
 
     Raises:
-        MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number of absurd length or
-            exponent, or nested deeper than ``limits.MAX_JSON_DEPTH``.
+        MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number that is too long or
+            has too large an exponent, or nested deeper than ``limits.MAX_JSON_DEPTH``.
     """
     try:
         text = body.decode("utf-8")
@@ -58,7 +58,7 @@ def loads(body: bytes) -> Any:
 
 
 def digest(value: object) -> bytes:
-    """SHA-256 of a body's canonical form: equal for bodies that differ in spacing, key order or number spelling."""
+    """Return SHA-256 of a body's canonical form, which does not depend on spacing, key order or number spelling."""
     text = json.dumps(_tagged(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).digest()
 
@@ -77,7 +77,7 @@ def _tagged(value: object) -> object:
 
 
 def _number_text(number: Decimal) -> str:
-    """Equal for equal numbers, however they were spelled, and exact: no context rounds or overflows here."""
+    """Return one text per number, however the number was spelled. Exact: no decimal context rounds or overflows."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     significant = "".join(map(str, digits)).lstrip("0")
@@ -86,7 +86,7 @@ def _number_text(number: Decimal) -> str:
 
 
 def _is_deeper(value: object, depth: int) -> bool:
-    """Whether arrays and objects are nested more than ``depth`` times. Level by level: no recursion to exhaust."""
+    """Return whether arrays and objects are nested more than ``depth`` times, without recursion."""
     level = [value]
     for _ in range(depth + 1):
         nested = [item for item in level if isinstance(item, list | dict)]

@@ -25,7 +25,7 @@ class JobEvents:
         self._followers: dict[str, set[asyncio.Queue[JobOut]]] = {}
         self._poller: asyncio.Task[None] | None = None
 
-    async def permitted(self, here: Installation, caller: Principal, job_id: str) -> JobOut:
+    async def checked_job(self, installation: Installation, caller: Principal, job_id: str) -> JobOut:
         """Return the job's present state if the caller may see it.
 
         Raises:
@@ -35,17 +35,17 @@ class JobEvents:
         """
         if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests
-        return await to_thread.run_sync(show_jobs.show_job, here, caller, job_id)
+        return await to_thread.run_sync(show_jobs.show_job, installation, caller, job_id)
 
-    async def follow(self, here: Installation, first: JobOut) -> AsyncIterator[JobOut]:
-        """The job now, then every change, until it has ended."""
+    async def follow(self, installation: Installation, first: JobOut) -> AsyncIterator[JobOut]:
+        """Yield the job's present state, then every change, until the job has ended."""
         yield first
         if first.state in ENDED:
             return
         queue: asyncio.Queue[JobOut] = asyncio.Queue()
         self._followers.setdefault(first.id, set()).add(queue)
         if self._poller is None or self._poller.done():
-            self._poller = asyncio.create_task(self._poll(here))
+            self._poller = asyncio.create_task(self._poll(installation))
         try:
             last = first
             while last.state not in ENDED:
@@ -58,11 +58,11 @@ class JobEvents:
             if not self._followers[first.id]:
                 del self._followers[first.id]
 
-    async def _poll(self, here: Installation) -> None:
+    async def _poll(self, installation: Installation) -> None:
         while self._followers:
             await asyncio.sleep(POLL_INTERVAL_S)
             try:
-                looked_at = await to_thread.run_sync(show_jobs.look_at, here, list(self._followers))
+                looked_at = await to_thread.run_sync(show_jobs.look_at, installation, list(self._followers))
             except Unavailable:  # the database will be back, and the followers still wait
                 continue
             except Exception:  # noqa: BLE001 - whatever it was, they would wait for ever

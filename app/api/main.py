@@ -31,7 +31,7 @@ from app.services.ledger.heads import Heads
 from app.wire.base import Problem
 
 POOL_SIZE = 40
-"""Database connections per process: as many as anyio has worker threads, so that each can hold one."""
+"""Database connections per process: as many as anyio's worker threads, so that every thread can have a connection."""
 
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
@@ -40,7 +40,7 @@ trained against it; predictions from them for free. Errors are `application/prob
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application of one installation. It opens the database, but creates and upgrades no tables.
+    """Create the application of one installation. Opens the database, but creates and upgrades no tables.
 
     Raises:
         InstallationError: the database's address or the signing key cannot be used.
@@ -55,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def openapi_text() -> str:
-    """The OpenAPI document as it is committed to ``openapi/openapi.json``."""
+    """Return the OpenAPI document as it is committed to ``openapi/openapi.json``."""
     return json.dumps(_application().openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -18,7 +18,7 @@ from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
-"""Paths that need no key. They say nothing about data."""
+"""Paths that need no key. Their answers contain no data of the installation."""
 
 _UPLOAD = re.compile(r"/datasets/[^/]+/rows")
 _PREDICT = re.compile(r"/models/[^/]+/predict")

@@ -8,7 +8,7 @@ _NO_HEADS = "heads outside the database cannot be read or written"
 
 
 def confirm_ready(heads: Heads) -> None:
-    """Checks the revision of the database, and the ledger against the heads outside it.
+    """Check the revision of the database, and the ledger against the heads outside the database.
 
     Raises:
         Unavailable: the database does not answer, was not upgraded, or contradicts a head; or heads cannot be read or
@@ -24,7 +24,7 @@ def confirm_ready(heads: Heads) -> None:
 
 
 def confirm_upgraded(heads: Heads) -> None:
-    """Checks the revision of the database alone, for requests that read released models only.
+    """Check the revision of the database alone, for requests that only read released models.
 
     A database that is known to be an older copy answers nothing, because it accepts keys that were revoked later.
 

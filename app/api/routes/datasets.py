@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from app.access.idempotency import IdempotentRequest
 from app.api import problems
-from app.api.deps import Caller, Here, OptionalIdempotency, Page, checked_key, sent
+from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
@@ -65,21 +65,23 @@ _CSV_BODY: dict[str, Any] = {
         RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE
     ),
 )
-def declare_dataset(here: Here, caller: Caller, body: DatasetIn, request: OptionalIdempotency) -> Response:
+def declare_dataset(
+    installation: CurrentInstallation, caller: Caller, body: DatasetIn, request: OptionalIdempotency
+) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key becomes its owner."""
-    return sent(register_dataset(here, caller, body, request=request))
+    return sent(register_dataset(installation, caller, body, request=request))
 
 
 @router.get("", operation_id="list_datasets", responses=problems.documented())
-def list_datasets(here: Here, caller: Caller, page: Page) -> DatasetList:
+def list_datasets(installation: CurrentInstallation, caller: Caller, page: Page) -> DatasetList:
     """List the public facts and the balance of every dataset on which the key has a grant."""
-    return show_datasets.list_datasets(here, caller, page)
+    return show_datasets.list_datasets(installation, caller, page)
 
 
 @router.get("/{dataset}", operation_id="show_dataset", responses=problems.documented(NotFound))
-def show_dataset(here: Here, caller: Caller, dataset: str) -> DatasetOut:
+def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
-    return show_datasets.show_dataset(here, caller, dataset)
+    return show_datasets.show_dataset(installation, caller, dataset)
 
 
 @router.delete(
@@ -88,9 +90,9 @@ def show_dataset(here: Here, caller: Caller, dataset: str) -> DatasetOut:
     status_code=204,
     responses=problems.documented(NotFound, RoleMissing),
 )
-def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
+def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay."""
-    erase(here, caller, dataset)
+    erase(installation, caller, dataset)
 
 
 @router.put(
@@ -98,9 +100,9 @@ def delete_dataset(here: Here, caller: Caller, dataset: str) -> None:
     operation_id="put_grant",
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
-def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
+def put_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
-    return grants.put_grant(here, caller, dataset, key_id, role=body.role)
+    return grants.put_grant(installation, caller, dataset, key_id, role=body.role)
 
 
 @router.delete(
@@ -109,9 +111,9 @@ def put_grant(here: Here, caller: Caller, dataset: str, key_id: str, body: Grant
     status_code=204,
     responses=problems.documented(NotFound, RoleMissing),
 )
-def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
+def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str, key_id: str) -> None:
     """Revoke a key's role on the dataset."""
-    grants.remove_grant(here, caller, dataset, key_id)
+    grants.remove_grant(installation, caller, dataset, key_id)
 
 
 @router.post(
@@ -119,15 +121,15 @@ def delete_grant(here: Here, caller: Caller, dataset: str, key_id: str) -> None:
     operation_id="erase_unit",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
-def erase_unit(here: Here, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
+def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken. The request may be repeated."""
-    return erase_rows_of(here, caller, dataset, unit=body.unit)
+    return erase_rows_of(installation, caller, dataset, unit=body.unit)
 
 
 @router.get("/{dataset}/overlaps", operation_id="show_overlaps", responses=problems.documented(NotFound, RoleMissing))
-def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
+def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: str) -> OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that owner only; changes nothing."""
-    return overlaps.show_overlaps(here, caller, dataset)
+    return overlaps.show_overlaps(installation, caller, dataset)
 
 
 @router.put(
@@ -135,9 +137,9 @@ def show_overlaps(here: Here, caller: Caller, dataset: str) -> OverlapOut:
     operation_id="join_population",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, *problems.JSON_BODY),
 )
-def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
+def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
-    return populations.join_population(here, caller, dataset, population=body.population)
+    return populations.join_population(installation, caller, dataset, population=body.population)
 
 
 @router.post(
@@ -152,7 +154,7 @@ def join_population(here: Here, caller: Caller, dataset: str, body: JoinIn) -> D
 )
 async def upload_rows(
     request: Request,
-    here: Here,
+    installation: CurrentInstallation,
     caller: Caller,
     dataset: str,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
@@ -160,21 +162,21 @@ async def upload_rows(
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
     is_gzip = _is_gzip(request)
     key = checked_key(request, idempotency_key)
-    dataset_id = await to_thread.run_sync(may_upload, here, caller, dataset)
-    spooled, digest = await _spool(here, request)
+    dataset_id = await to_thread.run_sync(may_upload, installation, caller, dataset)
+    spooled, digest = await _spool(installation, request)
     try:
         body = SpooledBody(spooled, is_gzip=is_gzip)
-        # By id: under its name and under its id a dataset is the same, and another one of that name is not.
+        # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
-        return sent(await to_thread.run_sync(lambda: upload(here, caller, dataset_id, body, request=identity)))
+        return sent(await to_thread.run_sync(lambda: upload(installation, caller, dataset_id, body, request=identity)))
     finally:
         spooled.unlink(missing_ok=True)
 
 
-async def _spool(here: Installation, request: Request) -> tuple[Path, bytes]:
+async def _spool(installation: Installation, request: Request) -> tuple[Path, bytes]:
     """Write the body to a file as it arrives; the caller removes the file."""
-    folder = here.spool_folder
+    folder = installation.spool_folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / secrets.token_hex(16)
     digest = hashlib.sha256()

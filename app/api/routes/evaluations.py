@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
@@ -23,9 +23,11 @@ _SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPE
 
 
 @router.post("/models/{model_id}/evaluations/quote", operation_id="quote_evaluation", responses=_QUOTED)
-def quote_evaluation(here: Here, caller: Caller, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
+def quote_evaluation(
+    installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn
+) -> EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows of the model's training."""
-    return show_evaluation_quote(here, caller, [model_id], body)
+    return show_evaluation_quote(installation, caller, [model_id], body)
 
 
 @router.post(
@@ -35,9 +37,11 @@ def quote_evaluation(here: Here, caller: Caller, model_id: str, body: Evaluation
     response_model=TrainOut,
     responses=_SUBMITTED,
 )
-def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency) -> Response:
+def evaluate_model(
+    installation: CurrentInstallation, caller: Caller, model_id: str, body: EvaluationIn, request: Idempotency
+) -> Response:
     """Reserve the price in the scope's cells and queue a job that counts the model's answers there, with noise."""
-    return sent(submit_evaluation(here, caller, [model_id], body, request=request))
+    return sent(submit_evaluation(installation, caller, [model_id], body, request=request))
 
 
 @router.get(
@@ -45,23 +49,25 @@ def evaluate_model(here: Here, caller: Caller, model_id: str, body: EvaluationIn
     operation_id="list_evaluations",
     responses=problems.documented(NotFound, RoleMissing),
 )
-def list_evaluations(here: Here, caller: Caller, model_id: str, page: Page) -> EvaluationList:
+def list_evaluations(installation: CurrentInstallation, caller: Caller, model_id: str, page: Page) -> EvaluationList:
     """List the evaluations of a model, newest first."""
-    return show_evaluations.list_evaluations(here, caller, model_id, page)
+    return show_evaluations.list_evaluations(installation, caller, model_id, page)
 
 
 @router.post("/evaluations/quote", operation_id="quote_selection", responses=_QUOTED)
-def quote_selection(here: Here, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
+def quote_selection(installation: CurrentInstallation, caller: Caller, body: SelectionIn) -> EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
-    return show_evaluation_quote(here, caller, body.models, body)
+    return show_evaluation_quote(installation, caller, body.models, body)
 
 
 @router.post(
     "/evaluations", operation_id="select_model", status_code=202, response_model=TrainOut, responses=_SUBMITTED
 )
-def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempotency) -> Response:
+def select_model(
+    installation: CurrentInstallation, caller: Caller, body: SelectionIn, request: Idempotency
+) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for one charge."""
-    return sent(submit_evaluation(here, caller, body.models, body, request=request))
+    return sent(submit_evaluation(installation, caller, body.models, body, request=request))
 
 
 @router.get(
@@ -69,6 +75,6 @@ def select_model(here: Here, caller: Caller, body: SelectionIn, request: Idempot
     operation_id="show_evaluation",
     responses=problems.documented(NotFound, RoleMissing),
 )
-def show_evaluation(here: Here, caller: Caller, evaluation_id: str) -> EvaluationOut:
+def show_evaluation(installation: CurrentInstallation, caller: Caller, evaluation_id: str) -> EvaluationOut:
     """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the best model."""
-    return show_evaluations.show_evaluation(here, caller, evaluation_id)
+    return show_evaluations.show_evaluation(installation, caller, evaluation_id)

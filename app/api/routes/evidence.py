@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse
 
 from app.api import problems
-from app.api.deps import Caller, Here, KeptHeads
+from app.api.deps import Caller, CurrentInstallation, KeptHeads
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.ledger import evidence
 from app.services.ledger.evidence import ProofRequest
@@ -29,23 +29,23 @@ def _proof(sequence: Count = None, from_size: Count = None, size: Count = None) 
     response_class=PlainTextResponse,
     responses=problems.documented(NotFound, RoleMissing),
 )
-def show_checkpoint(here: Here, caller: Caller, heads: KeptHeads, account: str) -> str:
-    """The signed head of the account's log: origin, size, Merkle root and time, as a signed note."""
-    return evidence.show_checkpoint(here, caller, account, signer=heads.signer)
+def show_checkpoint(installation: CurrentInstallation, caller: Caller, heads: KeptHeads, account: str) -> str:
+    """Show the signed head of the account's log: origin, size, Merkle root and time, as a signed note."""
+    return evidence.show_checkpoint(installation, caller, account, signer=heads.signer)
 
 
 @router.get("/ledger/{account}/proofs", operation_id="show_proof", responses=problems.documented(NotFound, RoleMissing))
 def show_proof(
-    here: Here, caller: Caller, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
+    installation: CurrentInstallation, caller: Caller, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
 ) -> InclusionOut | ConsistencyOut:
-    """`?sequence=` proves that an entry is in the log; `?from_size=` proves that the log only grew since that size.
+    """Prove that an entry is in the log (`?sequence=`), or that the log only grew since a size (`?from_size=`).
 
-    `size` is the size of the checkpoint that the proof leads to; by default the newest.
+    `size` is the size of the checkpoint that the proof refers to; by default the newest.
     """
-    return evidence.show_proof(here, caller, account, proof)
+    return evidence.show_proof(installation, caller, account, proof)
 
 
 @router.get("/signer", operation_id="show_signer", responses=problems.documented())
 def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
-    """The public key that checkpoints are checked with."""
+    """Show the public key that verifies the signatures of checkpoints."""
     return evidence.show_signer(heads.signer)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from app.api import problems
-from app.api.deps import Caller, Here, Page
+from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.exact_json import ExactRoute
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
@@ -18,15 +18,15 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
     status_code=201,
     responses=problems.documented(RoleMissing, *problems.JSON_BODY),
 )
-def create_key(here: Here, caller: Caller, body: KeyIn) -> KeyCreated:
+def create_key(installation: CurrentInstallation, caller: Caller, body: KeyIn) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
-    return keys.create_key(here, caller, body)
+    return keys.create_key(installation, caller, body)
 
 
 @router.get("", operation_id="list_keys", responses=problems.documented(RoleMissing))
-def list_keys(here: Here, caller: Caller, page: Page) -> KeyList:
+def list_keys(installation: CurrentInstallation, caller: Caller, page: Page) -> KeyList:
     """List all keys without secrets, revoked keys included."""
-    return keys.list_keys(here, caller, page)
+    return keys.list_keys(installation, caller, page)
 
 
 @router.delete(
@@ -35,6 +35,6 @@ def list_keys(here: Here, caller: Caller, page: Page) -> KeyList:
     status_code=204,
     responses=problems.documented(RoleMissing, NotFound),
 )
-def revoke_key(here: Here, caller: Caller, key_id: str) -> None:
+def revoke_key(installation: CurrentInstallation, caller: Caller, key_id: str) -> None:
     """Revoke a key at once."""
-    keys.revoke_key(here, caller, key_id)
+    keys.revoke_key(installation, caller, key_id)

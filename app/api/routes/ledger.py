@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import exact_json, problems
-from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
@@ -30,28 +30,28 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("", operation_id="list_balances", responses=problems.documented(RoleMissing))
-def list_balances(here: Here, caller: Caller, page: Page) -> BalanceList:
-    """Cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
-    return balances.list_balances(here, caller, page)
+def list_balances(installation: CurrentInstallation, caller: Caller, page: Page) -> BalanceList:
+    """List cap, charged, reserved and remaining of every dataset whose ledger the key may read."""
+    return balances.list_balances(installation, caller, page)
 
 
 @router.get("/{account}", operation_id="show_balance", responses=problems.documented(NotFound, RoleMissing))
 def show_balance(
-    here: Here,
+    installation: CurrentInstallation,
     caller: Caller,
     account: str,
     scope: Annotated[
         str | None, Query(max_length=65_536, description='Cells of a dataset as JSON: `{"shard": [0, 1]}`')
     ] = None,
 ) -> AccountBalance:
-    """The balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
-    return balances.show_balance(here, caller, account, scope=_scope(scope))
+    """Show the balance of a dataset (id or name) at the tightest joint cell of a scope, or of a population (id)."""
+    return balances.show_balance(installation, caller, account, scope=_scope(scope))
 
 
 @router.get("/{account}/entries", operation_id="list_entries", responses=problems.documented(NotFound, RoleMissing))
-def list_entries(here: Here, caller: Caller, account: str, page: Page) -> EntryList:
-    """The history of an account: every entry with its event, in order, as it was hashed."""
-    return history.list_entries(here, caller, account, page)
+def list_entries(installation: CurrentInstallation, caller: Caller, account: str, page: Page) -> EntryList:
+    """List the entries of an account in order, with their events, exactly as they were hashed."""
+    return history.list_entries(installation, caller, account, page)
 
 
 @router.get(
@@ -61,15 +61,17 @@ def list_entries(here: Here, caller: Caller, account: str, page: Page) -> EntryL
     responses={**_EXPORT, **problems.documented(NotFound, RoleMissing)},
 )
 def export_ledger(
-    here: Here,
+    installation: CurrentInstallation,
     caller: Caller,
     account: str,
     form: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
-    """The whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
+    """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
     if form == "csv":
-        return StreamingResponse(history.export_csv(here, caller, account), media_type="text/csv")
-    return StreamingResponse(history.export_json_lines(here, caller, account), media_type="application/x-ndjson")
+        return StreamingResponse(history.export_csv(installation, caller, account), media_type="text/csv")
+    return StreamingResponse(
+        history.export_json_lines(installation, caller, account), media_type="application/x-ndjson"
+    )
 
 
 @router.post(
@@ -78,12 +80,14 @@ def export_ledger(
     response_model=BalanceOut,
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY, *problems.REPEATABLE),
 )
-def change_cap(here: Here, caller: Caller, account: str, body: CapIn, request: OptionalIdempotency) -> Response:
-    """Lowers the lifetime cap (the owner, or the key that opened the population) or raises it (an admin).
+def change_cap(
+    installation: CurrentInstallation, caller: Caller, account: str, body: CapIn, request: OptionalIdempotency
+) -> Response:
+    """Lower the lifetime cap (the owner, or the key that opened the population) or raise it (an admin).
 
-    The reason is kept in the entries. What is charged stays charged.
+    The entries record the reason. Charges stay.
     """
-    return sent(caps.change_cap(here, caller, account, body, request=request))
+    return sent(caps.change_cap(installation, caller, account, body, request=request))
 
 
 def _scope(text: str | None) -> Mapping[str, object]:

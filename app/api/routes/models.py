@@ -6,7 +6,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import problems
-from app.api.deps import Caller, Here, Page
+from app.api.deps import Caller, CurrentInstallation, Page
 from app.api.exact_json import ExactRoute, check_media_type
 from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
 from app.services import models
@@ -21,15 +21,15 @@ _PREDICT_BODY: dict[str, Any] = {
 
 
 @router.get("", operation_id="list_models", responses=problems.documented())
-def list_models(here: Here, caller: Caller, page: Page) -> ModelList:
+def list_models(installation: CurrentInstallation, caller: Caller, page: Page) -> ModelList:
     """List the models of all datasets on which the key may predict, newest first."""
-    return models.list_models(here, caller, page)
+    return models.list_models(installation, caller, page)
 
 
 @router.get("/{model_id}", operation_id="show_model", responses=problems.documented(NotFound, RoleMissing))
-def show_model(here: Here, caller: Caller, model_id: str) -> ModelOut:
+def show_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> ModelOut:
     """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger entries."""
-    return models.show_model(here, caller, model_id)
+    return models.show_model(installation, caller, model_id)
 
 
 @router.delete(
@@ -38,9 +38,9 @@ def show_model(here: Here, caller: Caller, model_id: str) -> ModelOut:
     status_code=204,
     responses=problems.documented(NotFound, RoleMissing),
 )
-def delete_model(here: Here, caller: Caller, model_id: str) -> None:
+def delete_model(installation: CurrentInstallation, caller: Caller, model_id: str) -> None:
     """Delete a model. Its charge stays."""
-    models.delete_model(here, caller, model_id)
+    models.delete_model(installation, caller, model_id)
 
 
 @router.get(
@@ -53,7 +53,7 @@ def delete_model(here: Here, caller: Caller, model_id: str) -> None:
     },
 )
 def download_artifact(
-    here: Here,
+    installation: CurrentInstallation,
     caller: Caller,
     model_id: str,
     form: Annotated[Literal["safetensors", "onnx"], Query(alias="format")] = "safetensors",
@@ -63,9 +63,9 @@ def download_artifact(
 ) -> Response:
     """Download the model as safetensors or ONNX."""
     if form == "onnx":
-        data = models.take_onnx(here, caller, model_id, read_out=read_out)
+        data = models.take_onnx(installation, caller, model_id, read_out=read_out)
     elif read_out is None:
-        data = models.take_artifact(here, caller, model_id)
+        data = models.take_artifact(installation, caller, model_id)
     else:
         raise InvalidRequest.at("/read_out", "not-with-safetensors")
     return Response(data, media_type="application/octet-stream")
@@ -78,10 +78,10 @@ def download_artifact(
     openapi_extra=_PREDICT_BODY,
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
-async def predict(request: Request, here: Here, caller: Caller, model_id: str) -> Response:
+async def predict(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing."""
     check_media_type(request)
     body = await request.body()
 
-    answer = await to_thread.run_sync(predictions.predict, here, caller, model_id, body)
+    answer = await to_thread.run_sync(predictions.predict, installation, caller, model_id, body)
     return Response(answer, media_type="application/json")

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.deps import Caller, Here, OptionalIdempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import NameTaken, NotFound, NotSupported, RoleMissing
 from app.services import populations
@@ -19,18 +19,20 @@ router = APIRouter(prefix="/populations", tags=["populations"], route_class=Exac
     response_model=PopulationOut,
     responses=problems.documented(RoleMissing, NameTaken, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE),
 )
-def create_population(here: Here, caller: Caller, body: PopulationIn, request: OptionalIdempotency) -> Response:
-    """Opens an account over all datasets about the same people. Datasets join the population by its name."""
-    return sent(populations.open_population(here, caller, body, request=request))
+def create_population(
+    installation: CurrentInstallation, caller: Caller, body: PopulationIn, request: OptionalIdempotency
+) -> Response:
+    """Open an account over all datasets about the same people. Datasets join the population by its name."""
+    return sent(populations.open_population(installation, caller, body, request=request))
 
 
 @router.get("", operation_id="list_populations", responses=problems.documented(RoleMissing))
-def list_populations(here: Here, caller: Caller, page: Page) -> PopulationList:
-    """The populations that the key opened, with their members; all populations for admins and auditors."""
-    return populations.list_populations(here, caller, page)
+def list_populations(installation: CurrentInstallation, caller: Caller, page: Page) -> PopulationList:
+    """List the populations that the key opened, with their members; all populations for admins and auditors."""
+    return populations.list_populations(installation, caller, page)
 
 
 @router.get("/{population}", operation_id="show_population", responses=problems.documented(NotFound))
-def show_population(here: Here, caller: Caller, population: str) -> PopulationOut:
-    """One population with its members, by id or name."""
-    return populations.show_population(here, caller, population)
+def show_population(installation: CurrentInstallation, caller: Caller, population: str) -> PopulationOut:
+    """Show one population with its members, by id or name."""
+    return populations.show_population(installation, caller, population)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
@@ -24,9 +24,9 @@ router = APIRouter(tags=["profiles"], route_class=ExactRoute)
     operation_id="quote_profile",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
-def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
+def quote_profile(installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
-    return show_profile_quote(here, caller, dataset, body)
+    return show_profile_quote(installation, caller, dataset, body)
 
 
 @router.post(
@@ -36,9 +36,11 @@ def quote_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn) -> 
     response_model=TrainOut,
     responses=problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING),
 )
-def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency) -> Response:
+def release_profile(
+    installation: CurrentInstallation, caller: Caller, dataset: str, body: ProfileIn, request: Idempotency
+) -> Response:
     """Reserve the price and queue a job that releases bins, class counts and a size, which later jobs reuse."""
-    return sent(submit_profile(here, caller, dataset, body, request=request))
+    return sent(submit_profile(installation, caller, dataset, body, request=request))
 
 
 @router.get(
@@ -46,12 +48,12 @@ def release_profile(here: Here, caller: Caller, dataset: str, body: ProfileIn, r
     operation_id="list_profiles",
     responses=problems.documented(NotFound, RoleMissing),
 )
-def list_profiles(here: Here, caller: Caller, dataset: str, page: Page) -> ProfileList:
+def list_profiles(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ProfileList:
     """List the profiles of a dataset, newest first. Profiles stay when the rows are erased."""
-    return show_profiles.list_profiles(here, caller, dataset, page)
+    return show_profiles.list_profiles(installation, caller, dataset, page)
 
 
 @router.get("/profiles/{profile_id}", operation_id="show_profile", responses=problems.documented(NotFound, RoleMissing))
-def show_profile(here: Here, caller: Caller, profile_id: str) -> ProfileOut:
+def show_profile(installation: CurrentInstallation, caller: Caller, profile_id: str) -> ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
-    return show_profiles.show_profile(here, caller, profile_id)
+    return show_profiles.show_profile(installation, caller, profile_id)

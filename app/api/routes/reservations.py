@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
-from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.core.errors import AccountantMismatch, DatasetDeleted, NotFound, RoleMissing
 from app.services.ledger import external
@@ -17,9 +17,9 @@ router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=Exac
     operation_id="create_quote",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, *problems.JSON_BODY),
 )
-def create_quote(here: Here, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
-    """The price of an external mechanism, and whether it fits. A quote costs nothing."""
-    return external.quote_external(here, caller, dataset, body)
+def create_quote(installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn) -> ExternalQuote:
+    """Quote an external mechanism: its price, and whether it fits. A quote costs nothing."""
+    return external.quote_external(installation, caller, dataset, body)
 
 
 @router.post(
@@ -29,15 +29,17 @@ def create_quote(here: Here, caller: Caller, dataset: str, body: ExternalIn) -> 
     response_model=ReservationOut,
     responses=problems.documented(NotFound, RoleMissing, AccountantMismatch, *problems.SPENDING),
 )
-def create_reservation(here: Here, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency) -> Response:
-    """Charges the dataset's account for an external mechanism, at once and for good. Ask before the mechanism runs."""
-    return sent(external.charge_external(here, caller, dataset, body, request=request))
+def create_reservation(
+    installation: CurrentInstallation, caller: Caller, dataset: str, body: ExternalIn, request: Idempotency
+) -> Response:
+    """Charge the dataset's account for an external mechanism, at once and for good. Ask before the mechanism runs."""
+    return sent(external.charge_external(installation, caller, dataset, body, request=request))
 
 
 @router.get("/reservations", operation_id="list_reservations", responses=problems.documented(NotFound, RoleMissing))
-def list_reservations(here: Here, caller: Caller, dataset: str, page: Page) -> ReservationList:
-    """The charges for external mechanisms, and who attests them."""
-    return external.list_reservations(here, caller, dataset, page)
+def list_reservations(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> ReservationList:
+    """List the charges for external mechanisms, and who attests them."""
+    return external.list_reservations(installation, caller, dataset, page)
 
 
 @router.get(
@@ -45,6 +47,8 @@ def list_reservations(here: Here, caller: Caller, dataset: str, page: Page) -> R
     operation_id="show_reservation",
     responses=problems.documented(NotFound, RoleMissing),
 )
-def show_reservation(here: Here, caller: Caller, dataset: str, reservation_id: str) -> ReservationOut:
-    """One charge for an external mechanism."""
-    return external.show_reservation(here, caller, dataset, reservation_id)
+def show_reservation(
+    installation: CurrentInstallation, caller: Caller, dataset: str, reservation_id: str
+) -> ReservationOut:
+    """Show one charge for an external mechanism."""
+    return external.show_reservation(installation, caller, dataset, reservation_id)

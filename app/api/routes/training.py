@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
-from app.api.deps import Caller, Here, Idempotency, Page, sent
+from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
 from app.api.exact_json import ExactRoute
 from app.api.job_events import JobEvents
 from app.core.errors import (
@@ -40,9 +40,9 @@ def list_algorithms(_: Caller) -> AlgorithmList:
         NotFound, RoleMissing, DatasetDeleted, AccountantMismatch, AdjacencyMismatch, *problems.JSON_BODY
     ),
 )
-def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
+def create_plan(installation: CurrentInstallation, caller: Caller, body: PlanIn) -> PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row and costs nothing."""
-    return show_plan(here, caller, body)
+    return show_plan(installation, caller, body)
 
 
 @router.post(
@@ -54,21 +54,21 @@ def create_plan(here: Here, caller: Caller, body: PlanIn) -> PlanOut:
         NotFound, RoleMissing, AccountantMismatch, AdjacencyMismatch, NoRowsYet, *problems.SPENDING
     ),
 )
-def train_model(here: Here, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
+def train_model(installation: CurrentInstallation, caller: Caller, body: TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
-    return sent(submit_training(here, caller, body, request=request))
+    return sent(submit_training(installation, caller, body, request=request))
 
 
 @router.get("/jobs", operation_id="list_jobs", responses=problems.documented())
-def list_jobs(here: Here, caller: Caller, page: Page) -> JobList:
+def list_jobs(installation: CurrentInstallation, caller: Caller, page: Page) -> JobList:
     """List the jobs of all datasets on which the key may train, newest first."""
-    return show_jobs.list_jobs(here, caller, page)
+    return show_jobs.list_jobs(installation, caller, page)
 
 
 @router.get("/jobs/{job_id}", operation_id="show_job", responses=problems.documented(NotFound, RoleMissing))
-def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
+def show_job(installation: CurrentInstallation, caller: Caller, job_id: str) -> JobOut:
     """Show a job's state and the number of finished trees."""
-    return show_jobs.show_job(here, caller, job_id)
+    return show_jobs.show_job(installation, caller, job_id)
 
 
 @router.delete(
@@ -76,9 +76,9 @@ def show_job(here: Here, caller: Caller, job_id: str) -> JobOut:
     operation_id="cancel_job",
     responses=problems.documented(NotFound, RoleMissing, JobFinished),
 )
-def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
+def cancel_job(installation: CurrentInstallation, caller: Caller, job_id: str) -> JobOut:
     """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""
-    return show_jobs.cancel_job(here, caller, job_id)
+    return show_jobs.cancel_job(installation, caller, job_id)
 
 
 @router.get(
@@ -90,13 +90,15 @@ def cancel_job(here: Here, caller: Caller, job_id: str) -> JobOut:
         **problems.documented(NotFound, RoleMissing),
     },
 )
-async def watch_job(request: Request, here: Here, caller: Caller, job_id: str) -> StreamingResponse:
+async def watch_job(
+    request: Request, installation: CurrentInstallation, caller: Caller, job_id: str
+) -> StreamingResponse:
     """Stream a job as server-sent events: one `job` event per change, until the job has ended."""
     events: JobEvents = request.app.state.job_events
-    first = await events.permitted(here, caller, job_id)
+    first = await events.checked_job(installation, caller, job_id)
 
     async def stream() -> AsyncIterator[bytes]:
-        async for job in events.follow(here, first):
+        async for job in events.follow(installation, first):
             yield b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream")
