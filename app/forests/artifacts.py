@@ -33,7 +33,7 @@ _UNREADABLE = (
     TypeError,
     ValueError,
 )
-"""Exceptions that untrusted bytes can cause while they are parsed."""
+"""Exceptions that parsing untrusted bytes can raise."""
 
 
 class ArtifactInvalid(GrovekeeperError):
@@ -45,7 +45,7 @@ class ArtifactInvalid(GrovekeeperError):
 
 @dataclass(frozen=True)
 class Artifact:
-    """A forest with everything that prediction and a model card need.
+    """A forest with the schema, plan and metadata that prediction and a model card need.
 
     Attributes:
         forest: checked: the arrays have the plan's shapes, name only features of the schema and hold legal values.

@@ -83,15 +83,15 @@ def algorithms() -> list[dict[str, object]]:
     described: tuple[Described, ...] = (AUTO, *BY_SLUG.values())
     return [
         {
-            "slug": each.slug,
-            "title": each.title,
-            "accountants": list(each.accountants),
-            "adjacency": each.adjacency.value,
-            "unlabelled": isinstance(each, TwoDatasetAlgorithm),
-            "source": each.source,
-            "about": each.about.to_json(),
-            "read_outs": list(each.read_outs),
-            "parameters": [parameter.describe() for parameter in each.parameters],
+            "slug": algorithm.slug,
+            "title": algorithm.title,
+            "accountants": list(algorithm.accountants),
+            "adjacency": algorithm.adjacency.value,
+            "unlabelled": isinstance(algorithm, TwoDatasetAlgorithm),
+            "source": algorithm.source,
+            "about": algorithm.about.to_json(),
+            "read_outs": list(algorithm.read_outs),
+            "parameters": [parameter.describe() for parameter in algorithm.parameters],
         }
-        for each in described
+        for algorithm in described
     ]

@@ -50,14 +50,14 @@ class Auroc:
     noise_sd: float | None
 
 
-def accuracy(found: Evaluation) -> Accuracy | None:
+def accuracy(evaluation: Evaluation) -> Accuracy | None:
     """The accuracy, from the released accuracy table or the confusion matrix."""
-    if ACCURACY in found.tables:
-        table, correct = found.in_rows(ACCURACY), np.array([True, False])
-        event = found.plan.event_of(ACCURACY)
-    elif CONFUSION in found.tables:
-        table, event = found.in_rows(CONFUSION), found.plan.event_of(CONFUSION)
-        correct = np.eye(found.plan.n_classes, dtype=np.bool_).ravel()
+    if ACCURACY in evaluation.tables:
+        table, correct = evaluation.in_rows(ACCURACY), np.array([True, False])
+        event = evaluation.plan.event_of(ACCURACY)
+    elif CONFUSION in evaluation.tables:
+        table, event = evaluation.in_rows(CONFUSION), evaluation.plan.event_of(CONFUSION)
+        correct = np.eye(evaluation.plan.n_classes, dtype=np.bool_).ravel()
     else:
         return None
     right, wrong = float(table[correct].sum()), float(table[~correct].sum())
@@ -80,11 +80,11 @@ def accuracy(found: Evaluation) -> Accuracy | None:
     )
 
 
-def auroc(found: Evaluation) -> Auroc | None:
+def auroc(evaluation: Evaluation) -> Auroc | None:
     """The area under the ROC curve of the noisy histogram."""
-    if AUROC not in found.tables:
+    if AUROC not in evaluation.tables:
         return None
-    first, second = np.maximum(found.in_rows(AUROC).reshape(2, -1), 0.0)
+    first, second = np.maximum(evaluation.in_rows(AUROC).reshape(2, -1), 0.0)
     n_first, n_second = float(first.sum()), float(second.sum())
     if n_first == 0.0 or n_second == 0.0:
         return Auroc(None, None)
@@ -94,7 +94,7 @@ def auroc(found: Evaluation) -> Auroc | None:
     by_second = below / (n_first * n_second) - area / n_second
     by_first = above / (n_first * n_second) - area / n_first
     slope: NDArray[np.float64] = np.concatenate((by_first, by_second))
-    noise = noisy_counts.noise_sd(found.plan.event_of(AUROC))
+    noise = noisy_counts.noise_sd(evaluation.plan.event_of(AUROC))
     return Auroc(area, noise * float(np.sqrt(np.square(slope).sum())))
 
 

@@ -44,7 +44,7 @@ _OPTIONAL = {"accountant", "delta", "adjacency", "max_rows", "profile", "unlabel
 
 
 class PlanInvalid(GrovekeeperError):
-    """A stored plan that :func:`plan` cannot have made."""
+    """A stored plan that :func:`plan` does not produce."""
 
     def __str__(self) -> str:
         return "not a plan of a known form"
@@ -112,14 +112,14 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     settled, warnings = mechanism.settle(read_all(mechanism.parameters, choice.parameters), facts)
     event = _event(mechanism, partial(mechanism.event, settled), facts)
     warnings = (*choice.warnings, *warnings, *without_effect(mechanism.parameters, choice.parameters, settled))
-    if any(mechanism.adjacency is not each.adjacency for each in (request, request.unlabelled) if each is not None):
+    if any(mechanism.adjacency is not part.adjacency for part in (request, request.unlabelled) if part is not None):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:
         warnings = (*warnings, _NO_SPLITS)
     if request.public_size is None and not {"n_estimators", "max_depth"} <= set(request.parameters):
         warnings = (_NO_SIZE, *warnings)
     parameters = {parameter.name: settled[parameter.name] for parameter in mechanism.parameters}
-    made = Plan(
+    settled_plan = Plan(
         mechanism.slug,
         parameters,
         request.epsilon,
@@ -133,9 +133,9 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
         request.profile if int(settled["max_depth"]) > 0 else None,
         _unlabelled_plan(mechanism, settled, facts, request.unlabelled),
     )
-    if not _is_paid_for(made):
+    if not _is_paid_for(settled_plan):
         raise EventCostsMore("the event costs more than the amount that pays for it")
-    return made
+    return settled_plan
 
 
 def _facts_for(mechanism: Algorithm, request: PlanRequest, schema: Schema) -> PublicFacts:
@@ -178,23 +178,23 @@ def public_facts(request: PlanRequest | AccountRequest, schema: Schema, adjacenc
     """The facts that the request's account gives to a mechanism; ε and budget are stated under ``adjacency``."""
     if (request.adjacency, adjacency) == (Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL):
         raise AdjacencyMismatch(request.adjacency.value, (adjacency.value,))
-    asked = budget_of(
+    budget = budget_of(
         request.epsilon,
         accountant=request.accountant,
         delta=request.delta,
         adjacency=request.adjacency,
         max_rows=request.max_rows,
     )
-    own = asked.stated_under(adjacency)
-    if own.amount == 0:
+    mechanism_budget = budget.stated_under(adjacency)
+    if mechanism_budget.amount == 0:
         raise InvalidRequest.at("/epsilon", "too-small")
     epsilon = request.epsilon / request.max_rows
     size = ASSUMED_SIZE if request.public_size is None else request.public_size
     return PublicFacts(
         schema,
-        epsilon if own == asked else epsilon / _STEPS_OF_A_LABEL,
+        epsilon if mechanism_budget == budget else epsilon / _STEPS_OF_A_LABEL,
         size,
-        own,
+        mechanism_budget,
         request.profile if isinstance(request, PlanRequest) else None,
     )
 
@@ -310,7 +310,7 @@ def _read_unlabelled(value: object) -> UnlabelledPlan:
 
 def _is_consistent(read: Plan) -> bool:
     mechanism = catalogue.algorithm(read.algorithm)
-    mechanism.check(read.event, read.parameters)  # raises for any other event
+    mechanism.check(read.event, read.parameters)  # raises unless the event has the algorithm's form
     if isinstance(mechanism, TwoDatasetAlgorithm) is (read.unlabelled is None):
         return False
     if isinstance(mechanism, TwoDatasetAlgorithm) and read.unlabelled is not None:
@@ -319,24 +319,24 @@ def _is_consistent(read: Plan) -> bool:
         type(read.n_trees) is int
         and read.n_trees == read.parameters["n_estimators"]
         and read.max_rows >= 1
-        and set(read.parameters) == {own.name for own in catalogue.algorithm(read.algorithm).parameters}
+        and set(read.parameters) == {parameter.name for parameter in catalogue.algorithm(read.algorithm).parameters}
         and _is_paid_for(read)
     )
 
 
-def _is_paid_for(made: Plan) -> bool:
+def _is_paid_for(plan: Plan) -> bool:
     """Whether the event of each account costs at most the account's (ε, δ), for all rows of a privacy unit."""
-    return _is_covered(made) and (made.unlabelled is None or _is_covered(made.unlabelled))
+    return _is_covered(plan) and (plan.unlabelled is None or _is_covered(plan.unlabelled))
 
 
-def _is_covered(made: Plan | UnlabelledPlan) -> bool:
-    if made.delta is None:
-        return made.max_rows * pure.loss(made.event, adjacency=made.adjacency) <= made.epsilon
+def _is_covered(plan: Plan | UnlabelledPlan) -> bool:
+    if plan.delta is None:
+        return plan.max_rows * pure.loss(plan.event, adjacency=plan.adjacency) <= plan.epsilon
     budget = budget_of(
-        made.epsilon,
-        accountant=made.accountant,
-        delta=made.delta,
-        adjacency=made.adjacency,
-        max_rows=made.max_rows,
+        plan.epsilon,
+        accountant=plan.accountant,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        max_rows=plan.max_rows,
     )
-    return budget.covers(made.event)
+    return budget.covers(plan.event)

@@ -88,11 +88,11 @@ def _settled(forest: Forest, read_out: str | None) -> str:
 
 def _reader(forest: Forest, schema: Schema, read_out: str) -> Reader:
     """The reader of a forest by a read-out, cached for the life of the forest."""
-    own = _readers.setdefault(forest, {})
+    readers = _readers.setdefault(forest, {})
     shared = pooling.AVERAGE if read_out == pooling.DRAW else read_out
-    known = own.get(shared)
+    known = readers.get(shared)
     if known is not None and known[0] == schema:
         return known[1]
     reader = catalogue.family(forest.plan.algorithm).reader(forest, schema, shared)
-    own[shared] = (schema, reader)
+    readers[shared] = (schema, reader)
     return reader

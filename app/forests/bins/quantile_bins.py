@@ -134,10 +134,10 @@ def is_valid(schema: Schema, cuts: NDArray[np.uint16]) -> bool:
     if cuts.shape != (len(private), MAX_CUTS):
         return False
     for index, row in zip(private, cuts.tolist(), strict=True):
-        found = [cut for cut in row if cut != NO_CUT]
-        if row[: len(found)] != found or found != sorted(set(found)):
+        feature_cuts = [cut for cut in row if cut != NO_CUT]
+        if row[: len(feature_cuts)] != feature_cuts or feature_cuts != sorted(set(feature_cuts)):
             return False
-        if found and found[-1] >= grid.n_cells(schema.features[index]):
+        if feature_cuts and feature_cuts[-1] >= grid.n_cells(schema.features[index]):
             return False
     return True
 

@@ -29,7 +29,11 @@ class ReusedProfile:
 
     def to_json(self) -> dict[str, object]:
         """Counts as text, because they may have more than 53 bits."""
-        return {"id": self.id, "cuts": [list(own) for own in self.cuts], "prior": [str(count) for count in self.prior]}
+        return {
+            "id": self.id,
+            "cuts": [list(feature_cuts) for feature_cuts in self.cuts],
+            "prior": [str(count) for count in self.prior],
+        }
 
     @classmethod
     def from_json(cls, value: object) -> ReusedProfile:
@@ -49,6 +53,6 @@ class ReusedProfile:
     def cut_array(self) -> NDArray[np.uint16]:
         """The cuts in the form in which bins are released: ``(n_private_features, MAX_CUTS)``."""
         array = np.full((len(self.cuts), quantile_bins.MAX_CUTS), quantile_bins.NO_CUT, dtype=np.uint16)
-        for row, own in zip(array, self.cuts, strict=True):
-            row[: len(own)] = own
+        for row, feature_cuts in zip(array, self.cuts, strict=True):
+            row[: len(feature_cuts)] = feature_cuts
         return array

@@ -1,10 +1,11 @@
 """Chooses the folder in which Numba caches compiled code between processes.
 
-The folder is beside the package if that is writable (Numba's own default), else in the user's cache folder, else a
-temporary folder of the process. It is never under the service's home: a fresh home would compile everything again.
+The folder is inside the package if the package is writable (Numba's default), else in the user's cache folder, else a
+temporary folder of the process. It is never in the service's home: with a fresh home, everything would be compiled
+again.
 
-Numba keeps its index as a pickle, so whoever can write to the folder can run code here. A folder that another user
-owns or may write to is not used.
+Numba stores its index as a pickle, so anybody who can write to the folder can run code in this process. A folder that
+another user owns or may write to is therefore not used.
 """
 
 import atexit
@@ -21,14 +22,14 @@ _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 
 def choose() -> None:
-    """Sets ``NUMBA_CACHE_DIR`` for this process and its children, unless the operator did or the default will do."""
+    """Sets ``NUMBA_CACHE_DIR`` for this process and its children, unless the operator set it or the default works."""
     if os.environ.get(VARIABLE) or _writable(_PACKAGE):
         return
     os.environ[VARIABLE] = str(_user_folder() or _temporary_folder())
 
 
 def _writable(package: Path) -> bool:
-    """Whether every folder with compiled functions can hold ``__pycache__``."""
+    """Whether ``__pycache__`` can be written in every folder with compiled functions."""
     for folder in (package / "kernels" / "compiled", package / "noise"):
         cache = folder / "__pycache__"
         if not os.access(cache if cache.is_dir() else folder, os.W_OK | os.X_OK):
@@ -37,16 +38,16 @@ def _writable(package: Path) -> bool:
 
 
 def _user_folder() -> Path | None:
-    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``, or nothing if it is not safely ours."""
+    """``$XDG_CACHE_HOME/grovekeeper/numba`` or ``~/.cache/grovekeeper/numba``; ``None`` if others can write to it."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = base / "grovekeeper" / "numba"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except (OSError, RuntimeError):
         return None
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return folder if ours and not stat.S_IMODE(found.st_mode) & 0o077 else None
+    is_safe = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return folder if is_safe and not stat.S_IMODE(status.st_mode) & 0o077 else None
 
 
 def _temporary_folder() -> Path:

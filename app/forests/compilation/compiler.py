@@ -1,7 +1,7 @@
 """Compiles functions with Numba under fixed options. No other module imports Numba.
 
-Loops are compiled for one thread each and release the interpreter lock: ``parallel=True`` kills a forked child with
-one threading layer and aborts on concurrent callers with another. Callers put threads over blocks of rows instead.
+A loop runs in one thread and releases the interpreter lock. ``parallel=True`` is not used: with one threading layer it
+kills a forked child, with another it aborts on concurrent callers. Callers run threads over blocks of rows instead.
 """
 
 from collections.abc import Callable
@@ -22,29 +22,29 @@ unsigned: MachineType = numba.uint64
 
 
 def read(element: str, n_axes: int) -> MachineType:
-    """An array that the loop only reads. The caller's array may be writable or not."""
+    """The type of an array that the loop only reads. The caller's array may be writable or not."""
     return numba.types.Array(getattr(numba, element), n_axes, "C", readonly=True)
 
 
 def written(element: str, n_axes: int) -> MachineType:
-    """An array that the loop writes to."""
+    """The type of an array that the loop writes to."""
     return numba.types.Array(getattr(numba, element), n_axes, "C")
 
 
 def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Compiles a function into the loops of its file that call it.
+    """Compiles a helper function for the loops of its file.
 
-    The stored code of a loop is renewed when its own file changes, not when another file does. So a compiled function
-    calls only compiled functions of its own file.
+    Numba renews the stored code of a loop only when the loop's own file changes. So a compiled function calls only
+    compiled functions of its own file.
     """
     return cast(Callable[Arguments, Result], numba.njit(nogil=True, cache=True)(function))
 
 
 def compiled_for(*types: MachineType) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Compiles a loop for exactly these arguments, when its module is imported, or loads what was compiled before.
+    """Compiles a loop for exactly these argument types when its module is imported, or loads its stored code.
 
-    One form only: Numba would otherwise compile again, in the middle of a request, for an array that happens to be
-    read-only or unaligned. Other types are refused with ``TypeError``.
+    Without fixed types, Numba would compile again in the middle of a request for an array that is read-only or
+    unaligned. Other types raise ``TypeError``.
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

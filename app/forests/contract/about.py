@@ -60,7 +60,7 @@ class About:
             "here": self.here,
             "proof": self.proof,
             "results": self.results,
-            "accuracy": [each.to_json() for each in self.accuracy],
+            "accuracy": [measurement.to_json() for measurement in self.accuracy],
         }
 
 

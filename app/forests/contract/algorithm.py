@@ -53,7 +53,7 @@ class Algorithm(Described, ABC):
     reuses_profiles: bool = True
 
     @abstractmethod
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Every parameter with its value, and warnings; public rules choose the values that the request omits."""
 
     @abstractmethod

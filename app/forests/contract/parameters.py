@@ -109,19 +109,19 @@ def share(
 
 
 def without_effect(
-    parameters: Sequence[Parameter], asked: Iterable[str], settled: Mapping[str, Value]
+    parameters: Sequence[Parameter], requested: Iterable[str], settled: Mapping[str, Value]
 ) -> tuple[str, ...]:
     """A warning for each requested parameter that has no effect at the values of the other parameters."""
-    found = []
+    sentences = []
     for parameter in parameters:
-        if parameter.only_with is not None and parameter.name in asked:
+        if parameter.only_with is not None and parameter.name in requested:
             other, choice = parameter.only_with
             if settled[other] != choice:
-                found.append(f"{parameter.name} has no effect: it is used only where {other} is {choice}.")
-    return tuple(found)
+                sentences.append(f"{parameter.name} has no effect: it is used only where {other} is {choice}.")
+    return tuple(sentences)
 
 
-def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> dict[str, Value]:
+def read_all(parameters: Sequence[Parameter], requested: Mapping[str, object]) -> dict[str, Value]:
     """The settled values of every parameter that is requested or has a fixed default.
 
     Raises:
@@ -129,12 +129,12 @@ def read_all(parameters: Sequence[Parameter], asked: Mapping[str, object]) -> di
     """
     problems: list[FieldProblem] = []
     settled: dict[str, Value] = {}
-    if set(asked) - {parameter.name for parameter in parameters}:
+    if set(requested) - {parameter.name for parameter in parameters}:
         problems.append(FieldProblem(POINTER, "unknown-field"))
     for parameter in parameters:
         try:
-            if parameter.name in asked:
-                settled[parameter.name] = parameter.read(asked[parameter.name])
+            if parameter.name in requested:
+                settled[parameter.name] = parameter.read(requested[parameter.name])
             elif parameter.default is not None:
                 settled[parameter.name] = parameter.default
         except InvalidRequest as invalid:

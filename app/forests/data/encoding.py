@@ -86,12 +86,14 @@ class Encoding:
             schema: public columns.
             edges: as the attribute; at most :data:`MAX_BINS` − 1 per feature.
         """
-        n_codes = [_n_codes(feature, own) for feature, own in zip(schema.features, edges, strict=True)]
+        n_codes = [
+            _n_codes(feature, feature_edges) for feature, feature_edges in zip(schema.features, edges, strict=True)
+        ]
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
-    def paired(self, own: tuple[pairing.Pair, ...]) -> "Encoding":
+    def paired(self, pairs: tuple[pairing.Pair, ...]) -> "Encoding":
         """This encoding with the columns of some pairs of features after the features."""
-        return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, own))), pairs=own)
+        return replace(self, n_codes=np.concatenate((self.n_codes, pairing.n_codes(self.n_codes, pairs))), pairs=pairs)
 
     @property
     def n_own_codes(self) -> NDArray[np.int32]:
@@ -100,8 +102,8 @@ class Encoding:
 
     def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of rows in every column, including the columns of pairs; otherwise like :meth:`encode`."""
-        own = self.encode(columns)
-        return pairing.columns(own, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else own
+        codes = self.encode(columns)
+        return pairing.columns(codes, self.n_own_codes, self.pairs, range(len(self.n_codes))) if self.pairs else codes
 
     def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
         """Codes of PRIVATE or caller's rows; record-wise and total.
@@ -110,9 +112,9 @@ class Encoding:
             uint8 ``(n_features, n_rows)``, feature-major; without the columns of pairs.
         """
         codes = np.empty((len(self.edges), columns.n_rows), dtype=np.uint8)
-        for row, (values, own, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
+        for row, (values, edges, n_codes) in enumerate(zip(columns.columns, self.edges, self.n_own_codes, strict=True)):
             # NaN sorts above every edge; a category above the last code (MISSING after 255 others) gets the last code.
-            codes[row] = np.clip(values if own is None else self._binned(row, values, own), 0, n_codes - 1)
+            codes[row] = np.clip(values if edges is None else self._binned(row, values, edges), 0, n_codes - 1)
         return codes
 
     def _binned(
@@ -120,8 +122,8 @@ class Encoding:
     ) -> NDArray[np.int64]:
         feature = self.schema.features[index]
         values = ordinals.numbers(feature, column)
-        found = np.searchsorted(edges, values, side="left").astype(np.int64)
-        return np.where(np.isnan(values), int(self.n_codes[index]) - 1, found) if feature.missing else found
+        codes = np.searchsorted(edges, values, side="left").astype(np.int64)
+        return np.where(np.isnan(values), int(self.n_codes[index]) - 1, codes) if feature.missing else codes
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -164,7 +166,7 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
         # OTHER counts as the highest category; the cut above it splits off MISSING.
         return [*range(declared - 1), *(code - 1 for code in missing)], False
     values = [*range(declared), *missing]
-    # With two values, both one-against-rest splits are equal, so one is kept. One value has no split.
+    # With two values, both one-against-rest splits are equal, so only the first is kept. One value has no split.
     return (values if len(values) > 2 else values[: len(values) - 1]), True
 
 

@@ -44,42 +44,42 @@ def _is_ordered(feature: Feature) -> bool:
     return feature.lower < feature.upper
 
 
-def n_codes(own: NDArray[np.int32], pairs: Sequence[Pair]) -> NDArray[np.int32]:
+def n_codes(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> NDArray[np.int32]:
     """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the numbers of the features."""
-    found = [2 * n_places(own, pair) - 1 for pair in pairs]
-    return np.repeat(np.array(found, dtype=np.int32), COLUMNS_PER_PAIR)
+    sizes = [2 * n_places(n_feature_codes, pair) - 1 for pair in pairs]
+    return np.repeat(np.array(sizes, dtype=np.int32), COLUMNS_PER_PAIR)
 
 
-def n_places(own: NDArray[np.int32], pair: Pair) -> int:
+def n_places(n_feature_codes: NDArray[np.int32], pair: Pair) -> int:
     """Number of places that both columns of a pair are mapped to."""
-    return min(int(max(own[pair[0]], own[pair[1]])), MAX_PLACES)
+    return min(int(max(n_feature_codes[pair[0]], n_feature_codes[pair[1]])), MAX_PLACES)
 
 
 def columns(
-    X: NDArray[np.uint8], own: NDArray[np.int32], pairs: Sequence[Pair], wanted: Sequence[int]
+    X: NDArray[np.uint8], n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair], indices: Sequence[int]
 ) -> NDArray[np.uint8]:
     """The requested columns of a table and of its pairs.
 
     Args:
         X: PRIVATE, or a caller's; codes of the features, uint8 ``(n_features, n_rows)``.
-        own: public or released; codes per feature, int32 ``(n_features,)``.
+        n_feature_codes: public or released; codes per feature, int32 ``(n_features,)``.
         pairs: public.
-        wanted: indices of columns: features first, then the sum and the difference of every pair.
+        indices: indices of columns: features first, then the sum and the difference of every pair.
 
     Returns:
-        uint8 ``(len(wanted), n_rows)``.
+        uint8 ``(len(indices), n_rows)``.
     """
-    found = np.empty((len(wanted), X.shape[1]), dtype=np.uint8)
-    for row, index in enumerate(wanted):
-        if index < len(own):
-            found[row] = X[index]
+    result = np.empty((len(indices), X.shape[1]), dtype=np.uint8)
+    for row, index in enumerate(indices):
+        if index < len(n_feature_codes):
+            result[row] = X[index]
             continue
-        which, is_difference = divmod(index - len(own), COLUMNS_PER_PAIR)
+        which, is_difference = divmod(index - len(n_feature_codes), COLUMNS_PER_PAIR)
         pair = pairs[which]
-        common = n_places(own, pair)
-        first, second = (places(X[each], int(own[each]), common) for each in pair)
-        found[row] = first + (common - 1 - second if is_difference else second)
-    return found
+        common = n_places(n_feature_codes, pair)
+        first, second = (places(X[feature], int(n_feature_codes[feature]), common) for feature in pair)
+        result[row] = first + (common - 1 - second if is_difference else second)
+    return result
 
 
 def places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
-"""From the bounds of a number, in a common unit, to the cuts of its range: numerators and denominators in that unit."""
+"""Maps the bounds of a number, in a common unit, to the cuts of its range: numerators and denominators in that unit."""
 
 
 def public_edges(
@@ -23,11 +23,11 @@ def public_edges(
         lower: declared.
         upper: declared; at least ``lower``.
         whole: whether the number is an integer; its edges are at halves.
-        widest_listed: the widest integer range with one bin per value.
-        positions: the cuts of any other range.
+        widest_listed: the largest width of an integer range that has one bin per value.
+        positions: computes the cuts of all other ranges.
 
     Returns:
-        Read-only float64 in [lower, upper); none where the bounds are equal.
+        Read-only float64 in [lower, upper); empty where the bounds are equal.
     """
     (low, low_scale), (high, high_scale) = lower.as_integer_ratio(), upper.as_integer_ratio()
     scale = max(low_scale, high_scale)  # both are powers of two

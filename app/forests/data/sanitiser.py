@@ -155,8 +155,8 @@ def _sanitise_cells(
     # Exact types, not isinstance: in Python a bool is an int, but here it is neither a number nor a category.
     legal = _JSON_STRINGS if feature.is_categorical else _JSON_NUMBERS
     if not legal.issuperset(map(type, cells)) or (not feature.missing and None in cells):
-        found = _cell_problems(feature, cells, legal=legal, at=at)
-        problems.extend(islice(found, limits.MAX_REPORTED_PROBLEMS))
+        cell_problems = _cell_problems(feature, cells, legal=legal, at=at)
+        problems.extend(islice(cell_problems, limits.MAX_REPORTED_PROBLEMS))
         return np.empty(0, dtype=np.int32)
     if feature.is_categorical:
         lookup: dict[object, int] = {category: code for code, category in enumerate(feature.categories)}

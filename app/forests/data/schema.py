@@ -172,56 +172,56 @@ def value_list_problem(values: Sequence[str], *, smallest: int, largest: int) ->
 
 
 def _problems(schema: Schema) -> list[FieldProblem]:
-    found: list[FieldProblem] = []
+    problems: list[FieldProblem] = []
     if not schema.features:
-        found.append(FieldProblem("/schema/features", "too-few"))
+        problems.append(FieldProblem("/schema/features", "too-few"))
     if len(schema.features) > limits.MAX_FEATURES:
         return [FieldProblem("/schema/features", "too-many")]
     seen: set[str] = set()
     for index, feature in enumerate(schema.features):
         at = f"/schema/features/{index}"
-        found.extend(FieldProblem(f"{at}/{field}", problem) for field, problem in _feature_problems(feature))
+        problems.extend(FieldProblem(f"{at}/{field}", problem) for field, problem in _feature_problems(feature))
         if feature.name in seen:
-            found.append(FieldProblem(f"{at}/name", "not-distinct"))
+            problems.append(FieldProblem(f"{at}/name", "not-distinct"))
         seen.add(feature.name)
     name_problem = column_name_problem(schema.label.name)
     if schema.label.name in seen:
         name_problem = "not-distinct"
     if name_problem:
-        found.append(FieldProblem("/schema/label/name", name_problem))
+        problems.append(FieldProblem("/schema/label/name", name_problem))
     classes_problem = value_list_problem(schema.label.classes, smallest=2, largest=limits.MAX_CLASSES)
     if classes_problem:
-        found.append(FieldProblem("/schema/label/classes", classes_problem))
-    return found
+        problems.append(FieldProblem("/schema/label/classes", classes_problem))
+    return problems
 
 
 def _feature_problems(feature: Feature) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     name_problem = column_name_problem(feature.name)
     if name_problem:
-        found.append(("name", name_problem))
+        problems.append(("name", name_problem))
     if feature.bounds is not None and feature.bounds not in BOUNDS_NOTES:
-        found.append(("bounds", "unknown"))
+        problems.append(("bounds", "unknown"))
     if feature.is_categorical:
         problem = value_list_problem(feature.categories, smallest=1, largest=limits.MAX_CATEGORIES)
         if problem:
-            found.append(("categories", problem))
-        found.extend(
+            problems.append(("categories", problem))
+        problems.extend(
             (field, "not-for-categories") for field in ("lower", "upper") if not math.isnan(getattr(feature, field))
         )
-        return found
+        return problems
     if feature.categories:
-        found.append(("categories", "not-for-numbers"))
+        problems.append(("categories", "not-for-numbers"))
     if feature.ordered:
-        found.append(("ordered", "not-for-numbers"))
+        problems.append(("ordered", "not-for-numbers"))
     for field in ("lower", "upper"):
         value = getattr(feature, field)
         if math.isnan(value):
-            found.append((field, "missing"))
+            problems.append((field, "missing"))
         elif math.isinf(value):
-            found.append((field, "not-finite"))
+            problems.append((field, "not-finite"))
         elif feature.type == "integer" and not value.is_integer():
-            found.append((field, "not-an-integer"))
-    if not found and feature.lower > feature.upper:
-        found.append(("lower", "above-upper"))
-    return found
+            problems.append((field, "not-an-integer"))
+    if not problems and feature.lower > feature.upper:
+        problems.append(("lower", "above-upper"))
+    return problems

@@ -55,9 +55,9 @@ def release(plan: EvaluationPlan, models: Sequence[Model], rows: SanitisedRows, 
         best = selecting.draw(event, correct, randomness)
         judged = models[best]
     tables = {
-        each: count_noise.release(_exact(each, plan, judged, rows), plan.event_of(each), randomness)
-        for each in plan.releases
-        if each != BEST
+        table: count_noise.release(_exact(table, plan, judged, rows), plan.event_of(table), randomness)
+        for table in plan.releases
+        if table != BEST
     }
     return Evaluation(plan, best, tables)
 
@@ -96,8 +96,8 @@ def _answers(
 
 def _block(column: NDArray[np.float64] | NDArray[np.int32], start: int) -> NDArray[np.float64] | NDArray[np.int32]:
     block = np.zeros(BLOCK_ROWS, dtype=column.dtype)
-    own = column[start : start + BLOCK_ROWS]
-    block[: len(own)] = own
+    values = column[start : start + BLOCK_ROWS]
+    block[: len(values)] = values
     return block
 
 

@@ -80,7 +80,7 @@ class EvaluationPlan:
                 "score_bins": int(score_bins),
                 "event": event,
                 **rest,
-            } if not rest and all(isinstance(each, str) for each in releases):
+            } if not rest and all(isinstance(name, str) for name in releases):
                 read = events.from_json(event)
                 if isinstance(read, Sequential) and len(read.parts) == len(releases):
                     return cls(tuple(releases), n_models, n_classes, score_bins, read)
@@ -107,12 +107,12 @@ def plan_tables(metrics: Sequence[str], facts: PublicFacts, *, score_bins: int) 
         raise InvalidRequest.at("/metrics", "needs-two-classes")
     if CONFUSION in metrics and n_classes > limits.MAX_CONFUSION_CLASSES:
         raise InvalidRequest.at("/metrics", "too-many-classes")
-    wanted = set(metrics) - ({ACCURACY} if CONFUSION in metrics else set())
-    releases = tuple(each for each in TABLES if each in wanted)
+    tables = set(metrics) - ({ACCURACY} if CONFUSION in metrics else set())
+    releases = tuple(table for table in TABLES if table in tables)
     empty = EvaluationPlan(releases, 1, n_classes, score_bins, Sequential(()))
     part = facts.part(Fraction(1, len(releases)))
     parts = tuple(
-        Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(each))) for each in releases
+        Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=empty.n_cells(table))) for table in releases
     )
     return _covered(EvaluationPlan(releases, 1, n_classes, score_bins, Sequential(parts)), facts)
 

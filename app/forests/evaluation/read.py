@@ -20,8 +20,8 @@ class Evaluation:
         plan: the priced plan.
         best: index of the chosen model, where the plan chooses a model.
         tables: by release; int64 in the units of ``count_noise.release``. ``accuracy``: correct, incorrect.
-            ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the first class's score bins, then
-            those of the second.
+            ``confusion``: ``(true class, answered class)``, row by row. ``auroc``: the score bins of the first class,
+            then the score bins of the second.
     """
 
     plan: EvaluationPlan
@@ -67,12 +67,12 @@ def _read(value: object) -> Evaluation:
 def _is_whole(read: Evaluation) -> bool:
     plan = read.plan
     chosen = BEST in plan.releases
-    named = [each for each in plan.releases if each != BEST]
+    named = [table for table in plan.releases if table != BEST]
     if set(read.tables) != set(named) or not set(named) <= set(TABLES):
         return False
     try:
-        is_priced = all(noisy_counts.per_row(plan.event_of(each)) > 0 for each in named)
+        is_priced = all(noisy_counts.per_row(plan.event_of(table)) > 0 for table in named)
     except UnknownPrivacyEvent:
         return False
     has_best = read.best is None if not chosen else type(read.best) is int and 0 <= read.best < plan.n_models
-    return is_priced and has_best and all(len(read.tables[each]) == plan.n_cells(each) for each in named)
+    return is_priced and has_best and all(len(read.tables[table]) == plan.n_cells(table) for table in named)

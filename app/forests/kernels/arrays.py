@@ -19,10 +19,10 @@ def require(array: NDArray[Any], dtype: DTypeLike, *, shape: tuple[int | None, .
     """Returns the array, or a contiguous and aligned copy of it.
 
     Args:
-        array: what the caller passed.
+        array: the caller's argument.
         dtype: the required type; arrays of other types are refused, not converted.
         shape: the length of every axis; ``None`` allows any length.
-        name: of the argument, for the message.
+        name: name of the argument, for the message.
 
     Raises:
         ValueError: another type or shape.

@@ -9,7 +9,7 @@ from app.forests.kernels import exponential
 from app.forests.kernels.arrays import MAX_FEATURES, require, require_range
 
 MAX_DEPTH: Final = 16
-"""Levels of a tree: its arrays have 2^16 entries then."""
+"""Largest depth of a tree: its arrays then have 2^16 entries."""
 
 MASK_WORDS: Final = 4
 """Words of 64 bits in a node's mask: one bit per code, set if the code goes right."""
@@ -18,11 +18,11 @@ PROBABILITY_BITS: Final = 24
 """Probabilities of rows are integers in units of 2^-24."""
 
 LARGEST_SQUARED_LENGTH: Final = 2**46
-"""The largest C²: μ² = 1/4 per tree, more than a sensible budget buys; keeps sums over 2^31 rows inside 63 bits."""
+"""Largest C²: μ² = 1/4 per tree, more than a sensible budget pays for; sums over 2^31 rows stay inside 63 bits."""
 
 
 class GradientLimits(Protocol):
-    """How long the gradient of a row may be. All numbers are public."""
+    """Public limits on the length of a row's gradient."""
 
     @property
     def n_scores(self) -> int:
@@ -30,7 +30,7 @@ class GradientLimits(Protocol):
 
     @property
     def clip(self) -> int:
-        """Gradients longer than this, in units of 2^-24, are shortened to it."""
+        """Length, in units of 2^-24, to which longer gradients are shortened."""
 
     @property
     def length(self) -> int:
@@ -42,9 +42,9 @@ class GradientLimits(Protocol):
 
 
 def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientLimits) -> NDArray[np.int32]:
-    """Gradients γ of rows, with ‖γ‖² ≤ C² checked row by row.
+    """Computes the gradients γ of rows, and checks ‖γ‖² ≤ C² row by row.
 
-    A row's gradient is a function of its own scores and class alone, and has the same bits on every machine.
+    A row's gradient is a function of the row's scores and class alone, with the same bits on every machine.
 
     Args:
         scores: PRIVATE int64 ``(n_rows, n_scores)`` in units of 2^-16.
@@ -79,7 +79,7 @@ def gradients(scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientL
 def leaves(
     X: NDArray[np.uint8], *, feature: NDArray[np.int32], right: NDArray[np.uint64], depth: int
 ) -> NDArray[np.int32]:
-    """The leaf that every row reaches in every tree.
+    """Finds the leaf that every row reaches in every tree.
 
     Args:
         X: PRIVATE or a caller's codes, uint8 ``(n_rows, n_features)``, one row after another.

@@ -1,7 +1,7 @@
 """Sums private rows by cell: class histograms of nodes and leaves, with or without weights, and gradients of leaves.
 
-All sums are exact integers, and any partition of the rows gives the same totals. They are PRIVATE: only a mechanism may
-read them.
+All sums are exact integers, and any partition of the rows gives the same totals. The sums are PRIVATE: only a mechanism
+may read them.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ from app.forests.kernels.arrays import require, require_range
 from app.forests.kernels.reweighting import UNIT
 
 MAX_CELLS: Final = 2**32
-"""Cells of one histogram: 32 GiB of counts, far above what a plan admits; keeps cell numbers inside 32 bits."""
+"""Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell numbers stay inside 32 bits."""
 
 _UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)
-"""Tells a loop to add 1 for every row."""
+"""Makes a loop add 1 for every row."""
 
 
 def class_histogram(
@@ -33,13 +33,13 @@ def class_histogram(
     Args:
         X: PRIVATE bins, uint8 ``(n_features, n_rows)``, one feature after another.
         y: PRIVATE class codes, int32 ``(n_rows,)``.
-        node: PRIVATE node of this level that the row reached, int32 ``(n_rows,)``; rows of node −1 are left out.
+        node: PRIVATE node of this level that each row reached, int32 ``(n_rows,)``; rows of node −1 are not counted.
         n_bins: public; bins of every feature, int32 ``(n_features,)``, 1 to 256.
         shape: public; nodes of this level and classes.
         weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None`` counts every row once.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of feature 0, then those of feature 1, ….
+        PRIVATE int64 ``(n_nodes, sum(n_bins), n_classes)``: the bins of feature 0, the bins of feature 1, ….
 
     Raises:
         ValueError: a type, a shape or a code out of its range, or more than :data:`MAX_CELLS` cells.
@@ -57,7 +57,7 @@ def class_histogram(
     if n_rows and (X.max(axis=1) >= n_bins).any():
         raise ValueError("X has a value out of range")
     total_bins = int(n_bins.sum(dtype=np.int64))
-    # Rows that are left out are added to one more node behind the others, without a branch in the loop.
+    # Rows that are not counted are added to an extra last node, so that the loop needs no branch.
     n_slots = n_nodes + int(n_rows > 0 and node.min() < 0)
     if n_slots * total_bins * n_classes > MAX_CELLS:
         raise ValueError("the histogram has too many cells")
@@ -109,7 +109,7 @@ def leaf_gradients(
     Args:
         leaf: PRIVATE leaf that the row reached, int32 ``(n_rows,)``.
         gradients: PRIVATE int32 ``(n_rows, n_scores)``.
-        count: public; what a row adds to its leaf's count.
+        count: public; the number that a row adds to its leaf's count.
         n_leaves: public.
 
     Returns:
@@ -131,7 +131,7 @@ def leaf_gradients(
 def _require_labels(
     y: NDArray[np.int32], weight: NDArray[np.uint16] | None, *, n_rows: int, n_classes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.uint16]]:
-    """Classes and weights of rows, checked; an empty array where there are no weights."""
+    """Checks the classes and weights of rows, and returns them; an empty array stands for no weights."""
     y = require(y, np.int32, shape=(n_rows,), name="y")
     require_range(y, lowest=0, below=n_classes, name="y")
     if weight is None:

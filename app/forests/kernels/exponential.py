@@ -14,7 +14,7 @@ UNIT_BITS: Final = 31
 """Values of the exponential function are integers in units of 2^-31."""
 
 FINE_BITS: Final = 12
-"""Low bits of a score that the fine table resolves; the coarse one steps by 2^-4."""
+"""Low bits of a score that the fine table resolves; the coarse table has steps of 2^-4."""
 
 COARSE_STEPS: Final = 352
 """The coarse table ends at exp(−22) < 2^-31; smaller values are 0."""
@@ -24,9 +24,9 @@ _DIGITS = 30
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """exp(−j / 16) and exp(−i / 65536), to nearest, in units of 2^-31.
+    """Computes the tables of exp(−j / 16) and exp(−i / 65536), to nearest, in units of 2^-31.
 
-    exp(−d · 2^-16) is ``coarse[d >> 12] · fine[d & 4095] >> 31``. Decimal arithmetic rounds correctly by definition.
+    exp(−d · 2^-16) is ``coarse[d >> 12] · fine[d & 4095] >> 31``. The decimal module rounds correctly.
 
     Returns:
         Read-only uint64 ``(COARSE_STEPS,)`` and ``(2^FINE_BITS,)``.

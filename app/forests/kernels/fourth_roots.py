@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from app.forests.kernels.arrays import Splits, require, require_range, require_splits
 
 MAX_TOTAL: Final = 2**39
-"""Weights of one vector sum to less than this: 2³¹ − 1 rows of weight 256, more than a dataset may have."""
+"""Upper bound, exclusive, on the sum of a vector of weights: 2³¹ rows of weight 256, more than a dataset may have."""
 
 
 def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """⌊(Σ_k w_k⁴)^(1/4)⌋ of every vector of class weights.
+    """Computes ⌊(Σ_k w_k⁴)^(1/4)⌋ of every vector of class weights.
 
     Raising one coordinate by an integer δ raises the result by an integer from 0 to δ: the real norm rises by at most δ
     (triangle inequality), and ⌊x + δ⌋ = ⌊x⌋ + δ.
@@ -36,7 +36,7 @@ def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split_norms(histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], splits: Splits) -> NDArray[np.int64]:
-    """Norm of the left plus norm of the right side, for every split in every node.
+    """Computes the norm of the left side plus the norm of the right side, for every split in every node.
 
     Args:
         histogram: PRIVATE int64 ``(n_nodes, Σ n_codes, n_classes)``: weights by code of every feature.
@@ -71,12 +71,12 @@ def pair_norms(
     n_codes: NDArray[np.int32],
     splits: Splits,
 ) -> NDArray[np.int64]:
-    """Sums over the nodes of the norms of the four parts into which two splits divide a node, for every two splits.
+    """Computes, for every two splits, the sum over all nodes of the norms of the four parts of a node.
 
     Args:
-        histogram: PRIVATE int64 ``(n_nodes, n_own_codes, Σ n_codes, n_classes)``: weights by code of one feature and
-            code of every other feature. The other features may include the one feature.
-        first: public; threshold and ``equals`` of every candidate on the one feature, by ascending threshold.
+        histogram: PRIVATE int64 ``(n_nodes, n_own_codes, Σ n_codes, n_classes)``: weights by code of the first feature
+            and code of every other feature. The other features may include the first.
+        first: public; threshold and ``equals`` of every candidate on the first feature, by ascending threshold.
         n_codes: public; codes of every other feature, int32 ``(n_features,)``.
         splits: public; the candidates on the other features, as in :func:`split_norms`.
 
@@ -91,17 +91,18 @@ def pair_norms(
     first_code = _first_codes(n_codes)
     histogram = require(histogram, np.int64, shape=(None, None, int(first_code[-1]), None), name="histogram")
     feature, threshold, equals = _require_in_order(splits, n_codes)
-    own, one_against_rest = first
-    own = require(own, np.uint8, shape=(None,), name="first")
-    one_against_rest = require(one_against_rest, np.bool_, shape=own.shape, name="first")
-    if np.any(np.diff(own.astype(np.int64)) <= 0) or np.any(own >= histogram.shape[1]):
+    first_threshold, one_against_rest = first
+    first_threshold = require(first_threshold, np.uint8, shape=(None,), name="first")
+    one_against_rest = require(one_against_rest, np.bool_, shape=first_threshold.shape, name="first")
+    if np.any(np.diff(first_threshold.astype(np.int64)) <= 0) or np.any(first_threshold >= histogram.shape[1]):
         raise ValueError("splits are out of order or out of range")
-    result = np.zeros((own.size, feature.size), dtype=np.int64)
+    result = np.zeros((first_threshold.size, feature.size), dtype=np.int64)
     if n_codes.size:
         _require_totals(histogram[:, :, : int(n_codes[0])].sum(axis=(1, 2)))
         require_range(histogram, lowest=0, below=MAX_TOTAL, name="histogram")
         splits_of_first, splits_of_others = (
-            np.column_stack(parts).astype(np.int64) for parts in ((own, one_against_rest), (feature, threshold, equals))
+            np.column_stack(parts).astype(np.int64)
+            for parts in ((first_threshold, one_against_rest), (feature, threshold, equals))
         )
         loops.pair_norms(histogram, splits_of_first, first_code, splits_of_others, result)
     return result

@@ -17,15 +17,15 @@ def sum_leaf_values(
 ) -> NDArray[np.float64]:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
-    The sum of a row is taken in the order of the trees, so it does not depend on the rows that come with it.
+    Values are added in the order of the trees, so the sum of a row does not depend on the other rows.
 
     Args:
         X: bins of the caller's rows, uint8 ``(n_rows, n_features)``, one row after another.
         feature: public; int32 ``(n_trees, 2**depth − 1)``, nodes in heap order: the children of node v are
             ``2 · v + 1`` and ``2 · v + 2``.
         threshold: public; uint8, same shape.
-        equals: public; bool, same shape: go right if the bin is another one than the threshold; otherwise go right
-            if it is above.
+        equals: public; bool, same shape: if true, a row goes right if its bin differs from the threshold; otherwise
+            if its bin is above the threshold.
         depth: public; 0 is a single leaf.
         values: public; float64 ``(n_trees, 2**depth, n_classes)``.
 
@@ -33,8 +33,8 @@ def sum_leaf_values(
         float64 ``(n_rows, n_classes)``.
 
     Raises:
-        ValueError: a type, a shape, or a split that asks for a feature the rows do not have. A batch of rows finds
-            such a split anywhere in the forest, a few rows only where they meet it.
+        ValueError: a wrong type or shape, or a split on a feature that the rows do not have. A batch of rows detects
+            such a split anywhere in the forest; a few rows detect it only on their paths.
     """
     from app.forests.kernels.compiled import tree_loops as loops
 

@@ -1,8 +1,8 @@
 """Computes the integer weights of private rows from their scores.
 
 The weight of a row is a bit-exact function of that row and of released numbers: scores are integers in units of 2⁻¹⁶,
-the exponential is a table of correctly rounded decimals, the softmax an integer division. It depends on no
-floating-point number, no library of the platform and no order of rows, so adding a row changes no other row's weight.
+the exponential is a table of correctly rounded decimals, the softmax an integer division. The weight depends on no
+floating-point number, no platform library and no order of rows, so adding a row changes no other row's weight.
 """
 
 from functools import cache
@@ -46,6 +46,6 @@ def weights(sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int,
 
 @cache
 def _exponentials() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The tables as signed integers: one type in the loop, which a sum of two types would turn into floats."""
+    """The tables as signed integers: in the loop, the sum of a signed and an unsigned integer would become a float."""
     coarse, fine = exponential.tables()
     return coarse.astype(np.int64), fine.astype(np.int64)

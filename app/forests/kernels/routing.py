@@ -16,8 +16,8 @@ def descend(
 ) -> NDArray[np.int32]:
     """Moves every row from its node of one level to a node of the next.
 
-    The new node is ``2 · node + go_right``. An ordered split goes right if the bin is above the threshold, a category
-    split (``equals``) if the bin is another one than the threshold.
+    The new node is ``2 · node + go_right``. At an ordered split a row goes right if its bin is above the threshold, at
+    a category split (``equals``) if its bin differs from the threshold.
 
     Args:
         X: PRIVATE bins, uint8 ``(n_features, n_rows)``.
@@ -53,7 +53,7 @@ def leaves(
     equals: NDArray[np.bool_],
     depth: int,
 ) -> NDArray[np.int32]:
-    """The leaf that every row reaches in every tree.
+    """Finds the leaf that every row reaches in every tree.
 
     Args:
         X: PRIVATE bins, uint8 ``(n_features, n_rows)``.

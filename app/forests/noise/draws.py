@@ -1,15 +1,15 @@
 """Implements exact samplers as compiled loops: integer arithmetic on 64-bit words only.
 
-Every function here is a deterministic function of the words from a position on. Inner functions take the window and
-a position and return the position behind the words they used. Outer functions move ``cursor`` when a draw is finished
-inside the window; otherwise they throw its result away and raise :class:`TapeExhausted`, and are called again on a
-longer window that starts with the same words (see ``app.forests.noise.tape``). Inner functions do not raise: that
-would cost five times the time of a draw.
+Every function is a deterministic function of the words from a position on. An inner function takes the window and a
+position, and returns its result and the position after the last word that it used. An outer function moves ``cursor``
+if its draw ends inside the window. Otherwise it discards the draw and raises :class:`TapeExhausted`; the caller repeats
+the call on a longer window that starts with the same words (see ``app.forests.noise.tape``). Inner functions do not
+raise, because an exception would take five times as long as a draw.
 
-All quantities are unsigned 64-bit integers: some versions of the compiler turn a sum of a signed and an unsigned one
-into a float. A probability's parameter is a *rate* in units of 2⁻³², so that the low half of a word decides it without
-a product; the high half of the same word serves for an independent decision. The bounds that keep each product below
-2⁶⁴ are stated where the product stands.
+All quantities are unsigned 64-bit integers, because some versions of the compiler turn the sum of a signed and an
+unsigned integer into a float. The parameter of a probability is a *rate* in units of 2⁻³², so that comparing it with
+the low half of a word needs no product; the high half of the same word serves for an independent decision. Each
+docstring states the bounds that keep the function's products below 2⁶⁴.
 """
 
 import numpy as np
@@ -33,16 +33,16 @@ _CURSOR = written("int64", 1)
 
 @compiled
 def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
-    """The word at a position; all ones behind the window, which ends every loop below that waits for a refusal."""
+    """Returns the word at a position; after the window's end all ones, which ends every loop of refusals below."""
     return words[position] if position < words.size else _ALL_ONES
 
 
 @compiled
 def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint64) -> tuple[np.uint64, int]:
-    """Uniform on 0 … n − 1 for n ≤ 2³², from ``half``, a uniform 32-bit number (Lemire 2019, algorithm 5).
+    """Draws uniformly from 0 … n − 1, n ≤ 2³², with ``half``, a uniform 32-bit number (Lemire 2019, algorithm 5).
 
-    ``half · n`` < 2⁶⁴. The products fall into n intervals of length 2³²; the first 2³² mod n values of each interval
-    are refused, which leaves every interval with the same number of products.
+    ``half · n`` < 2⁶⁴. The products fall into n intervals of length 2³². The first 2³² mod n values of each interval
+    are refused, so that all intervals have equally many products.
     """
     product = half * n
     if (product & _LOW_HALF) < n:
@@ -55,11 +55,11 @@ def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint
 
 @compiled
 def _accepts_fraction(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[bool, int]:
-    """Bernoulli(exp(−rate · 2⁻³²)) for rate ≤ 2³² (Canonne, Kamath and Steinke 2020, algorithm 1, first case).
+    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for rate ≤ 2³² (Canonne, Kamath and Steinke 2020, algorithm 1, first case).
 
-    Runs k = 1, 2, … until a Bernoulli(rate · 2⁻³² / k) fails and returns whether that k is odd. The factor
-    rate · 2⁻³² is decided by the low half of a word and 1 / k by the high half. Each round uses a word, so
-    k ≤ 2²⁰ (the largest window) and no product passes 2⁵².
+    Draws a Bernoulli(rate · 2⁻³² / k) for k = 1, 2, … until a draw fails, and returns whether the last k is odd. The
+    low half of a word decides the factor rate · 2⁻³², the high half the factor 1 / k. Each round uses a word, so
+    k ≤ 2²⁰ (the largest window) and no product exceeds 2⁵².
     """
     k = _ONE
     while True:
@@ -76,7 +76,7 @@ def _accepts_fraction(words: NDArray[np.uint64], position: int, rate: np.uint64)
 
 @compiled
 def _accepts(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[bool, int]:
-    """Bernoulli(exp(−rate · 2⁻³²)) for any rate (the same algorithm, second case): every whole 1 of γ on its own."""
+    """Draws a Bernoulli(exp(−rate · 2⁻³²)) for any rate, one whole 1 of the exponent at a time (the second case)."""
     whole = rate >> _HALF_BITS
     while whole != _ZERO:
         accepted, position = _accepts_fraction(words, position, _UNITY)
@@ -88,11 +88,11 @@ def _accepts(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
 
 @compiled
 def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple[np.int64, int]:
-    """Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020, algorithm 2 with s = rate, t = 2³²).
+    """Draws Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020, algorithm 2 with s = rate, t = 2³²).
 
-    One word gives the remainder U (low half) and the sign (top bit). The number V of whole successes is at most the
-    number of words in the largest window, so X = U + 2³² · V < 2⁵³. A negative zero starts over, which is part of
-    the algorithm; that loop must look at the window's end itself.
+    One word supplies the remainder U (low half) and the sign (top bit). The number V of whole successes is at most
+    the number of words in the largest window, so X = U + 2³² · V < 2⁵³. The algorithm starts over at a negative
+    zero; words of all ones would repeat that loop for ever, so the loop checks for the window's end.
     """
     while position < words.size:
         word = _read(words, position)
@@ -115,7 +115,7 @@ def _laplace(words: NDArray[np.uint64], position: int, rate: np.uint64) -> tuple
 
 @compiled_for(_WORDS, _CURSOR)
 def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
-    """The next word itself."""
+    """Returns the next word."""
     position = cursor[0]
     if position >= words.size:
         raise TapeExhausted
@@ -126,7 +126,7 @@ def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
 def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) -> np.uint64:
-    """Uniform on 0 … n − 1, for 1 ≤ n ≤ 2³²."""
+    """Draws uniformly from 0 … n − 1, for 1 ≤ n ≤ 2³²."""
     position = cursor[0]
     half = _read(words, position) >> _HALF_BITS
     result, position = _below(words, position + 1, n, half)
@@ -138,7 +138,7 @@ def uniform(words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64) 
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
 def accepts(words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64) -> bool:
-    """Bernoulli(exp(−rate · 2⁻³²))."""
+    """Draws a Bernoulli(exp(−rate · 2⁻³²))."""
     result, position = _accepts(words, cursor[0], rate)
     if position > words.size:
         raise TapeExhausted
@@ -155,11 +155,11 @@ def permute_and_flip(
     order: NDArray[np.int64],
     visited: NDArray[np.int64],
 ) -> np.int64:
-    """The index that permute-and-flip selects; the order is drawn as it is walked (Fisher and Yates).
+    """Selects an index by permute-and-flip; draws the order of candidates step by step (Fisher and Yates).
 
-    ``order`` starts as 0 … n − 1 and ``visited`` as 0; both say how far the walk is when the window ends. The walk
-    ends because the best candidate has gap 0, which is always accepted. Gaps are taken modulo 2⁶⁴, which is exact for
-    any two 64-bit utilities.
+    ``order`` starts as 0 … n − 1 and ``visited`` as 0; if the window ends, both hold the state from which the next
+    call continues. The loop ends because the best candidate has gap 0, which is always accepted. Gaps are computed
+    modulo 2⁶⁴, which is exact for any two 64-bit utilities.
     """
     best = np.uint64(utilities.max())
     largest_gap = _LARGEST_PRODUCT // rate
@@ -185,10 +185,10 @@ def permute_and_flip(
 def select_exponential(
     words: NDArray[np.uint64], cursor: NDArray[np.int64], utilities: NDArray[np.int64], rate: np.uint64
 ) -> np.int64:
-    """The index that the exponential mechanism selects: permute-and-flip with replacement.
+    """Selects an index by the exponential mechanism: permute-and-flip with replacement.
 
-    A trial takes a candidate uniformly and accepts it by its gap; refused trials leave nothing behind, so the cursor
-    moves after each of them. Gaps as in :func:`permute_and_flip`.
+    A trial draws a candidate uniformly and accepts it by its gap. A refused trial has no effect on later trials, so
+    the cursor moves after every trial. Gaps are computed as in :func:`permute_and_flip`.
     """
     best = np.uint64(utilities.max())
     largest_gap = _LARGEST_PRODUCT // rate
@@ -214,7 +214,7 @@ def discrete_laplace(
     noise: NDArray[np.int64],
     finished: NDArray[np.int64],
 ) -> None:
-    """Fills ``noise`` with independent draws; ``finished`` starts as 0 and says how many are done."""
+    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws."""
     while finished[0] < noise.size:
         value, position = _laplace(words, cursor[0], rate)
         if position > words.size:

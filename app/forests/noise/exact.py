@@ -18,7 +18,7 @@ from app.forests.noise.tape import Tape, TapeExhausted
 from app.privacy.events import QUANTUM
 
 MAX_INVERSE_SCALE: Final = 2**30
-"""Above every ε that a budget can hold; keeps the product with a utility gap of 1 inside 64 bits."""
+"""Larger than every ε of a budget, and small enough that the product with a utility gap of 1 stays inside 64 bits."""
 
 MAX_UNIFORM: Final = 2**32
 
@@ -34,7 +34,7 @@ Cursor: TypeAlias = NDArray[np.int64]
 
 
 class ExactSampler:
-    """Draws from a tape. Calls from several threads take turns; forking in the middle of a draw is not supported."""
+    """Draws from a tape, for one thread at a time. Forking in the middle of a draw is not supported."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -51,7 +51,7 @@ class ExactSampler:
         return int(self._draw(draws.uniform, np.uint64(n)))
 
     def bernoulli(self, p: Fraction) -> bool:
-        """See ``Randomness.bernoulli``: a uniform real, revealed 64 bits at a time, is compared with ``p``.
+        """See ``Randomness.bernoulli``. Compares a uniform real with ``p``, 64 bits at a time.
 
         Raises:
             ValueError: ``p`` is not from 0 to 1.
@@ -71,14 +71,14 @@ class ExactSampler:
         """See ``Randomness.permute_and_flip``.
 
         A gap max u − u_r above C = ⌊(2⁶³ − 1) / (inverse_scale · 2³²)⌋ counts as C, so that its product with the
-        inverse scale stays inside 64 bits. That is the same as raising every utility to at least max u − C first.
-        If all utilities of a neighbour differ by amounts in [a, b], so do the maximum, the maximum minus the constant
-        C, and the larger of two such numbers: the clipped utilities have the same range sensitivity and, if the
-        utilities are monotone, stay monotone. The guarantee is that of the unclipped call
-        (docs/proofs/samplers.md), and a clipped candidate's chance is at most exp(−2³⁰).
+        inverse scale stays inside 64 bits. The effect equals raising every utility to at least max u − C. If all
+        utilities of two neighbours differ by amounts in [a, b], then so do their maxima, the maxima minus the constant
+        C, and the larger of two such numbers. So clipping keeps the range sensitivity and monotony of the utilities,
+        and the guarantee is unchanged (docs/proofs/samplers.md). A clipped candidate is accepted with probability at
+        most exp(−2³⁰).
 
         Raises:
-            ValueError: the utilities are no int64 vector with 1 to 2³² candidates, or the inverse scale is not a
+            ValueError: the utilities are not an int64 vector with 1 to 2³² candidates, or the inverse scale is not a
                 positive multiple of ``QUANTUM`` up to :data:`MAX_INVERSE_SCALE`.
         """
         _require_utilities(utilities)
@@ -90,7 +90,7 @@ class ExactSampler:
     def select_exponential(self, utilities: NDArray[np.int64], *, inverse_scale: Fraction) -> int:
         """See ``Randomness.select_exponential``. Gaps are clipped as in :meth:`permute_and_flip`.
 
-        The expected number of trials is below the number of candidates, since one of them is always accepted.
+        The expected number of trials is at most the number of candidates, because the best one is always accepted.
 
         Raises:
             ValueError: as :meth:`permute_and_flip`.
@@ -129,7 +129,7 @@ class ExactSampler:
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> Result:
-        """Runs a compiled draw to its end. A draw that meets the end of the window goes on after an extension."""
+        """Runs a compiled draw, and extends the window whenever the draw needs more words."""
         with self._turn:
             self._tape.forget_after_fork()
             while True:
@@ -145,7 +145,7 @@ def _require_utilities(utilities: NDArray[np.int64]) -> None:
 
 
 def _rate(inverse_scale: Fraction) -> Any:
-    """The inverse scale in units of ``QUANTUM``, as uint64."""
+    """Converts an inverse scale to units of ``QUANTUM``, as uint64."""
     rate = inverse_scale / QUANTUM
     if rate.denominator != 1 or not 0 < inverse_scale <= MAX_INVERSE_SCALE:
         raise ValueError("an inverse scale is a positive multiple of 2^-32, at most 2^30")

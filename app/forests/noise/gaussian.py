@@ -1,14 +1,14 @@
 """Implements the sampler of rounded normal numbers in integer arithmetic on 64-bit words, after Karney 2016.
 
-A normal number is never formed. Its whole part is drawn, then the digits of its fraction are revealed one by one
-until every comparison that decides about it is decided; the result is the integer nearest to the number times a power
-of two, read off its leading digits. The conventions are those of ``app.forests.noise.draws``: inner functions take
-the window and a position and return the position behind the words they used, a read behind the window gives all ones,
-and a result that used such a word is thrown away. Compiled code is renewed with its own file only, so the two helpers
-that both files need stand in both.
+The sampler never computes all digits of a normal number. It draws the whole part, then reveals digits of the fraction
+one by one until they decide every comparison. The result, the integer nearest to the number times a power of two,
+follows from the leading digits. Windows and positions work as in ``app.forests.noise.draws``: an inner function
+returns the position after the last word that it used, a read after the window's end gives all ones, and a result that
+used such a word is discarded. Both files contain the two helpers that both need, because the compiler renews stored
+code only when its own file changes.
 
-A *number* here is a uniform real between 0 and 1, a row of ``numbers``: its count of revealed digits, then the digits
-(64 bits each), most significant first. Digits are revealed when a comparison needs them and stay what they are.
+A *number* is a uniform real between 0 and 1. Its row of ``numbers`` holds the count of revealed digits, then the digits
+(64 bits each), most significant first. A digit is revealed when a comparison needs it, and does not change afterwards.
 """
 
 from typing import Final
@@ -20,10 +20,10 @@ from app.forests.compilation.compiler import compiled, compiled_for, read, unsig
 from app.forests.noise.tape import TapeExhausted
 
 MAX_DIGITS: Final = 16
-"""Digits of a number. A comparison that they do not decide (chance 2⁻¹⁰²⁴) counts as a broken source of words."""
+"""Most digits of a number. If they do not decide a comparison (chance 2⁻¹⁰²⁴), the source of words counts as broken."""
 
 N_NUMBERS: Final = 4
-"""The fraction x, two numbers of a descending chain in turn, and one that x is compared with."""
+"""The fraction x, the last two numbers of a descending chain, and a number that is compared with x."""
 
 _X, _CHAIN, _OTHER_CHAIN, _RIVAL = range(N_NUMBERS)
 
@@ -43,13 +43,13 @@ _CURSOR = written("int64", 1)
 
 @compiled
 def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
-    """The word at a position; all ones behind the window."""
+    """Returns the word at a position; all ones after the window's end."""
     return words[position] if position < words.size else _ALL_ONES
 
 
 @compiled
 def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint64) -> tuple[np.uint64, int]:
-    """Uniform on 0 … n − 1 for n ≤ 2³², from ``half``, a uniform 32-bit number (Lemire 2019, algorithm 5)."""
+    """Draws uniformly from 0 … n − 1, n ≤ 2³², with ``half``, a uniform 32-bit number (Lemire 2019, algorithm 5)."""
     product = half * n
     if (product & _LOW_HALF) < n:
         refused = (_UNITY - n) % n
@@ -61,7 +61,7 @@ def _below(words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint
 
 @compiled
 def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
-    """Bernoulli(exp(−1/2)): runs k = 1, 2, … until a Bernoulli(1 / 2k) fails; whether that k is odd.
+    """Draws a Bernoulli(exp(−1/2)): a Bernoulli(1 / 2k) for k = 1, 2, … until a draw fails; true if the last k is odd.
 
     Each round uses a word, so 2k ≤ 2²¹ in the largest window.
     """
@@ -77,9 +77,9 @@ def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
 
 @compiled
 def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, int]:
-    """Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1) more succeed (N1 and N2).
+    """Draws Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1) more succeed (N1 and N2).
 
-    A flip accepts behind the window, so both loops look at the window's end themselves. k ≤ 2²⁰.
+    A Bernoulli draw succeeds after the window's end, so both loops check for the end. k ≤ 2²⁰.
     """
     k = _ZERO
     while position < words.size:
@@ -87,7 +87,7 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
         if accepted:
             k += _ONE
             continue
-        left = k * (k - _ONE)  # for k = 0 the wrapped factor meets a zero
+        left = k * (k - _ONE)  # for k = 0 the factor k − 1 wraps around, and the product is 0
         while left != _ZERO and position <= words.size:
             accepted, position = _accepts_half(words, position)
             if not accepted:
@@ -103,7 +103,7 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
 def _is_below(
     words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], one: int, other: int
 ) -> tuple[bool, int]:
-    """Whether one number is below another, revealing as many digits of both as it takes."""
+    """Returns whether one number is below another; reveals digits of both until they differ."""
     digit = _ONE
     while digit <= _LAST_DIGIT:
         if numbers[one, _ZERO] < digit:
@@ -124,11 +124,11 @@ def _is_below(
 def _accepts_fraction(
     words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], k: np.uint64
 ) -> tuple[bool, int]:
-    """Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016, algorithms B and C).
+    """Draws a Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016, algorithms B and C).
 
-    A chain of fresh numbers x > z₁ > z₂ > … goes on, each time with probability (2k + x) / (2k + 2); whether the chain
-    that ends has an even length. That probability is 0, that of a fresh number below x, or 1, for outcomes 0, 1
-    and the 2k others of a uniform draw.
+    Draws a chain of fresh numbers x > z₁ > z₂ > …, which goes on after each number with probability
+    (2k + x) / (2k + 2), and returns whether the length of the chain is even. A uniform draw of 2k + 2 outcomes decides
+    whether the chain goes on: not at outcome 0; at outcome 1 if another fresh number is below x; always at the others.
     """
     last, fresh, spare = _X, _CHAIN, _OTHER_CHAIN
     even = True
@@ -154,11 +154,11 @@ def _accepts_fraction(
 def _rounded_normal(
     words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], scale_bits: np.uint64
 ) -> tuple[np.int64, int]:
-    """The integer nearest to 2^scale_bits · Z (Karney 2016, algorithm N).
+    """Draws the integer nearest to 2^scale_bits · Z for a standard normal Z (Karney 2016, algorithm N).
 
-    |Z| = k + x: x is kept with probability exp(−x · (2k + x) / 2), in k + 1 equal factors, or all starts over. The
-    leading scale_bits + 1 bits of x, the last of them for rounding, stand in its first digit, which the first
-    factor has revealed.
+    |Z| = k + x. The fraction x is kept with probability exp(−x · (2k + x) / 2), decided in k + 1 equal factors;
+    otherwise the draw starts over. The first digit of x, which the first factor has revealed, contains the leading
+    scale_bits + 1 bits of x; the last of these bits decides the rounding.
     """
     while position < words.size:
         k, position = _whole_part(words, position)
@@ -187,9 +187,9 @@ def rounded_gaussian(
     noise: NDArray[np.int64],
     finished: NDArray[np.int64],
 ) -> None:
-    """Fills ``noise`` with independent draws; ``finished`` starts as 0 and says how many are done.
+    """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts the finished draws.
 
-    ``numbers`` is room for one draw, uint64 ``(N_NUMBERS, MAX_DIGITS + 1)``; nothing in it outlives the draw.
+    ``numbers`` is working memory for one draw, uint64 ``(N_NUMBERS, MAX_DIGITS + 1)``; its content is not reused.
     """
     while finished[0] < noise.size:
         value, position = _rounded_normal(words, cursor[0], numbers, scale_bits)

@@ -1,8 +1,8 @@
 """Defines the random draws that mechanisms use, and their production implementation.
 
-Growth, leaf release and every budget decision are plain Python over the six calls of :class:`Randomness`. Nothing
-else in ``app.forests`` draws, so a test that hands a mechanism an enumerating ``Randomness`` walks every path of the
-real code, and the sampler tests hold :class:`SystemRandomness` to the exact law of each call
+Growth, leaf release and every budget decision are plain Python over the six calls of :class:`Randomness`. No other code
+in ``app.forests`` draws. So a test that passes an enumerating ``Randomness`` to a mechanism runs every path of the
+production code, and the sampler tests compare :class:`SystemRandomness` with the exact law of each call
 (docs/proofs/samplers.md).
 """
 
@@ -38,7 +38,7 @@ class Randomness(Protocol):
         """The index of the candidate that permute-and-flip selects.
 
         Candidates are visited in uniformly random order; candidate r is accepted with probability
-        exp(−inverse_scale · (max u − u_r)), and the first accepted one is the result. One call is one release.
+        exp(−inverse_scale · (max u − u_r)), and the first accepted candidate is the result. One call is one release.
 
         Args:
             utilities: PRIVATE; int64, ``(n_candidates,)``, at least one. Never modified.
@@ -67,10 +67,10 @@ class Randomness(Protocol):
         """
 
     def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> NDArray[np.int64]:
-        """Independent integers, each the one nearest to 2^scale_bits · Z for a standard normal Z.
+        """Independent integers, each the nearest to 2^scale_bits · Z for an independent standard normal Z.
 
-        Added to an integer vector q it is the rounded value of q + 2^scale_bits · Z: post-processing of the Gaussian
-        mechanism, whose exact guarantee it has.
+        An integer vector q plus such noise equals q + 2^scale_bits · Z, rounded: post-processing of the Gaussian
+        mechanism, with the guarantee of that mechanism, exactly.
 
         Args:
             shape: public; of the result.
@@ -84,14 +84,14 @@ class Randomness(Protocol):
 class SystemRandomness(ExactSampler):
     """The only production :class:`Randomness`: exact integer samplers on AES-256-CTR keyed by the operating system.
 
-    There is no seed: two objects, or one object before and after a fork, never share a stream, and nothing that a
-    caller passes can make a draw repeat.
+    No seed can be set. Two objects, or one object before and after a fork, never share a stream, and no argument can
+    make a draw repeat.
 
     Privacy:
-        Every draw has exactly the law that :class:`Randomness` states, given a uniform word stream; that stream is
+        Every draw has exactly the law that :class:`Randomness` states, given a stream of uniform words. The stream is
         AES-256-CTR under a key from ``os.urandom``, so it is uniform up to the security of AES. No floating-point
-        number occurs on the path from key to draw. *Not covered:* the time a draw takes depends on its value;
-        a copy of the machine's memory repeats the stream (docs/known-limits.md).
+        number occurs between key and draw. *Not covered:* the time of a draw depends on its value; a copy of the
+        machine's memory repeats the stream (docs/known-limits.md).
 
     Source:
         Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, algorithms 1 and 2;

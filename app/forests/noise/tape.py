@@ -1,10 +1,11 @@
 """Keeps a window of random words for the samplers, and extends it when a draw needs more words.
 
-A sampler is a deterministic function of an endless tape of uniform words. It reads from a window; when a draw meets
-the window's end, the draw must *go on* with the words it has already seen. Starting it again on fresh words would
-favour draws that need few words (the result of a long draw would be thrown away more often than that of a short one),
-which changes the law. Here the words since the start of the open draw are kept, fresh ones are appended, and the draw
-is evaluated again on the same words: the same function of the same tape, so the window's size cannot change a result.
+A sampler is a deterministic function of an endless tape of uniform words, and reads the tape through a window. A draw
+that reaches the window's end must continue with the words that it has already read. To start again on fresh words would
+favour draws that need few words, because long draws would be discarded more often than short ones, and so would change
+the law. This module therefore keeps the words since the start of the open draw, appends fresh words, and lets the
+sampler evaluate the draw again from the first kept word. The result is the same function of the same tape, so it does
+not depend on the window's size.
 """
 
 import os
@@ -14,25 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 DEFAULT_BUFFER_WORDS: Final = 2**13
-"""Words produced at a time: 64 KiB stay in a core's own cache and make the cost of a refill vanish."""
+"""Words produced at a time: 64 KiB fit in a core's cache, and the cost of a refill is negligible."""
 
 MAX_BUFFER_WORDS: Final = 2**20
-"""More words than one draw can need, except with a probability below 2⁻⁴⁰⁰⁰ (docs/proofs/samplers.md)."""
+"""Size of the largest window. A draw needs more words with a probability below 2⁻⁴⁰⁰⁰ (docs/proofs/samplers.md)."""
 
 
 class TapeExhausted(Exception):
-    """A draw met the end of the window. Never leaves the samplers."""
+    """A draw needs more words than the window has. The samplers catch every such error."""
 
 
 class BrokenWordSource(RuntimeError):
-    """One draw used up :data:`MAX_BUFFER_WORDS` words: the source is no random source. No draw is made from it."""
+    """A draw needs more than :data:`MAX_BUFFER_WORDS` words, so the source does not produce random words."""
 
 
 class WordSource(Protocol):
     """A source of random words."""
 
     def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrites all of ``words`` with independent uniform words never given out before."""
+        """Overwrites all of ``words`` with independent uniform words; never returns the same words twice."""
 
 
 class Tape:
@@ -41,7 +42,7 @@ class Tape:
     Attributes:
         words: the window, uint64.
         cursor: int64, one element: the position in ``words`` of the first word that no finished draw has used. A
-            sampler moves it once per finished draw, never in the middle of one.
+            sampler moves the cursor once per finished draw.
     """
 
     def __init__(self, source: WordSource, *, n_words: int = DEFAULT_BUFFER_WORDS) -> None:
@@ -53,16 +54,16 @@ class Tape:
         self.cursor = np.full(1, n_words, dtype=np.int64)
 
     def forget_after_fork(self) -> None:
-        """Drops the unread words if this process is a copy: the process it was copied from will use them."""
+        """Drops the unread words if this process is a fork: the parent process will use them."""
         if self._process_id != os.getpid():
             self._process_id = os.getpid()
             self.cursor[0] = self.words.size
 
     def extend(self) -> None:
-        """Makes room behind the words of the open draw and fills it.
+        """Appends fresh words after the words of the open draw.
 
         Raises:
-            BrokenWordSource: the open draw fills the largest window.
+            BrokenWordSource: the open draw has used the largest window.
         """
         unread = self.words[self.cursor[0] :]
         if unread.size == MAX_BUFFER_WORDS:

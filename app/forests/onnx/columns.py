@@ -1,9 +1,10 @@
 """Converts the caller's raw columns to the matrix of doubles that the trees of a model read.
 
-Numbers stay numbers: clamped, integers rounded to nearest with ties to even, an empty cell (NaN) above every number
-where the schema allows one and the lower bound where it does not. Categories become their codes, counted from 1. It is
-the sanitiser (``app.forests.data.sanitiser``) and the bins (``app.forests.data.encoding``) in one, so a threshold on
-bins becomes one on raw values: a value is in bin c or below iff it is at most ``cuts[c]``.
+Numbers stay numbers: they are clamped, and integers are rounded to nearest with ties to even. An empty cell (NaN)
+becomes +∞ where the schema allows empty cells, and the lower bound where it does not. Categories become their codes,
+counted from 1. The matrix replaces both the sanitiser (``app.forests.data.sanitiser``) and the bins
+(``app.forests.data.encoding``), so a threshold on bins becomes a threshold on values: a value is in bin c or below iff
+the value is at most ``cuts[c]``.
 """
 
 import math
@@ -20,10 +21,10 @@ from app.forests.data.schema import Feature, Schema
 from app.forests.onnx.graph import TREES_DOMAIN, Graph
 
 FIRST_CODE = 1
-"""Runtimes test sets of numbers from 1 on with one mask, and the reference evaluator takes a 0 for the end of a set."""
+"""Codes start at 1: runtimes test sets of such numbers with one mask, and the reference evaluator ends a set at a 0."""
 
 EMPTY = ""
-"""Stands for an empty categorical cell; no category is the empty string."""
+"""The text of an empty categorical cell; no category is the empty string."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +33,10 @@ class Columns:
 
     Attributes:
         place: column of the matrix for each column of the encoding, int64 ``(n_columns,)``: numbers first, then
-            categories, then those columns of pairs that are used; −1 for the others.
+            categories, then the columns of pairs that splits use; −1 for columns that are not in the matrix.
         cuts: float64 ``(n_columns, 256)``: the largest value of each bin of each column; +∞ from its last bin on.
-        is_coded: bool ``(n_columns,)``: values are bins counted from :data:`FIRST_CODE`, not numbers in them.
-        used: numbers of the columns of pairs that are in the matrix, in its order.
+        is_coded: bool ``(n_columns,)``: values are codes of bins, counted from :data:`FIRST_CODE`, instead of numbers.
+        used: indices of the columns of pairs in the matrix, in the order of the matrix.
     """
 
     place: NDArray[np.int64]
@@ -45,30 +46,32 @@ class Columns:
 
     @classmethod
     def of(cls, encoding: Encoding, splits_on: NDArray[np.int32] | None = None) -> "Columns":
-        """The matrix of an encoding, for splits on some of its columns; ``None``: on features alone."""
+        """Builds the columns for splits on some columns of an encoding; ``None``: for splits on features alone."""
         features = encoding.schema.features
         order = sorted(range(len(features)), key=lambda index: features[index].is_categorical)
         n_own, n_columns = len(features), len(encoding.n_codes)
         cuts = np.full((n_columns, 256), math.inf)
         for index, (feature, edges) in enumerate(zip(features, encoding.edges, strict=True)):
-            own = np.arange(encoding.n_codes[index] - 1) + FIRST_CODE if edges is None else _cuts(feature, edges)
-            cuts[index, : len(own)] = own
+            feature_cuts = (
+                np.arange(encoding.n_codes[index] - 1) + FIRST_CODE if edges is None else _cuts(feature, edges)
+            )
+            cuts[index, : len(feature_cuts)] = feature_cuts
         for index in range(n_own, n_columns):
             cuts[index, : encoding.n_codes[index] - 1] = np.arange(encoding.n_codes[index] - 1)
         is_coded = np.array([*(edges is None for edges in encoding.edges), *[False] * (n_columns - n_own)])
-        used = [] if splits_on is None else sorted({int(own) for own in splits_on.flat if own >= n_own})
+        used = [] if splits_on is None else sorted({int(column) for column in splits_on.flat if column >= n_own})
         place = np.full(n_columns, -1, dtype=np.int64)
         place[[*order, *used]] = np.arange(n_own + len(used))
         return cls(place, cuts, is_coded, tuple(used))
 
 
 def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """MISSING has the bin above the highest number."""
+    """The cuts of a numeric feature, including the cut below the bin of MISSING."""
     return np.append(edges, ordinals.as_number(feature).upper) if feature.missing else edges
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:
-    """Adds the nodes that turn inputs into the matrix, double ``(n_rows, …)``; by default for features alone."""
+    """Adds the nodes that convert inputs to the matrix, double ``(n_rows, …)``; by default for features alone."""
     features = encoding.schema.features
     parts = []
     if not all(feature.is_categorical for feature in features):
@@ -83,15 +86,15 @@ def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None)
 
 
 class _Pairs:
-    """Sums and differences of two columns' places: ``app.forests.data.pairs``, in whole doubles."""
+    """Adds sums and differences of the places of two columns, as in ``app.forests.data.pairs``, in whole doubles."""
 
     def __init__(self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str) -> None:
         self._graph, self._encoding, self._columns, self._matrix = graph, encoding, columns, matrix
         self._known: dict[tuple[int, int], str] = {}
 
     def added(self) -> list[str]:
-        """Adds the columns that are used, each double ``(n_rows, 1)``."""
-        graph, encoding, found = self._graph, self._encoding, list[str]()
+        """Adds the used columns of pairs, each double ``(n_rows, 1)``."""
+        graph, encoding, sums = self._graph, self._encoding, list[str]()
         for index in self._columns.used:
             which, is_difference = divmod(index - len(encoding.edges), pairs.COLUMNS_PER_PAIR)
             pair = encoding.pairs[which]
@@ -99,11 +102,11 @@ class _Pairs:
             first, second = (self._places(feature, common) for feature in pair)
             if is_difference:
                 second = graph.add("Sub", graph.constant(np.array(common - 1.0)), second)
-            found.append(graph.add("Add", first, second))
-        return found
+            sums.append(graph.add("Add", first, second))
+        return sums
 
     def _places(self, feature: int, common: int) -> str:
-        """Places of one feature's bins; a bin's number is how many cuts lie below the value."""
+        """Adds the places of one feature's bins; the number of a bin is the number of cuts below the value."""
         if (feature, common) not in self._known:
             graph, n_own = self._graph, int(self._encoding.n_own_codes[feature])
             column = graph.constant(self._columns.place[[feature]])
@@ -118,7 +121,7 @@ class _Pairs:
 
 
 def _numbers(graph: Graph, schema: Schema) -> str:
-    """All numbers at once, sanitised. NaN passes through minimum, maximum and rounding, and is replaced last."""
+    """Adds all sanitised numbers. NaN passes through minimum, maximum and rounding, and is replaced last."""
     features = [feature for feature in schema.features if not feature.is_categorical]
     lower = np.array([[feature.lower for feature in features]])
     upper = np.array([[feature.upper for feature in features]])
@@ -133,7 +136,7 @@ def _numbers(graph: Graph, schema: Schema) -> str:
 
 
 def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
-    """One categorical column as floats."""
+    """Adds one categorical column as floats."""
     feature = encoding.schema.features[index]
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     if encoding.edges[index] is None:
@@ -148,12 +151,12 @@ def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> 
     """Adds the node that turns a categorical column into numbers.
 
     Args:
-        graph: gets the node.
+        graph: receives the node.
         feature: ``categorical``.
-        values: of its codes, then of OTHER, then of MISSING; whole numbers below 2²⁴, or +∞.
+        values: of the feature's codes, then of OTHER, then of MISSING; whole numbers below 2²⁴, or +∞.
 
     Returns:
-        float ``(n_rows, 1)``, which is exact for such numbers.
+        float ``(n_rows, 1)``, exact for such numbers.
     """
     other = float(values[feature.other_code])
     empty = float(values[feature.missing_code]) if feature.missing else other
@@ -168,5 +171,5 @@ def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> 
 
 
 def joined(graph: Graph, encoded: Sequence[str]) -> str:
-    """Adds encoded columns side by side, as doubles."""
+    """Adds the concatenation of encoded columns, as doubles."""
     return graph.add("Cast", graph.add("Concat", *encoded, axis=1), to=TensorProto.DOUBLE)

@@ -22,12 +22,12 @@ from app.forests.trees.leaf_sums import LeafSums, PooledSums
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of rows in a graph.
+    """The sums of rows in a graph.
 
     Attributes:
-        value: their name; double ``(n_rows, n_outputs)``.
+        value: name of the sums; double ``(n_rows, n_outputs)``.
         n_outputs: one per class, or 1: the logit of the second of two classes.
-        read_out: how they become probabilities.
+        read_out: how sums become probabilities.
     """
 
     value: str
@@ -37,11 +37,11 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Described:
-    """A forest of one layer without its family.
+    """A forest of one layer, in a form that does not depend on the forest's family.
 
     Attributes:
-        encoding: the bins that splits count in.
-        columns: their columns in the matrix that splits read.
+        encoding: the bins that thresholds refer to.
+        columns: the columns of these bins in the matrix that splits read.
         splits: complete trees of one depth.
         values: values that leaves add to a row's sums, float64 ``(n_trees, n_leaves, n_outputs)``.
         start: initial value of every row's sums, float64 ``(n_outputs,)``.
@@ -59,10 +59,10 @@ class _Described:
 
 
 def add_sums(graph: Graph, forest: Forest, schema: Schema, read_out: str) -> Sums:
-    """Adds a forest by one of its read-outs.
+    """Adds the leaf sums of a forest for one of its read-outs.
 
     Raises:
-        NotSupported: a family that has no form in ONNX yet.
+        NotSupported: forests of this family cannot be exported yet.
     """
     match catalogue.family(forest.plan.algorithm).reader(forest, schema, read_out):
         case PooledSums() as reader:
@@ -88,16 +88,18 @@ def _add(graph: Graph, forest: _Described) -> Sums:
 def _of_sums(sums: LeafSums, read_out: str) -> _Described:
     arrays, values = sums.arrays, sums.values
     if read_out == pooling.VOTE:
-        # Whole votes: their sums are exact in any order, so a tie is a tie everywhere.
+        # Sums of whole votes are exact in any order, so every runtime sees the same ties.
         values = np.rint(values * len(values))
-    asked = Columns.of(sums.encoding, arrays["feature"])
-    own = splits.of_thresholds(asked, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"])
-    return _Described(sums.encoding, asked, own, values, np.zeros(values.shape[2]), read_out)
+    columns = Columns.of(sums.encoding, arrays["feature"])
+    tree_splits = splits.of_thresholds(
+        columns, feature=arrays["feature"], threshold=arrays["threshold"], equals=arrays["equals"]
+    )
+    return _Described(sums.encoding, columns, tree_splits, values, np.zeros(values.shape[2]), read_out)
 
 
 def _of_boosting(reader: BoostedScores) -> _Described:
     arrays = reader.arrays
-    asked = Columns.of(reader.encoding)
-    own = splits.of_masks(asked, feature=arrays["feature"], right=arrays["right"])
+    columns = Columns.of(reader.encoding)
+    tree_splits = splits.of_masks(columns, feature=arrays["feature"], right=arrays["right"])
     values, start = arrays["scores"] / 2.0**SCORE_BITS, arrays["start"] / 2.0**SCORE_BITS
-    return _Described(reader.encoding, asked, own, values, start, reader.read_out, reader.temperature)
+    return _Described(reader.encoding, columns, tree_splits, values, start, reader.read_out, reader.temperature)

@@ -11,11 +11,11 @@ TREES_DOMAIN = "ai.onnx.ml"
 
 
 class Graph:
-    """Nodes and constants in the order they were added; the same calls give the same graph.
+    """Collects nodes and constants in the order of the calls; equal calls give equal graphs.
 
     Args:
-        taken: names of the model's inputs. They are the owner's words and may be anything, so every name of ours
-            begins with a prefix that none of them begins with.
+        taken: names of the model's inputs. The owner chooses these names freely, so every generated name begins with
+            a prefix that no input name begins with.
     """
 
     def __init__(self, taken: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class Graph:
             self._prefix += "/"
 
     def constant(self, array: NDArray[Any]) -> str:
-        """A tensor that is part of the model; text arrays become string tensors."""
+        """Adds a constant tensor; text arrays become string tensors."""
         name = f"{self._prefix}constant_{len(self.constants)}"
         if array.dtype.kind == "U":
             texts = [text.encode() for text in array.ravel().tolist()]
@@ -37,27 +37,27 @@ class Graph:
         return name
 
     def add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """A node with one output, whose name is returned."""
+        """Adds a node with one output and returns the output's name."""
         name = f"{self._prefix}value_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], name=name, domain=domain, **attributes))
         return name
 
     def split(self, value: str, lengths: Sequence[int]) -> list[str]:
-        """Pieces of a value along its second axis."""
+        """Splits a value into pieces along its second axis."""
         first = f"{self._prefix}value_{len(self.nodes)}"
         names = [f"{first}_{piece}" for piece in range(len(lengths))]
         sizes = self.constant(np.array(lengths, dtype=np.int64))
         self.nodes.append(helper.make_node("Split", [value, sizes], names, name=first, axis=1))
         return names
 
-    def publish(self, value: str, wanted: str) -> str:
-        """Makes a value an output of the model.
+    def publish(self, value: str, name: str) -> str:
+        """Adds a value to the outputs of the model.
 
         Returns:
-            ``wanted``, with underscores after it as long as a column has that very name.
+            ``name``, followed by as many underscores as make the name different from every input.
         """
-        while wanted in self._taken:
-            wanted += "_"
-        self._taken.add(wanted)
-        self.nodes.append(helper.make_node("Identity", [value], [wanted], name=f"{self._prefix}{wanted}"))
-        return wanted
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        self.nodes.append(helper.make_node("Identity", [value], [name], name=f"{self._prefix}{name}"))
+        return name

@@ -22,13 +22,13 @@ _ROWS = "n_rows"
 
 
 def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> bytes:
-    """The model as ONNX. The same artifact always gives the same bytes, with the same ``onnx`` library.
+    """Returns the model as ONNX. Equal artifacts give equal bytes, with the same version of the ``onnx`` library.
 
     Inputs are the columns of the schema under their own names, each ``(n_rows, 1)``: numbers as doubles, NaN being an
     empty cell; categories as strings, the empty string being an empty cell. Outputs are ``label``, strings
-    ``(n_rows,)``, and ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared classes; a
-    column of that name puts an underscore after the output's. Where labels are drawn (``pa``) there are only
-    probabilities: the draw is the caller's.
+    ``(n_rows,)``, and ``probabilities``, doubles ``(n_rows, n_classes)`` in the order of the declared classes; where a
+    column has the name of an output, the output's name ends in an underscore. For the read-out ``pa``, which draws
+    labels, the only output is ``probabilities``, and the caller draws.
 
     Args:
         artifact: released.
@@ -37,7 +37,7 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
 
     Raises:
         InvalidRequest: the model offers no such read-out.
-        NotSupported: a family that has no form in ONNX yet.
+        NotSupported: forests of this family cannot be exported yet.
     """
     offered = catalogue.read_outs(artifact.plan.algorithm)
     chosen = offered[0] if read_out is None else read_out
@@ -63,14 +63,14 @@ def _add_forest(graph: Graph, artifact: Artifact, read_out: str) -> list[ValueIn
     schema = artifact.schema
     is_drawn = read_out == pooling.DRAW
     sums = described.add_sums(graph, artifact.forest, schema, pooling.AVERAGE if is_drawn else read_out)
-    found = shares.add_probabilities(graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs)
-    outputs = [] if is_drawn else [_label(graph, schema, found)]
-    name = graph.publish(found, "probabilities")
+    probabilities = shares.add_probabilities(graph, sums.value, read_out=sums.read_out, n_outputs=sums.n_outputs)
+    outputs = [] if is_drawn else [_label(graph, schema, probabilities)]
+    name = graph.publish(probabilities, "probabilities")
     return [*outputs, helper.make_tensor_value_info(name, TensorProto.DOUBLE, [_ROWS, schema.n_classes])]
 
 
 def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
-    """The most probable class, the first in a tie."""
+    """Adds the most probable class, the first in a tie."""
     code = graph.add("ArgMax", probabilities, axis=1, keepdims=0)
     label = graph.add("Gather", graph.constant(np.array(schema.label.classes)), code)
     return helper.make_tensor_value_info(graph.publish(label, "label"), TensorProto.STRING, [_ROWS])
@@ -90,7 +90,7 @@ def _input(feature: Feature) -> ValueInfoProto:
 
 
 def _facts(artifact: Artifact, *, digest: str, read_out: str) -> dict[str, str]:
-    """The artifact's metadata: text unchanged, every other value as JSON."""
+    """Returns the artifact's metadata: text unchanged, every other value as JSON."""
     facts = {**artifact.metadata, "artifact_sha256": digest, "read_out": read_out}
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

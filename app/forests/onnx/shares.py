@@ -12,12 +12,12 @@ from app.forests.trees import pooling
 
 
 def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int) -> str:
-    """Adds the read-out.
+    """Adds the class probabilities of a read-out.
 
     Args:
-        graph: gets the nodes.
+        graph: receives the nodes.
         sums: double ``(n_rows, n_outputs)``.
-        read_out: any that a family offers, but for drawing, whose probabilities are those of averaging.
+        read_out: any read-out of a family except ``pa``, whose probabilities equal those of ``ta``.
         n_outputs: one per class, or 1: the logit of the second of two classes.
 
     Returns:
@@ -27,20 +27,20 @@ def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int)
         return _normalised(graph, sums, n_classes=n_outputs)
     if n_outputs > 1:
         return graph.add("Softmax", sums, axis=1)
-    none = graph.add("Sub", sums, sums)
-    both = graph.add("Softmax", graph.add("Concat", none, sums, axis=1), axis=1)
-    return _calibrated(graph, both) if read_out == CALIBRATED else both
+    zeros = graph.add("Sub", sums, sums)
+    softmax = graph.add("Softmax", graph.add("Concat", zeros, sums, axis=1), axis=1)
+    return _calibrated(graph, softmax) if read_out == CALIBRATED else softmax
 
 
 def _normalised(graph: Graph, sums: str, *, n_classes: int) -> str:
-    """Shares of the row's total; uniform where that is zero."""
+    """Adds the shares of a row's total; uniform where the total is zero."""
     total = graph.add("ReduceSum", sums, graph.constant(np.array([1], dtype=np.int64)), keepdims=1)
     is_positive = graph.add("Greater", total, graph.constant(np.array(0.0)))
     return graph.add("Where", is_positive, graph.add("Div", sums, total), graph.constant(np.array(1.0 / n_classes)))
 
 
 def _calibrated(graph: Graph, softmax: str) -> str:
-    """Undoes the effect of gradient clipping for two classes; see ``app.forests.algorithms.nbrt.read.calibrated``."""
+    """Adds the correction for clipped gradients of two classes; see ``app.forests.algorithms.nbrt.read.calibrated``."""
     clip = float(clip_of(2))
 
     def number(value: float) -> str:

@@ -11,7 +11,7 @@ from app.forests.onnx.columns import FIRST_CODE, Columns
 AT_MOST: Final = 0
 EQUAL: Final = 4
 MEMBER: Final = 6
-"""Modes of ai.onnx.ml 5: left if the value is at most the node's, equal to it, or in the node's set."""
+"""Modes of ai.onnx.ml 5: a row goes left if its value is at most the node's, equal to the node's, or in its set."""
 
 _CODES: Final = 256
 
@@ -20,14 +20,14 @@ _CODES: Final = 256
 class Splits:
     """The splits of complete trees; a row goes left where the mode's test is true.
 
-    The nodes of a tree are in the order of :func:`preorder`. The standard lists sets in the order of their nodes, and
-    its reference evaluator reads them in the order of a walk: this order is both.
+    The nodes of a tree are in the order of :func:`preorder`. The ONNX standard lists sets in the order of nodes, and
+    its reference evaluator reads sets in the order of a depth-first walk; in preorder the two orders are equal.
 
     Attributes:
         feature: int64 ``(n_trees, n_nodes)``, columns of the matrix.
         mode: uint8, same shape.
-        value: float64, same shape; what the test compares with, 0 for a set.
-        members: float64 ``(…,)``: the sets, in the order of their nodes, each ended by NaN.
+        value: float64, same shape; the number that the test compares with; 0 for a set.
+        members: float64 ``(…,)``: the sets in the order of the nodes, with a NaN after each set.
     """
 
     feature: NDArray[np.int64]
@@ -37,20 +37,20 @@ class Splits:
 
 
 def preorder(n_nodes: int) -> NDArray[np.int64]:
-    """Heap numbers of a complete tree's nodes: each before its left side, that before its right side."""
-    found, pending = list[int](), [0]
+    """Heap numbers of a complete tree's nodes in preorder: a node, then its left subtree, then its right subtree."""
+    order, pending = list[int](), [0]
     while pending:
         node = pending.pop()
         if node < n_nodes:
-            found.append(node)
+            order.append(node)
             pending += [2 * node + 2, 2 * node + 1]
-    return np.array(found, dtype=np.int64)
+    return np.array(order, dtype=np.int64)
 
 
 def of_thresholds(
     columns: Columns, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
 ) -> Splits:
-    """Splits in heap order that send a row right if its bin is above the threshold, or another one if ``equals``."""
+    """Converts splits in heap order: rows go right above the threshold or, if ``equals``, off the threshold."""
     order = preorder(feature.shape[1])
     feature, threshold, equals = feature[:, order], threshold[:, order], equals[:, order]
     assert columns.is_coded[feature[equals]].all(), "growth splits numbers at thresholds only"
@@ -60,7 +60,7 @@ def of_thresholds(
 
 
 def of_masks(columns: Columns, *, feature: NDArray[np.int32], right: NDArray[np.uint64]) -> Splits:
-    """Splits in heap order that name every bin they send right: bit c of a node's 256."""
+    """Converts splits in heap order with a mask of 256 bits per node: bit c sends bin c to the right."""
     order = preorder(feature.shape[1])
     feature, right = feature[:, order], right[:, order]
     mode = np.full(feature.shape, AT_MOST, dtype=np.uint8)
@@ -75,10 +75,10 @@ def of_masks(columns: Columns, *, feature: NDArray[np.int32], right: NDArray[np.
         mode[tree, ~is_threshold] = MEMBER
         value_of_last = np.where(n_left > 0, columns.cuts[features, n_left - 1], -np.inf)
         value[tree] = np.where(is_threshold, value_of_last, 0.0)
-        members += [np.append(np.flatnonzero(own) + FIRST_CODE, np.nan) for own in goes_left[~is_threshold]]
+        members += [np.append(np.flatnonzero(bins) + FIRST_CODE, np.nan) for bins in goes_left[~is_threshold]]
     return Splits(columns.place[feature], mode, value, np.concatenate([np.empty(0), *members]))
 
 
 def _bits(masks: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """bool ``(n_nodes, 256)`` from words of 64."""
+    """Unpacks words of 64 bits to bool ``(n_nodes, 256)``."""
     return np.unpackbits(masks.astype("<u8").view(np.uint8), axis=1, bitorder="little").astype(np.bool_)

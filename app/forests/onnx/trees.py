@@ -18,16 +18,16 @@ _SUM = 1
 
 
 def add_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float64]) -> str:
-    """Adds trees and table.
+    """Adds the ensemble of trees and the table of leaf values.
 
     Args:
-        graph: gets the nodes.
+        graph: receives the nodes.
         matrix: double ``(n_rows, n_features)``.
-        splits: of every tree.
-        values: of every leaf, float64 ``(n_trees, n_leaves, n_outputs)``.
+        splits: the splits of every tree.
+        values: the values of every leaf, float64 ``(n_trees, n_leaves, n_outputs)``.
 
     Returns:
-        Sums of rows, double ``(n_rows, n_outputs)``.
+        The sums of each row over all trees, double ``(n_rows, n_outputs)``.
     """
     n_trees, n_leaves, n_outputs = values.shape
     if n_leaves == 1:
@@ -46,7 +46,7 @@ def add_sums(graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float
 
 
 def _deepened(n_trees: int, values: NDArray[np.float64]) -> tuple[Splits, NDArray[np.float64]]:
-    """Trees of a single leaf, written as a split that sends every row left: an ensemble has no tree without a node."""
+    """Writes trees of a single leaf as a split that sends every row left: an ensemble has no tree without a node."""
     node = (n_trees, 1)
     always = Splits(
         np.zeros(node, dtype=np.int64), np.full(node, AT_MOST, dtype=np.uint8), np.full(node, np.inf), np.empty(0)
@@ -55,11 +55,11 @@ def _deepened(n_trees: int, values: NDArray[np.float64]) -> tuple[Splits, NDArra
 
 
 def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
-    """Number of the leaf that each row reaches in each tree, double ``(n_rows, n_trees)``."""
+    """Adds the number of the leaf that each row reaches in each tree, double ``(n_rows, n_trees)``."""
     n_trees, n_nodes = splits.feature.shape
     n_leaves = n_nodes + 1
     tree = np.arange(n_trees)[:, np.newaxis]
-    is_leaf, left, right = (np.broadcast_to(own, (n_trees, n_nodes)) for own in _children(n_nodes))
+    is_leaf, left, right = (np.broadcast_to(side, (n_trees, n_nodes)) for side in _children(n_nodes))
     first = np.where(is_leaf, tree * n_leaves, tree * n_nodes)
     leaf_flags = is_leaf.astype(int).ravel().tolist()
     members = {"membership_values": numpy_helper.from_array(splits.members)} if splits.members.size else {}
@@ -84,7 +84,7 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
 
 
 def _children(n_nodes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
-    """For a tree's nodes in preorder: whether both children are leaves, and the children's numbers of their kind."""
+    """For each node in preorder: whether its children are leaves, and their numbers among nodes or leaves."""
     heap = preorder(n_nodes)
     number = np.empty(2 * n_nodes + 1, dtype=np.int64)
     number[heap] = np.arange(n_nodes)

@@ -83,13 +83,13 @@ class ProfilePlan:
         raise ProfileInvalid
 
 
-def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
+def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     """Settles the parameters and prices the release. Reads no row and draws nothing.
 
     Raises:
         InvalidRequest: a broken rule, or a share too small for any draw.
     """
-    settled = read_all(PARAMETERS, asked)
+    settled = read_all(PARAMETERS, requested)
     for_counts, for_size = amounts.parse(settled["class_share"]), amounts.parse(settled["size_share"])
     if for_counts + for_size >= 1:
         raise InvalidRequest.at("/parameters/size_share", "too-large")
@@ -106,9 +106,9 @@ def plan(asked: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     if for_size > 0:
         part = facts.part(for_size)
         parts.append(Part(1, noisy_counts.priced(part.epsilon, part.budget, coordinates=1)))
-    made = ProfilePlan(settled, Sequential(tuple(parts)))
-    facts.require_covered(made.event)
-    return made
+    profile_plan = ProfilePlan(settled, Sequential(tuple(parts)))
+    facts.require_covered(profile_plan.event)
+    return profile_plan
 
 
 @dataclass(frozen=True)

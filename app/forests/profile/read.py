@@ -56,8 +56,8 @@ class Profile:
     @property
     def counts_in_rows(self) -> list[float]:
         """Noisy rows of each class; a count may be negative."""
-        own: list[float] = noisy_counts.in_rows(self.class_counts, parts_of(self.plan.event).counts).tolist()
-        return own
+        counts: list[float] = noisy_counts.in_rows(self.class_counts, parts_of(self.plan.event).counts).tolist()
+        return counts
 
     @property
     def count_noise_sd(self) -> float:
@@ -82,9 +82,9 @@ class Profile:
 
     def edges(self) -> dict[str, list[float]]:
         """Released edges of the bins, by the feature's name; a value on an edge belongs below it."""
-        own = quantile_bins.encoding(self.schema, self.cuts).edges
+        feature_edges = quantile_bins.encoding(self.schema, self.cuts).edges
         private = quantile_bins.private_features(self.schema)
-        return {self.schema.features[index].name: [float(edge) for edge in own[index]] for index in private}  # type: ignore[union-attr]  # numbers have edges
+        return {self.schema.features[index].name: [float(edge) for edge in feature_edges[index]] for index in private}  # type: ignore[union-attr]  # numbers have edges
 
     def reused(self, profile_id: str) -> ReusedProfile:
         """The numbers that a training plan reuses."""

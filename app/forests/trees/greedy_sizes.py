@@ -7,9 +7,9 @@ from app.forests.contract.parameters import Value
 from app.forests.trees import shapes, tree_bins, tree_parameters
 
 
-def settle(asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+def settle(requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
     """Fills in the number and depth of trees by public rules; see ``Algorithm.settle``."""
-    settled = dict(asked)
+    settled = dict(requested)
     encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
     settled.setdefault("n_estimators", tree_parameters.default_n_trees(facts))
     depth = default_depth(facts, int(settled["n_estimators"]))

@@ -46,8 +46,8 @@ def priced(kind: str, loss: Fraction, depth: int, facts: PublicFacts) -> Event:
     """
     n_classes, sensitivity = facts.schema.n_classes, SENSITIVITIES[facts.budget.adjacency]
     if kind == LABEL:
-        own = selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
-        return Parallel(_LEAF_NODES, (Part(2**depth, own),))
+        selection = selections.priced(loss, facts, range_sensitivity=sensitivity, max_candidates=n_classes)
+        return Parallel(_LEAF_NODES, (Part(2**depth, selection),))
     laplace = DiscreteLaplace(
         facts.budget.adjacency,
         l1_sensitivity=Fraction(sensitivity),

@@ -64,7 +64,7 @@ PARAMETERS = (
 
 
 def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: PublicFacts) -> tuple[Selection, ...]:
-    """The selections of one node, which together cost at most ``loss``."""
+    """Prices the selections of one node at ``loss`` in total."""
     sensitivity = utilities.RANGE_SENSITIVITIES[str(parameters["utility"])]
     if parameters["selection"] == JOINT:
         n_candidates = len(encoding.candidates)
@@ -80,7 +80,7 @@ def _node(loss: Fraction, parameters: Parameters, encoding: Encoding, facts: Pub
 
 
 def event(parameters: Parameters, facts: PublicFacts) -> Event:
-    """The event of T trees, in sequence or on disjoint rows; a tree is the selections of a path, then the leaves."""
+    """The event of T trees, sequential or on disjoint rows; a tree is the selections of a path, then its leaves."""
     n_trees, depth = int(parameters["n_estimators"]), int(parameters["max_depth"])
     apart = parameters["se"] == tree_parameters.HASH
     per_tree = tree_losses.loss_per_tree(parameters, facts.epsilon)

@@ -50,10 +50,10 @@ def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, ta
         InvalidRequest: an explicit depth (or number of trees) is over a public limit.
     """
     n_trees, n_classes = int(settled["n_estimators"]), encoding.schema.n_classes
-    asked = "max_depth" in settled
-    wanted = int(settled.get("max_depth", rule))
-    depth = min(wanted, deepest(encoding))
-    while not asked and depth > 0 and not _fits(n_trees, depth, encoding, tables=tables):
+    is_requested = "max_depth" in settled
+    requested = int(settled.get("max_depth", rule))
+    depth = min(requested, deepest(encoding))
+    while not is_requested and depth > 0 and not _fits(n_trees, depth, encoding, tables=tables):
         depth -= 1
     if not _fits(n_trees, depth, encoding, tables=tables):
         at = "max_depth" if leaf_cells(n_trees, 0, n_classes) <= limits.MAX_TREE_LEAF_CELLS else "n_estimators"
@@ -61,7 +61,7 @@ def settle_depth(settled: dict[str, Value], rule: int, encoding: Encoding, *, ta
     settled["max_depth"] = depth
     if depth == 0 and len(encoding.candidates) == 0:
         return ("The public schema allows no split: every row lies in one leaf.",)
-    if asked and depth < wanted:
+    if is_requested and depth < requested:
         return (f"max_depth was lowered to {depth}: deeper, the public schema allows no further split.",)
     return ()
 
@@ -85,10 +85,10 @@ def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
 
     A block has at least one feature, which alone may exceed the limit.
     """
-    found, start, held = [], 0, 0
-    for feature, own in enumerate(n_codes.astype(np.int64) * cells):
-        if held and held + own > BLOCK_CELLS:
-            found.append(slice(start, feature))
-            start, held = feature, 0
-        held += int(own)
-    return [*found, slice(start, len(n_codes))]
+    slices, start, n_cells = [], 0, 0
+    for feature, n_feature_cells in enumerate(n_codes.astype(np.int64) * cells):
+        if n_cells and n_cells + n_feature_cells > BLOCK_CELLS:
+            slices.append(slice(start, feature))
+            start, n_cells = feature, 0
+        n_cells += int(n_feature_cells)
+    return [*slices, slice(start, len(n_codes))]

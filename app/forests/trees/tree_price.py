@@ -13,20 +13,20 @@ from app.privacy.events import Event, ExponentialMechanism, Parallel, Part, Perm
 from app.privacy.events import UnknownPrivacyEvent as Unknown
 
 Levels: TypeAlias = tuple[tuple[Selection, ...], ...]
-"""For each level, root first, the selections of one of its nodes in their order."""
+"""For each level, root first, the selections of one node in order."""
 
 _APART = "parts"
 
 
 @dataclass(frozen=True)
 class TreePrice:
-    """What one tree draws, as priced; growth takes every noise scale from here.
+    """The priced selections and leaf releases of one tree; growth takes every noise scale from this object.
 
     Attributes:
-        levels: for each level, root first, the selections of one of its nodes in their order.
-        leaves: of all leaves together.
-        apart: the leaves' rows and the selections' rows are disjoint parts by a keyed hash, so that the larger of the
-            two sides counts and not their sum.
+        levels: for each level, root first, the selections of one node in order.
+        leaves: the event of all leaves together.
+        apart: a keyed hash separates the rows of selections from the rows of leaves, so that the tree costs the
+            larger of the two losses instead of their sum.
     """
 
     levels: Levels
@@ -34,7 +34,7 @@ class TreePrice:
     apart: bool = False
 
     def forest_event(self, n_trees: int, *, sharded: bool) -> Event:
-        """So many trees, one after another on the same rows or on disjoint rows."""
+        """The event of ``n_trees`` trees: sequential on the same rows, or parallel on disjoint rows."""
         return _forest(self._event(), n_trees, sharded=sharded)
 
     def _event(self) -> Event:
@@ -45,10 +45,10 @@ class TreePrice:
 
     @classmethod
     def of(cls, forest: Event) -> TreePrice:
-        """Reads the price of one tree out of a forest's event: the inverse of :meth:`forest_event`.
+        """Reads the price of one tree from a forest's event: the inverse of :meth:`forest_event`.
 
         Raises:
-            UnknownPrivacyEvent: not the event of such a forest.
+            UnknownPrivacyEvent: the event is not one of such a forest.
         """
         match tree_losses.tree_event(forest):
             case Parallel(over, (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves))) if (
@@ -57,15 +57,15 @@ class TreePrice:
                 return cls(_read(levels), leaves, apart=True)
             case Sequential((*levels, Part(times=1, event=leaves))):
                 return cls(_read(levels), leaves)
-        raise Unknown("not the event of a tree that was priced here")
+        raise Unknown("not the event of a forest of trees")
 
     def require(self, *, depth: int, selections: Sequence[Fraction], apart: bool) -> None:
-        """Checks the shape of a price that came from outside.
+        """Checks the shape of a price that was read from a stored event.
 
         Args:
-            depth: levels of the tree.
-            selections: range sensitivity of every selection of a node, in their order.
-            apart: as the attribute.
+            depth: number of levels of the tree.
+            selections: range sensitivity of each selection of a node, in order.
+            apart: see the attribute.
 
         Raises:
             UnknownPrivacyEvent: the price has another shape.
@@ -76,15 +76,15 @@ class TreePrice:
 
 
 def structure_event(levels: Levels, n_trees: int, *, sharded: bool) -> Event:
-    """So many trees without leaves, one after another on the same rows or on disjoint rows."""
+    """The event of ``n_trees`` trees without leaves: sequential on the same rows, or parallel on disjoint rows."""
     return _forest(_selections_of_a_tree(levels), n_trees, sharded=sharded)
 
 
 def levels_of(forest: Event) -> Levels:
-    """The inverse of :func:`structure_event`.
+    """Reads the levels of one tree from the event of a structure: the inverse of :func:`structure_event`.
 
     Raises:
-        UnknownPrivacyEvent: not the event of trees without leaves.
+        UnknownPrivacyEvent: the event is not one of trees without leaves.
     """
     tree = tree_losses.tree_event(forest)
     if isinstance(tree, Sequential):
@@ -93,10 +93,10 @@ def levels_of(forest: Event) -> Levels:
 
 
 def require_levels(levels: Levels, depth: int, selections: Sequence[Fraction]) -> None:
-    """Checks the shape of levels that came from outside; see :meth:`TreePrice.require`."""
-    told = [[selection.range_sensitivity for selection in own] for own in levels]
-    scales = [selection.inverse_scale for own in levels for selection in own]
-    if told != [list(selections)] * depth or not all(scales):
+    """Checks the shape of levels that were read from a stored event; see :meth:`TreePrice.require`."""
+    sensitivities = [[selection.range_sensitivity for selection in level] for level in levels]
+    scales = [selection.inverse_scale for level in levels for selection in level]
+    if sensitivities != [list(selections)] * depth or not all(scales):
         raise Unknown("not the event of these parameters")
 
 
@@ -106,12 +106,14 @@ def _forest(tree: Event, n_trees: int, *, sharded: bool) -> Event:
 
 
 def _selections_of_a_tree(levels: Levels) -> Sequential:
-    return Sequential(tuple(Part(1, _level(2**level, own)) for level, own in enumerate(levels)))
+    return Sequential(tuple(Part(1, _level(2**level, selections)) for level, selections in enumerate(levels)))
 
 
 def _level(n_nodes: int, selections: tuple[Selection, ...]) -> Event:
-    own: Event = selections[0] if len(selections) == 1 else Sequential(tuple(Part(1, each) for each in selections))
-    return Parallel("nodes", (Part(n_nodes, own),))
+    node: Event = (
+        selections[0] if len(selections) == 1 else Sequential(tuple(Part(1, selection) for selection in selections))
+    )
+    return Parallel("nodes", (Part(n_nodes, node),))
 
 
 def _read(levels: Sequence[Part]) -> Levels:
@@ -121,7 +123,7 @@ def _read(levels: Sequence[Part]) -> Levels:
 def _selections(level: Event) -> tuple[Selection, ...]:
     node = tree_losses.tree_event(level)
     parts = [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
-    found = tuple(each for each in parts if isinstance(each, PermuteAndFlip | ExponentialMechanism))
-    if not found or len(found) != len(parts):
+    selections = tuple(event for event in parts if isinstance(event, PermuteAndFlip | ExponentialMechanism))
+    if not selections or len(selections) != len(parts):
         raise Unknown("not the event of a level of selections")
-    return found
+    return selections

@@ -55,17 +55,17 @@ def grow_forest(
     projection = draw_projection(schema, len(plans) - 1, randomness)
     shift = stacked_features.largest_shift(parameters)
     parts = _parts(plan, rows, randomness)
-    for index, (own, own_schema) in enumerate(zip(plans, schemas, strict=True)):
-        mine = parts[index]
-        seen = mine.features
+    for index, (layer_plan, layer_schema) in enumerate(zip(plans, schemas, strict=True)):
+        layer_rows = parts[index]
+        seen = layer_rows.features
         for released, seen_by, weights in zip(grown, schemas, projection, strict=False):
             said = votes_of(released, seen_by, seen)
-            seen = stacked_features.add_votes(schema, mine.features, said, weights=weights, shift=shift)
+            seen = stacked_features.add_votes(schema, layer_rows.features, said, weights=weights, shift=shift)
         layer = grow_trees(
             grow_tree,
-            own,
-            schema=own_schema,
-            rows=SanitisedRows(seen, mine.y, mine.row_ids),
+            layer_plan,
+            schema=layer_schema,
+            rows=SanitisedRows(seen, layer_rows.y, layer_rows.row_ids),
             randomness=randomness,
             on_tree_done=on_tree_done,
         )

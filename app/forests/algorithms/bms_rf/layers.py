@@ -46,13 +46,15 @@ def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
     Raises:
         UnknownPrivacyEvent: not the event of a stacked forest with these parameters.
     """
-    told = sizes(parameters)
-    if isinstance(event, Sequential | Parallel) and len(event.parts) == len(told):
-        found = tuple(part.event for part in event.parts)
+    layer_sizes = sizes(parameters)
+    if isinstance(event, Sequential | Parallel) and len(event.parts) == len(layer_sizes):
+        layer_events = tuple(part.event for part in event.parts)
         disjoint = isinstance(event, Parallel)
-        of_layers = joined(found, disjoint=disjoint) == event and is_disjoint(parameters) is disjoint
-        if of_layers and all(_is_layer(own, size, parameters) for own, size in zip(found, told, strict=True)):
-            return found
+        of_layers = joined(layer_events, disjoint=disjoint) == event and is_disjoint(parameters) is disjoint
+        if of_layers and all(
+            _is_layer(layer, size, parameters) for layer, size in zip(layer_events, layer_sizes, strict=True)
+        ):
+            return layer_events
     raise UnknownPrivacyEvent("not the event of a stacked forest of these parameters")
 
 
@@ -63,11 +65,11 @@ def is_disjoint(parameters: Mapping[str, Value]) -> bool:
 
 def plans(plan: Plan) -> tuple[Plan, ...]:
     """The plan of each layer: a plan for a forest with the layer's share of the trees and of the event."""
-    own = plan.parameters
-    told = zip(sizes(own), events(plan.event, own), profiles(plan.profile, own), strict=True)
+    parameters = plan.parameters
+    facts = zip(sizes(parameters), events(plan.event, parameters), profiles(plan.profile, parameters), strict=True)
     return tuple(
-        replace(plan, parameters={**own, "n_estimators": size}, n_trees=size, event=event, profile=profile)
-        for size, event, profile in told
+        replace(plan, parameters={**parameters, "n_estimators": size}, n_trees=size, event=event, profile=profile)
+        for size, event, profile in facts
     )
 
 

@@ -87,9 +87,9 @@ class StackedForest(Algorithm):
     read_outs = ("log", "ta", "mv")
     parameters = (*multinomial_price.PARAMETERS, *_OWN_PARAMETERS)
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema, and the number of layers."""
-        settled = dict(asked)
+        settled = dict(requested)
         tree_parameters.settle_structure_share(settled, facts, usual=multinomial_price.USUAL_STRUCTURE_SHARE)
         settled.setdefault("n_estimators", max(tree_parameters.default_n_trees(facts), int(settled.get("n_layers", 1))))
         n_trees = int(settled["n_estimators"])
@@ -98,9 +98,9 @@ class StackedForest(Algorithm):
             raise InvalidRequest.at(f"{POINTER}/n_layers", "more-than-trees")
         depth = greedy_sizes.default_depth(facts, n_trees)
         first = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
-        for own in layers.schemas(facts.schema, settled)[1:2]:
+        for schema in layers.schemas(facts.schema, settled)[1:2]:
             # Histograms of later layers must fit in memory, too. Later layers never make the trees deeper.
-            encoding = Encoding.of(own, int(settled["n_bins"]))
+            encoding = Encoding.of(schema, int(settled["n_bins"]))
             fitting = dict(settled)
             shapes.settle_depth(fitting, depth, encoding, tables=True)
             depth = min(depth, int(fitting["max_depth"]))
@@ -112,16 +112,16 @@ class StackedForest(Algorithm):
         n_trees = layers.sizes(parameters)
         own_facts = replace(facts, epsilon=facts.epsilon if disjoint else facts.epsilon / len(n_trees))
         schemas = layers.schemas(facts.schema, parameters)
-        told = zip(n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True)
+        layer_facts = zip(n_trees, schemas, layers.profiles(facts.profile, parameters), strict=True)
         events = tuple(
             multinomial_price.event(
                 {**parameters, "n_estimators": size}, replace(own_facts, schema=schema, profile=profile)
             )
-            for size, schema, profile in told
+            for size, schema, profile in layer_facts
         )
         return layers.joined(events, disjoint=disjoint)
 
     def check(self, event: Event, parameters: Parameters) -> None:
         """See ``Algorithm.check``."""
-        for own in layers.events(event, parameters):
-            multinomial_price.check(own, parameters)
+        for layer in layers.events(event, parameters):
+            multinomial_price.check(layer, parameters)

@@ -38,11 +38,11 @@ class StackedFamily:
     def reader(self, forest: Forest, schema: Schema, read_out: str) -> StackedSums:
         """Pools the trees of all layers with equal weight."""
         parameters, pooled = forest.plan.parameters, list[PooledSums]()
-        told = zip(layers.plans(forest.plan), layers.schemas(schema, parameters), strict=True)
-        for own, own_schema in told:
+        layer_plans = zip(layers.plans(forest.plan), layers.schemas(schema, parameters), strict=True)
+        for plan, layer_schema in layer_plans:
             first = sum(len(layer.sums.values) for layer in pooled)
-            mine = layer_arrays(forest.arrays, slice(first, first + own.n_trees))
-            pooled.append(_TREES.reader(Forest(own, mine), own_schema, read_out))
+            arrays = layer_arrays(forest.arrays, slice(first, first + plan.n_trees))
+            pooled.append(_TREES.reader(Forest(plan, arrays), layer_schema, read_out))
         return StackedSums(
             schema,
             tuple(_weighed(layer, forest.plan.n_trees) for layer in pooled),
@@ -75,11 +75,11 @@ class StackedSums:
         n_classes, seen = self.schema.n_classes, columns
         sums = np.zeros((columns.n_rows, n_classes))
         for index, layer in enumerate(self.layers):
-            found = layer.of(seen)
-            sums += found[:, :n_classes]
+            layer_sums = layer.of(seen)
+            sums += layer_sums[:, :n_classes]
             if index < len(self.projection):
-                own, weights = found[:, n_classes:].astype(np.int64), self.projection[index]
-                seen = stacked_features.add_votes(self.schema, columns, own, weights=weights, shift=self.shift)
+                votes, weights = layer_sums[:, n_classes:].astype(np.int64), self.projection[index]
+                seen = stacked_features.add_votes(self.schema, columns, votes, weights=weights, shift=self.shift)
         return pooling.to_probabilities(sums, self.read_out)
 
 
@@ -102,4 +102,4 @@ def layer_arrays(arrays: Mapping[str, NDArray[Any]], trees: slice) -> dict[str, 
 
 def joined(layers: Sequence[Forest]) -> dict[str, NDArray[Any]]:
     """The released arrays of all layers, concatenated, first layer first."""
-    return {name: np.concatenate([own.arrays[name] for own in layers]) for name in layers[0].arrays}
+    return {name: np.concatenate([layer.arrays[name] for layer in layers]) for name in layers[0].arrays}

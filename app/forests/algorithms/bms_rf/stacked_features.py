@@ -78,15 +78,15 @@ def add_votes(
     Returns:
         Columns of :func:`stacked_schema`.
     """
-    found: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    shifted: list[NDArray[np.float64] | NDArray[np.int32]] = []
     for index, (feature, column) in enumerate(zip(schema.features, columns.columns, strict=True)):
         if is_moved(feature):
             drift = votes @ weights[:, index].astype(np.int64)  # below 2³²
             moved = (drift * shift) >> (2 * TICK_BITS)
-            found.append(ticks(feature, column) + (moved + origin(feature)))
+            shifted.append(ticks(feature, column) + (moved + origin(feature)))
         else:
-            found.append(column)
-    return SanitisedColumns(tuple(found), columns.n_rows)
+            shifted.append(column)
+    return SanitisedColumns(tuple(shifted), columns.n_rows)
 
 
 def ticks(feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]) -> NDArray[np.float64]:

@@ -62,9 +62,9 @@ class MaximalVoteTrees(Algorithm):
         ),
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
-        settled = dict(asked)
+        settled = dict(requested)
         tree_parameters.settle_structure_share(settled, facts, usual="0.5")
         return greedy_sizes.settle(settled, facts)
 

@@ -64,9 +64,9 @@ class MultinomialForest(Algorithm):
         ),
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the shares of each tree's ε, and the number and depth of trees, from public facts."""
-        settled = dict(asked)
+        settled = dict(requested)
         tree_parameters.settle_structure_share(settled, facts, usual=USUAL_STRUCTURE_SHARE)
         settled, warnings = greedy_sizes.settle(settled, facts)
         if settled["exploration"] == "1" and int(settled["max_depth"]) > 0:

@@ -50,14 +50,18 @@ def utilities(encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int6
         PRIVATE int64 ``(n_candidates,)``. An added row raises each utility by 0 or 1: the row adds one to a coordinate
         of one side, so the norm of that side, and its integer part, rise by at most 1.
     """
-    own, found = encoding.candidates, [np.zeros(0, dtype=np.int64)]
+    candidates, norms = encoding.candidates, [np.zeros(0, dtype=np.int64)]
     for first in range(0, len(encoding.n_codes), _BLOCK):
         features = slice(first, min(first + _BLOCK, len(encoding.n_codes)))
-        mine = slice(*np.searchsorted(own.feature, [features.start, features.stop]))
-        splits = (own.feature[mine] - np.int32(first), own.threshold[mine], own.equals[mine])
+        in_block = slice(*np.searchsorted(candidates.feature, [features.start, features.stop]))
+        splits = (
+            candidates.feature[in_block] - np.int32(first),
+            candidates.threshold[in_block],
+            candidates.equals[in_block],
+        )
         counts = code_counts(features)[np.newaxis]
-        found.append(fourth_roots.split_norms(counts, n_codes=encoding.n_codes[features], splits=splits)[0])
-    return np.concatenate(found)
+        norms.append(fourth_roots.split_norms(counts, n_codes=encoding.n_codes[features], splits=splits)[0])
+    return np.concatenate(norms)
 
 
 def tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
@@ -68,15 +72,15 @@ def tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
         choice: released; the index of a candidate, or ``None``.
         depth: at least 1.
     """
-    found = no_trees(1, depth=depth)
+    trees = no_trees(1, depth=depth)
     if choice is not None:
-        own = encoding.candidates
-        threshold = int(own.threshold[choice])
+        candidates = encoding.candidates
+        threshold = int(candidates.threshold[choice])
         every = (1 << _WORD_BITS * MASK_WORDS) - 1
-        mask = every & ~(1 << threshold) if own.equals[choice] else every >> threshold + 1 << threshold + 1
-        found.feature[0, 0] = own.feature[choice]
-        found.right[0, 0] = [mask >> _WORD_BITS * word & (2**_WORD_BITS - 1) for word in range(MASK_WORDS)]
-    return found
+        mask = every & ~(1 << threshold) if candidates.equals[choice] else every >> threshold + 1 << threshold + 1
+        trees.feature[0, 0] = candidates.feature[choice]
+        trees.right[0, 0] = [mask >> _WORD_BITS * word & (2**_WORD_BITS - 1) for word in range(MASK_WORDS)]
+    return trees
 
 
 def sides(n_leaves: int) -> list[int]:
@@ -100,15 +104,15 @@ def scores(released: NDArray[np.int64], count: int, *, n_leaves: int) -> tuple[N
     together = released.sum(axis=0)
     deviation = isqrt(N_SIDES * _DEVIATION**2)
     start = start_scores(together, deviation=deviation)
-    prior = [max(own, 0) + deviation for own in together.tolist()]
-    found = np.zeros((n_leaves, len(start)), dtype=np.int32)
+    prior = [max(rows, 0) + deviation for rows in together.tolist()]
+    values = np.zeros((n_leaves, len(start)), dtype=np.int32)
     with localcontext() as context:
         context.prec = _DIGITS
         added = (count + _SHRINKAGE * _DEVIATION) / sum(prior)
-        base = centred_logs([Decimal(own) for own in prior])
+        base = centred_logs([Decimal(rows) for rows in prior])
         for leaf, side in zip(sides(n_leaves), released.tolist(), strict=True):
-            own = centred_logs([max(rows, 0) + added * share for rows, share in zip(side, prior, strict=True)])
-            steps = [_STEP * (mine - other) * SCORE_UNIT for mine, other in zip(own, base, strict=True)]
+            logs = centred_logs([max(rows, 0) + added * share for rows, share in zip(side, prior, strict=True)])
+            steps = [_STEP * (log - base_log) * SCORE_UNIT for log, base_log in zip(logs, base, strict=True)]
             limit = SCORE_LIMIT * SCORE_UNIT
-            found[leaf] = [min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit) for step in steps]
-    return start, found
+            values[leaf] = [min(max(int(step.to_integral_value(ROUND_HALF_EVEN)), -limit), limit) for step in steps]
+    return start, values

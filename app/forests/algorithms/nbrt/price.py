@@ -104,9 +104,9 @@ class NoiseMatchedBoosting(Algorithm):
     read_outs = (CALIBRATED, LOGISTIC)
     parameters = (_N_ESTIMATORS, tree_parameters.MAX_DEPTH, _BINS_SHARE, _CALIBRATION, _START)
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth and the start from the public size and the budget."""
-        settled = dict(asked)
+        settled = dict(requested)
         strength = facts.size * math.sqrt(mu_squared(facts.budget))
         encoding = quantile_bins.widest_encoding(facts.schema)
         warnings = shapes.settle_depth(settled, default_depth(strength), encoding, tables=False)

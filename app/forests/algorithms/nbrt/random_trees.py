@@ -92,19 +92,19 @@ def _draw_tree(
         feature[node] = chosen
         right[node] = _mask(ranks[chosen], threshold)
         if 2 * node + 2 < len(feature):
-            for child, own in ((2 * node + 2, (threshold + 1, high)), (2 * node + 1, (low, threshold))):
-                left_over = alive if own[0] < own[1] else [f for f in alive if f != chosen]
-                pending.append((child, left_over, {**box, chosen: own}))
+            for child, interval in ((2 * node + 2, (threshold + 1, high)), (2 * node + 1, (low, threshold))):
+                left_over = alive if interval[0] < interval[1] else [f for f in alive if f != chosen]
+                pending.append((child, left_over, {**box, chosen: interval}))
 
 
 def _some_features(n_features: int, randomness: Randomness) -> list[int]:
     """Draws ⌈d/2⌉ features, at least ``FEWEST_FEATURES``, uniformly without replacement (Fisher and Yates)."""
     order = list(range(n_features))
-    wanted = min(max((n_features + 1) // 2, FEWEST_FEATURES), n_features)
-    for place in range(wanted):
+    n_drawn = min(max((n_features + 1) // 2, FEWEST_FEATURES), n_features)
+    for place in range(n_drawn):
         other = place + randomness.uniform(n_features - place)
         order[place], order[other] = order[other], order[place]
-    return sorted(order[:wanted])
+    return sorted(order[:n_drawn])
 
 
 def _n_places(encoding: Encoding, feature: int) -> int:

@@ -77,8 +77,8 @@ class BoostedFamily:
             return BoostedScores(encoding, forest.arrays, 0, LOGISTIC)
         arrays = {**forest.arrays, "start": start_at_reading(forest.arrays["start"])}
         if _is_measured(forest.plan) and read_out == CALIBRATED:
-            own = float(arrays["temperature"][0]) / 2.0**TEMPERATURE_BITS
-            return BoostedScores(encoding, arrays, forest.depth, LOGISTIC, own)
+            temperature = float(arrays["temperature"][0]) / 2.0**TEMPERATURE_BITS
+            return BoostedScores(encoding, arrays, forest.depth, LOGISTIC, temperature)
         is_for_clip = forest.plan.parameters["calibration"] == FOR_CLIP
         return BoostedScores(encoding, arrays, forest.depth, read_out if is_for_clip else LOGISTIC)
 
@@ -108,9 +108,9 @@ class BoostedScores:
         feature, right, leaf_scores = (self.arrays[name] for name in ("feature", "right", "scores"))
         n_trees = max(_REACHED // max(columns.n_rows, 1), 1)
         for first in range(0, len(feature), n_trees):
-            some = slice(first, first + n_trees)
-            reached = kernels.leaves(codes, feature=feature[some], right=right[some], depth=self.depth)
-            prediction.add_leaf_scores(scores, reached, leaf_scores[some])
+            block = slice(first, first + n_trees)
+            reached = kernels.leaves(codes, feature=feature[block], right=right[block], depth=self.depth)
+            prediction.add_leaf_scores(scores, reached, leaf_scores[block])
         return probabilities(scores, self.read_out, temperature=self.temperature)
 
 

@@ -55,7 +55,8 @@ def tally(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
     second = both.argmax(axis=1)
     margins = largest - both[rows, second]
     bins = np.searchsorted(np.array(EDGES, dtype=np.int64), margins, side="right")
-    return np.stack([np.bincount(bins[y == own], minlength=N_BINS) for own in (second, first)], axis=1).astype(np.int64)
+    counts = [np.bincount(bins[y == label], minlength=N_BINS) for label in (second, first)]
+    return np.stack(counts, axis=1).astype(np.int64)
 
 
 def fitted(released: NDArray[np.int64], count: int) -> int:

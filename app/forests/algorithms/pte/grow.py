@@ -77,9 +77,9 @@ def _pupils(
     labelled = LocalHistograms(codes, taught, n_codes=encoding.n_codes, n_classes=schema.n_classes, shard=None)
     apart = LabelsApart(codes, labelled, n_codes=encoding.n_codes)
     for index in range(len(teachers), plan.n_trees):
-        own = apart.of_tree(index)
-        splits = exact_medians.grow(encoding, plan.parameters, own, randomness)
-        yield Tree(*splits, own.leaf_histogram())
+        tree_rows = apart.of_tree(index)
+        splits = exact_medians.grow(encoding, plan.parameters, tree_rows, randomness)
+        yield Tree(*splits, tree_rows.leaf_histogram())
 
 
 def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: SanitisedColumns) -> NDArray[np.int32]:
@@ -92,5 +92,5 @@ def labels_of(plan: Plan, trees: list[Tree], encoding: Encoding, features: Sanit
     counts = np.stack([tree.counts for tree in trees])
     noise_scale = leaf_prices.noise_scale(tree_losses.leaves_of(plan.event))
     values = pooling.leaf_values(counts, pooling.LOGARITHMIC, noise_scale=noise_scale)
-    found: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
-    return found
+    labels: NDArray[np.int32] = LeafSums(encoding, arrays, values).of(features).argmax(axis=1).astype(np.int32)
+    return labels

@@ -74,13 +74,13 @@ class TransductiveEnsemble(Algorithm):
         label_prices.LABELLED_SHARE,
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in ten and fifty trees, the fewest rows of a node that splits and, from public facts, the depth.
 
         Raises:
             InvalidRequest: more teachers than trees.
         """
-        settled = dict(asked)
+        settled = dict(requested)
         if "n_estimators" in settled:
             settled.setdefault("n_teachers", min(DEFAULT_TEACHERS, int(settled["n_estimators"])))
         settled.setdefault("n_teachers", DEFAULT_TEACHERS)

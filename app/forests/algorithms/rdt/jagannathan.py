@@ -39,9 +39,9 @@ class JagannathanTrees(RandomDecisionTrees):
     about = _ABOUT
     parameters = (tree_parameters.TEN_TREES, *RandomDecisionTrees.parameters[1:])
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the number of features and the public size."""
-        settled = dict(asked)
+        settled = dict(requested)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth_by_features(facts), encoding, tables=False)
         return settled, warnings

@@ -50,9 +50,9 @@ class RandomDecisionTrees(Algorithm):
         tree_parameters.ASSIGNMENT,
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees from the public size, ε and the schema."""
-        settled = dict(asked)
+        settled = dict(requested)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         settled.setdefault("n_estimators", default_n_trees(facts))
         depth = default_depth(facts, int(settled["n_estimators"]))

@@ -65,10 +65,10 @@ def n_candidates(encoding: Encoding, columns: int) -> int:
 
 def is_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
     """Whether a joint selection has enough splits and stays within all limits; a function of public facts."""
-    own, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
+    n_splits, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
     largest = max(stages(depth, at_once), default=0)
     return (
-        2 <= largest <= own <= MAX_CANDIDATES
+        2 <= largest <= n_splits <= MAX_CANDIDATES
         and columns <= MAX_COLUMNS
         and (largest == 2 or _three_are_affordable(widest, depth, at_once))
         and _work(widest, depth, at_once) <= MAX_WORK
@@ -79,10 +79,10 @@ def is_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
 def _three_are_affordable(widest: Encoding, depth: int, at_once: int) -> bool:
     """Whether selections of three splits stay within the limits. Any sums and differences must be among their columns,
     because no level is left that is chosen alone."""
-    own = len(widest.candidates)
+    n_candidates_of_widest = len(widest.candidates)
     return (
         n_columns(widest) == len(widest.n_codes)
-        and comb(own, max(stages(depth, at_once))) <= MAX_SETS
+        and comb(n_candidates_of_widest, max(stages(depth, at_once))) <= MAX_SETS
         and _tables(widest, depth, at_once) <= MAX_TABLES
     )
 
@@ -113,16 +113,16 @@ def default(widest: Encoding, depth: int, *, n_trees: int, size: int) -> int:
 
 
 def _work(widest: Encoding, depth: int, at_once: int) -> int:
-    own, sizes = n_candidates(widest, n_columns(widest)), stages(depth, at_once)
+    n_splits_of_widest, sizes = n_candidates(widest, n_columns(widest)), stages(depth, at_once)
     above = accumulate((0, *sizes[:-1]))
-    sets = (comb(own, n_splits) << level for n_splits, level in zip(sizes, above, strict=True))
+    sets = (comb(n_splits_of_widest, n_splits) << level for n_splits, level in zip(sizes, above, strict=True))
     return max(sets) * widest.schema.n_classes
 
 
 def _tables(widest: Encoding, depth: int, at_once: int) -> int:
     """The most tables of two columns in a tree's selections of three or more splits; each table reads all rows once."""
-    own, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
-    below = sum(comb(own, n_splits - 2) for n_splits in stages(depth, at_once) if n_splits > 2)
+    n_splits_of_widest, columns = n_candidates(widest, n_columns(widest)), n_columns(widest)
+    below = sum(comb(n_splits_of_widest, n_splits - 2) for n_splits in stages(depth, at_once) if n_splits > 2)
     return below * comb(columns + 1, 2)
 
 

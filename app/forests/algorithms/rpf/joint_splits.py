@@ -45,13 +45,13 @@ def set_utilities(
         gains = utilities(rows, encoding, columns, n_nodes=n_nodes, begin=int(competing[0]))
         first, second = np.triu_indices(len(competing), 1)
         return gains[competing[first], competing[second]]
-    found = []
+    parts = []
     for place in range(len(competing) - n_splits + 1):
         feature, threshold, equals = boxes.splits(encoding.candidates, [int(competing[place])] * n_nodes)
         below = rows.below(feature=feature, threshold=threshold, equals=equals)
         later = competing[place + 1 :]
-        found.append(set_utilities(below, encoding, columns, later, n_splits=n_splits - 1, n_nodes=2 * n_nodes))
-    return np.concatenate(found)
+        parts.append(set_utilities(below, encoding, columns, later, n_splits=n_splits - 1, n_nodes=2 * n_nodes))
+    return np.concatenate(parts)
 
 
 def sums_over_sets(values: NDArray[np.int64], n_splits: int) -> NDArray[np.int64]:
@@ -93,23 +93,23 @@ def utilities(
         PRIVATE int64 ``(n_candidates, n_candidates)``: at ``[r, s]`` the utility of candidates r < s, for r from
         ``begin`` on; other places are undefined. An added row raises each utility by an integer from 0 to 256.
     """
-    own = n_candidates(encoding, columns)
-    feature = encoding.candidates.feature[:own]
-    threshold = encoding.candidates.threshold[:own]
-    equals = encoding.candidates.equals[:own]
-    found = np.zeros((own, own), dtype=np.int64)
+    n_splits = n_candidates(encoding, columns)
+    feature = encoding.candidates.feature[:n_splits]
+    threshold = encoding.candidates.threshold[:n_splits]
+    equals = encoding.candidates.equals[:n_splits]
+    norms = np.zeros((n_splits, n_splits), dtype=np.int64)
     for one in np.unique(feature[begin:]).tolist():
         start, stop = np.searchsorted(feature, [one, one + 1]).tolist()
         first = slice(max(start, begin), stop)
         for others in _blocks(encoding, slice(one, columns), n_nodes):
-            mine = slice(*np.searchsorted(feature, [others.start, others.stop]).tolist())
-            found[first, mine] = fourth_roots.pair_norms(
+            of_others = slice(*np.searchsorted(feature, [others.start, others.stop]).tolist())
+            norms[first, of_others] = fourth_roots.pair_norms(
                 rows.joint_histogram(one, others),
                 first=(threshold[first], equals[first]),
                 n_codes=encoding.n_codes[others],
-                splits=((feature[mine] - others.start).astype(np.int32), threshold[mine], equals[mine]),
+                splits=((feature[of_others] - others.start).astype(np.int32), threshold[of_others], equals[of_others]),
             )
-    return found
+    return norms
 
 
 def _blocks(encoding: Encoding, others: slice, n_nodes: int) -> list[slice]:

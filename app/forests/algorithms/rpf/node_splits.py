@@ -97,9 +97,9 @@ def _select(
     splitting, stopping = split_utilities(rows, encoding, nodes)
     splitting -= handicaps(encoding, scale)
     picked: dict[int, int | None] = {}
-    for (node, box), own, stop in zip(open_boxes.items(), splitting, stopping, strict=True):
+    for (node, box), of_splits, stop in zip(open_boxes.items(), splitting, stopping, strict=True):
         alive = np.flatnonzero(box)
-        utilities = own[alive] if level < FIRST_LEVEL_WITH_STOP else np.append(own[alive], stop)
+        utilities = of_splits[alive] if level < FIRST_LEVEL_WITH_STOP else np.append(of_splits[alive], stop)
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
         picked[node] = int(alive[choice]) if choice < len(alive) else None
     return picked
@@ -119,14 +119,14 @@ def split_utilities(
     stopping = np.empty(len(nodes), dtype=np.int64)
     for block in shapes.feature_blocks(encoding, len(nodes)):
         histogram = rows.class_histogram(block, nodes)
-        mine = slice(*np.searchsorted(candidates.feature, [block.start, block.stop]))
-        splitting[:, mine] = fourth_roots.split_norms(
+        in_block = slice(*np.searchsorted(candidates.feature, [block.start, block.stop]))
+        splitting[:, in_block] = fourth_roots.split_norms(
             histogram,
             n_codes=encoding.n_codes[block],
             splits=(
-                candidates.feature[mine] - np.int32(block.start),
-                candidates.threshold[mine],
-                candidates.equals[mine],
+                candidates.feature[in_block] - np.int32(block.start),
+                candidates.threshold[in_block],
+                candidates.equals[in_block],
             ),
         )
         stopping[:] = fourth_roots.norms(histogram[:, : int(encoding.n_codes[block.start])].sum(axis=1))

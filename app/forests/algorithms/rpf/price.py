@@ -120,10 +120,10 @@ class ReweightedForest(Algorithm):
     read_outs = ("log",)
     parameters = (tree_parameters.N_ESTIMATORS, tree_parameters.MAX_DEPTH, *_OWN_PARAMETERS)
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the number and depth of trees and the shares of ε from the public size, ε and the schema."""
-        settled = dict(asked)
-        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in asked
+        settled = dict(requested)
+        hopeless = facts.size * facts.epsilon < HOPELESS and "max_depth" not in requested
         settled.setdefault("n_estimators", 1 if hopeless else tree_parameters.default_n_trees(facts))
         n_trees = int(settled["n_estimators"])
         settled.setdefault("structure_share", default_share(facts, n_trees))
@@ -203,9 +203,10 @@ def _settle_at_once(settled: dict[str, Value], widest: Encoding, facts: PublicFa
 
 def _stages(parameters: Parameters, widest: Encoding) -> tuple[Stage, ...]:
     """The stages of a path from public numbers; "stop" counts as a candidate."""
-    alone, joint = len(widest.candidates), joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
+    n_all = len(widest.candidates)
+    n_joint = joint_limits.n_candidates(widest, joint_limits.n_columns(widest))
     return tuple(
-        Stage(n_splits, (alone if n_splits == 1 else max(alone, comb(joint, n_splits))) + 1)
+        Stage(n_splits, (n_all if n_splits == 1 else max(n_all, comb(n_joint, n_splits))) + 1)
         for n_splits in stages(int(parameters["max_depth"]), int(parameters["at_once"]))
     )
 

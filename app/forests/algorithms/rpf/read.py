@@ -54,12 +54,12 @@ class ReweightedFamily:
         at_once = stages(forest.depth, int(forest.plan.parameters["at_once"]))
         fewest = np.searchsorted(np.cumsum((0, *at_once)), n_splits)
         most = np.minimum(fewest + 1, len(at_once))
-        told = np.where(reached, (selections >= fewest) & (selections <= most), selections == UNREACHED)
+        is_legal = np.where(reached, (selections >= fewest) & (selections <= most), selections == UNREACHED)
         return (
             (forest.plan.parameters["splits"] == BY_NODE or _is_by_level(forest))
             and family.splits_are_valid(forest, schema, n_columns=n_columns)
             and quantile_bins.is_valid(schema, forest.arrays["cuts"])
-            and bool(np.all(told))
+            and bool(np.all(is_legal))
             and not forest.arrays["counts"][~reached].any()
         )
 
@@ -89,8 +89,8 @@ class ReweightedFamily:
 
 def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
     """The encoding that a plan's splits refer to: post-processing of released cuts and of the declaration."""
-    own = quantile_bins.encoding(schema, cuts)
-    return own.paired(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else own
+    encoding = quantile_bins.encoding(schema, cuts)
+    return encoding.paired(pairs.of_schema(schema)) if plan.parameters["pairs"] == PAIRS else encoding
 
 
 def n_pair_columns(plan: Plan, schema: Schema) -> int:
@@ -102,7 +102,9 @@ def _is_by_level(forest: Forest) -> bool:
     """Whether all nodes of a level have the same split."""
     levels = [slice((1 << level) - 1, (2 << level) - 1) for level in range(forest.depth)]
     splits = [forest.arrays[name] for name in ("feature", "threshold", "equals")]
-    return all(bool(np.all(own[:, level] == own[:, level.start, np.newaxis])) for level in levels for own in splits)
+    return all(
+        bool(np.all(codes[:, level] == codes[:, level.start, np.newaxis])) for level in levels for codes in splits
+    )
 
 
 def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

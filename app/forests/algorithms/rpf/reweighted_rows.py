@@ -86,25 +86,25 @@ class LocalReweightedRows:
         node = place[self._node]
         counts = [
             cell_sums.class_histogram(
-                self._columns(some),
+                self._columns(slab),
                 self._y,
                 node,
-                n_bins=self._n_codes[some],
+                n_bins=self._n_codes[slab],
                 shape=(len(open_nodes), self._n_classes),
                 weight=self._weight,
             )
-            for some in _slabs(features)
+            for slab in _slabs(features)
         ]
         return counts[0] if len(counts) == 1 else np.concatenate(counts, axis=1)
 
     def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`. Every code of the feature in every node is treated as a node."""
         n_own = int(self._n_codes[feature])
-        own = self._columns(np.array([feature]))[0]
+        codes = self._columns(np.array([feature]))[0]
         histogram = cell_sums.class_histogram(
             self._columns(np.arange(others.start, others.stop)),
             self._y,
-            self._node * np.int32(n_own) + own,
+            self._node * np.int32(n_own) + codes,
             n_bins=self._n_codes[others],
             shape=(self._n_nodes * n_own, self._n_classes),
             weight=self._weight,
@@ -113,9 +113,9 @@ class LocalReweightedRows:
 
     def descend(self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]) -> None:
         """See :class:`ReweightedRows`."""
-        asked, place = np.unique(feature, return_inverse=True)
+        features, place = np.unique(feature, return_inverse=True)
         self._node = routing.descend(
-            self._columns(asked),
+            self._columns(features),
             self._node,
             feature=place.reshape(feature.shape).astype(np.int32),
             threshold=threshold,
@@ -127,16 +127,16 @@ class LocalReweightedRows:
         self, *, feature: NDArray[np.int32], threshold: NDArray[np.uint8], equals: NDArray[np.bool_]
     ) -> "LocalReweightedRows":
         """See :class:`ReweightedRows`. The copy shares codes, classes and weights, which are never changed in place."""
-        found = copy.copy(self)
-        found.descend(feature=feature, threshold=threshold, equals=equals)
-        return found
+        rows = copy.copy(self)
+        rows.descend(feature=feature, threshold=threshold, equals=equals)
+        return rows
 
-    def _columns(self, wanted: NDArray[np.integer]) -> NDArray[np.uint8]:
+    def _columns(self, indices: NDArray[np.integer]) -> NDArray[np.uint8]:
         """PRIVATE codes of some columns."""
-        if np.all(wanted < len(self._X)):
-            held: NDArray[np.uint8] = self._X[wanted]
-            return held
-        return columns(self._X, self._n_codes[: self._n_own], self._pairs, wanted.tolist())
+        if np.all(indices < len(self._X)):
+            columns_of_features: NDArray[np.uint8] = self._X[indices]
+            return columns_of_features
+        return columns(self._X, self._n_codes[: self._n_own], self._pairs, indices.tolist())
 
     def leaf_histogram(self) -> NDArray[np.int64]:
         """See :class:`ReweightedRows`."""

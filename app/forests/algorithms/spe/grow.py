@@ -48,8 +48,8 @@ def grow_tree(
     priced = TreePrice.of(event)
 
     def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
-        (own,) = priced.levels[level]
-        return private_medians.choose_medians(own, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+        (selection,) = priced.levels[level]
+        return private_medians.choose_medians(selection, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
     splits = structure.grow_levels(encoding.candidates, len(priced.levels), rows, choose)
     return leaves.release(splits, priced.leaves, rows, randomness)

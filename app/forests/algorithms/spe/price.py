@@ -54,9 +54,9 @@ class MedianTrees(Algorithm):
         ),
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the public size and ε."""
-        settled = dict(asked)
+        settled = dict(requested)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(
             settled, default_depth(facts, int(settled["n_estimators"])), encoding, tables=True

@@ -64,9 +64,9 @@ class LabelledRandomTrees(Algorithm):
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the depth from the features of the schema."""
-        settled = dict(asked)
+        settled = dict(requested)
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         warnings = shapes.settle_depth(settled, default_depth(facts.schema), encoding, tables=False)
         return settled, warnings

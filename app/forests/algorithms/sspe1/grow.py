@@ -66,8 +66,8 @@ def _medians(
     level: int,
     level_boxes: list[NDArray[np.bool_]],
 ) -> list[int | None]:
-    (own,) = levels[level]
-    return private_medians.choose_medians(own, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+    (selection,) = levels[level]
+    return private_medians.choose_medians(selection, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
 
 def _parted(
@@ -100,7 +100,7 @@ def _trees(
     levels, priced = tree_price.levels_of(plan.unlabelled.event), TreePrice.of(plan.event).leaves
     of_both = _parted(plan, encoding, rows, unlabelled, randomness)
     for index in range(plan.n_trees):
-        own = of_both.of_tree(index)
-        choose = partial(_medians, levels, encoding, own, randomness)
-        splits = structure.grow_levels(encoding.candidates, len(levels), own, choose)
-        yield leaves.release(splits, priced, own, randomness)
+        tree_rows = of_both.of_tree(index)
+        choose = partial(_medians, levels, encoding, tree_rows, randomness)
+        splits = structure.grow_levels(encoding.candidates, len(levels), tree_rows, choose)
+        yield leaves.release(splits, priced, tree_rows, randomness)

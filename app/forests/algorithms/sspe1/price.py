@@ -59,11 +59,11 @@ class SemiSupervisedTrees(TwoDatasetAlgorithm):
         tree_parameters.SHARDED_ASSIGNMENT,
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the smaller of the default depths for the two public sizes and ε."""
-        settled = dict(asked)
+        settled = dict(requested)
         n_trees = int(settled["n_estimators"])
-        rule = min(median_prices.default_depth(own, n_trees) for own in (facts, facts.of_unlabelled))
+        rule = min(median_prices.default_depth(part, n_trees) for part in (facts, facts.of_unlabelled))
         encoding = tree_bins.encoding_of(facts.schema, settled["n_bins"], facts.profile)
         return settled, shapes.settle_depth(settled, rule, encoding, tables=True)
 

@@ -55,9 +55,9 @@ class LabelMedianTrees(Algorithm):
         label_prices.LABELLED_SHARE,
     )
 
-    def settle(self, asked: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
+    def settle(self, requested: dict[str, Value], facts: PublicFacts) -> tuple[dict[str, Value], tuple[str, ...]]:
         """Fills in the fewest rows of a node that splits and, from the public size and ε, the depth."""
-        settled = dict(asked)
+        settled = dict(requested)
         warnings = label_prices.settle(settled, facts, n_noisy_trees=int(settled["n_estimators"]))
         return settled, warnings
 

@@ -60,8 +60,8 @@ def release(
     private, depth = private_features(schema), n_levels(event)
     cuts = no_cuts(schema)
     for row, index in enumerate(private):
-        found = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
-        cuts[row, : len(found)] = found
+        feature_cuts = _cuts_of(cell_counts(index), partial(draw, inverse_scale=median.inverse_scale), depth)
+        cuts[row, : len(feature_cuts)] = feature_cuts
     return cuts
 
 

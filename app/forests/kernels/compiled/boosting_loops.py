@@ -1,7 +1,7 @@
 """Computes gradients and walks trees for boosting in compiled integer loops, with equal bits on every machine.
 
 Signed quantities are split into a sign and an unsigned magnitude, so that every division rounds toward zero and no
-signed and unsigned integers meet.
+operation mixes signed and unsigned integers.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def _exponential(gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.ui
 
 @compiled
 def _root_up(square: np.uint64) -> np.uint64:
-    """The square root, rounded up, of a number up to 2⁵⁰: Newton's steps fall until they pass the root."""
+    """The square root, rounded up, of a number up to 2⁵⁰, by Newton's method from above."""
     root = _LARGEST_ROOT
     while True:
         following = (root + square // root) >> _ONE
@@ -63,7 +63,7 @@ def gradients_of_two(
 ) -> None:
     """Fills ``gradients`` ``(n_rows, 1)`` with the clipped y − p, p the logistic function of the only score.
 
-    ``limits`` holds the clip, the length of a clipped gradient and the largest square of what may be added.
+    ``limits`` holds the clip, the length of a clipped gradient and the largest square of a contribution.
     """
     clip, length, squared_length = limits
     gain = (length << _GAIN_BITS) // clip
@@ -74,10 +74,10 @@ def gradients_of_two(
         of_one = best if score >= 0 else rival
         p = (of_one * (_RECIPROCAL // (best + rival))) >> _PROBABILITY_SHIFT
         doubt = _PROBABILITY_ONE - p if y[i] == 1 else p
-        found = _shortened(min(doubt, clip), gain)
-        if np.uint64(found) * np.uint64(found) > squared_length:
-            found = np.int64(0)
-        gradients[i, 0] = found if y[i] == 1 else -found
+        gradient = _shortened(min(doubt, clip), gain)
+        if np.uint64(gradient) * np.uint64(gradient) > squared_length:
+            gradient = np.int64(0)
+        gradients[i, 0] = gradient if y[i] == 1 else -gradient
 
 
 @compiled_for(
@@ -116,9 +116,9 @@ def gradients_of_many(
         gain = (length << _GAIN_BITS) // (clip if square <= clip * clip else _root_up(square))
         square = _ZERO
         for k in range(n_classes):
-            found = _shortened(magnitudes[k], gain)
-            square += np.uint64(found) * np.uint64(found)
-            gradients[i, k] = found if k == y[i] else -found
+            gradient = _shortened(magnitudes[k], gain)
+            square += np.uint64(gradient) * np.uint64(gradient)
+            gradients[i, k] = gradient if k == y[i] else -gradient
         if square > squared_length:
             for k in range(n_classes):
                 gradients[i, k] = 0
@@ -126,7 +126,7 @@ def gradients_of_many(
 
 @compiled
 def _child(x: NDArray[np.uint8], feature: NDArray[np.int32], right: NDArray[np.uint64], node: np.uint64) -> np.uint64:
-    """The child of a node that a row goes to."""
+    """The child of a node to which a row goes."""
     code = np.uint64(x[feature[node]])
     return np.uint64((node << _ONE) + _ONE + ((right[node, code >> _SIX] >> (code & _SIXTY_THREE)) & _ONE))
 
@@ -141,7 +141,7 @@ def leaves(
 ) -> None:
     """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of ``right`` sends code c right.
 
-    A step waits for what it loads, so the rows of a group go down together; the last group may hold rows twice.
+    Each step waits for a load from memory, so a group of rows goes down together. The last group may repeat rows.
     """
     n_trees, n_rows = reached.shape
     at = np.empty(_GROUP, dtype=np.uint64)
@@ -154,12 +154,12 @@ def leaves(
                 reached[tree, i] = node - np.uint64(right.shape[1])
         return
     for tree in range(n_trees):
-        own, masks = feature[tree], right[tree]
+        splits, masks = feature[tree], right[tree]
         for group in range(0, n_rows, _GROUP):
             first = min(group, n_rows - _GROUP)
             at[:] = _ZERO
             for _ in range(depth):
                 for i in range(_GROUP):
-                    at[i] = _child(X[first + i], own, masks, at[i])
+                    at[i] = _child(X[first + i], splits, masks, at[i])
             for i in range(_GROUP):
                 reached[tree, first + i] = at[i] - np.uint64(right.shape[1])

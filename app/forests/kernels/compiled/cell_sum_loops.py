@@ -1,6 +1,6 @@
-"""Sums rows by cell in compiled loops. Callers have checked every index.
+"""Sums rows by cell in compiled loops. Callers check every index.
 
-Cell numbers are unsigned, so that no sign is tested. An empty array of weights stands for the weight 1 of every row.
+Cell numbers are unsigned, so that the compiler tests no sign. An empty array of weights means weight 1 for every row.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ def class_histogram(
 ) -> None:
     """Adds every row to ``counts`` ``(n_slots, n_all_bins, n_classes)``; rows of node −1 go to the last slot.
 
-    The part of a cell's number that does not depend on the feature is computed once per row, for as many rows as stay
-    in the core's cache while the features pass.
+    The part of a cell number that does not depend on the feature is computed once per row, for blocks of rows that fit
+    in the core's cache.
     """
     n_features, n_rows = X.shape
     n_slots, n_all_bins, n_classes = counts.shape

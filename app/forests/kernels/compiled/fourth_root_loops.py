@@ -42,7 +42,7 @@ def _fourth_power(x: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @compiled
 def _is_below(high: np.uint64, low: np.uint64, root: np.uint64) -> bool:
-    """Whether the sum is below root⁴, given that the two differ by less than 2¹²⁷."""
+    """Whether the sum is below root⁴; the difference between the two must be less than 2¹²⁷."""
     power_high, power_low = _fourth_power(root)
     borrow = _ONE if low < power_low else _ZERO
     return bool(((high - power_high - borrow) >> _SIGN_BIT) == _ONE)
@@ -104,7 +104,7 @@ def split_norms(
     equals: NDArray[np.bool_],
     result: NDArray[np.int64],
 ) -> None:
-    """Fills ``result`` ``(n_nodes, n_candidates)`` with the norm of the left plus that of the right side.
+    """Fills ``result`` ``(n_nodes, n_candidates)`` with the norm of the left side plus the norm of the right side.
 
     Thresholds ascend within a feature, so the left side of an ordered split grows from one candidate to the next.
     """
@@ -160,7 +160,7 @@ def _left_parts(
 def _add_fourth_powers(
     parts: NDArray[np.float64], whole: float, of_parts: NDArray[np.float64], of_rests: NDArray[np.float64]
 ) -> None:
-    """Adds the fourth powers of parts to ``of_parts``, and those of the whole minus each part to ``of_rests``."""
+    """Adds the fourth powers of parts to ``of_parts``, and the fourth powers of the other parts to ``of_rests``."""
     for r in range(parts.size):
         square = parts[r] * parts[r]
         of_parts[r] += square * square
@@ -207,9 +207,9 @@ def pair_norms(
 
     Rows of ``first`` are threshold and equality of the splits on one feature, those of ``splits`` feature, threshold
     and equality of the others. Weights below 2³⁹ and their sums are exact as floating-point numbers. Thresholds
-    ascend, so the left side of an ordered split grows from one candidate to the next. Of the weights left of the
-    split in ``first``, ``left`` holds those left of every other split; ``right`` holds the same of the weights right of
-    that split.
+    ascend, so the left side of an ordered split grows from one candidate to the next. For one split in ``first``,
+    ``left`` holds the weights that are left of it and left of each other split; ``right`` holds the weights that are
+    right of it and left of each other split.
     """
     n_nodes, n_own_codes, _, n_classes = histogram.shape
     by_code = np.empty((n_own_codes, n_classes, len(splits)))
@@ -220,24 +220,24 @@ def pair_norms(
     for node in range(n_nodes):
         left[:], of_left[:] = 0.0, 0.0
         right[:], of_right[:] = 0.0, 0.0
-        for own in range(n_own_codes):
-            _left_parts(histogram[node, own], first_code, splits, by_code[own])
-            counts[own] = histogram[node, own, : first_code[1]].sum(axis=0)
-            right += by_code[own]
-            of_right += counts[own]
-        own = 0
+        for code in range(n_own_codes):
+            _left_parts(histogram[node, code], first_code, splits, by_code[code])
+            counts[code] = histogram[node, code, : first_code[1]].sum(axis=0)
+            right += by_code[code]
+            of_right += counts[code]
+        code = 0
         for r in range(len(first)):
             if first[r, 1]:
                 right += left
                 of_right += of_left
                 left[:], of_left[:] = 0.0, 0.0
-                own = first[r, 0]
-            while own <= first[r, 0]:
-                left += by_code[own]
-                right -= by_code[own]
-                of_left += counts[own]
-                of_right -= counts[own]
-                own += 1
+                code = first[r, 0]
+            while code <= first[r, 0]:
+                left += by_code[code]
+                right -= by_code[code]
+                of_left += counts[code]
+                of_right -= counts[code]
+                code += 1
             sums[:] = 0.0
             for k in range(n_classes):
                 _add_fourth_powers(left[k], of_left[k], sums[0], sums[1])

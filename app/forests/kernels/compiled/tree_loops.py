@@ -1,11 +1,11 @@
 """Walks down trees in compiled loops: prediction for a caller's rows, routing for training rows.
 
-A step down a tree waits for dependent loads, so several walks go down together: a group of rows in one tree, or, where
-rows are few, one row in a group of trees. In both cases a row's leaf values are added in the order of the trees.
+A step down a tree waits for dependent loads, so the loops interleave several walks: a group of rows in one tree or, for
+few rows, one row in a group of trees. In both cases a row's leaf values are added in the order of the trees.
 
 A split is stored as the interval of bins [low, low + span] that goes left: [0, threshold] for an ordered split,
-[threshold, threshold] for a category split. A row goes right if (bin − low) mod 256 > span. That takes one word per
-node and no branch, which the processor would mispredict every other time.
+[threshold, threshold] for a category split. A row goes right if (bin − low) mod 256 > span. This needs one word per
+node and no branch; the processor would mispredict half of such branches.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ _SPLITS_OF_TREES = (read("int32", 2), read("uint8", 2), read("boolean", 2))
 
 @compiled
 def _split(feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int) -> np.uint32:
-    """Feature, low and span of a node in one word; an unknown feature becomes ``n_features``, at most 2¹⁶ − 1."""
+    """Packs feature, low and span of a node in one word; an unknown feature becomes ``n_features``, at most 2¹⁶ − 1."""
     known = 0 <= feature < n_features
     number = np.uint32(feature if known else n_features) << _TWO_BYTES
     bin_ = np.uint32(threshold)
@@ -50,7 +50,7 @@ def _add_rows(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> bool:
-    """A multiple of eight rows, tree by tree."""
+    """Adds the leaf values of a multiple of eight rows, tree by tree."""
     n_rows, n_features = X.shape
     n_trees, n_leaves, n_classes = values.shape
     splits = np.empty(n_leaves, dtype=np.uint32)
@@ -84,7 +84,7 @@ def _add_row(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> bool:
-    """One row, eight trees at a time. Looks only at the nodes on its way."""
+    """Adds the leaf values of one row, eight trees at a time. Reads only the nodes on the row's paths."""
     n_trees, n_leaves, n_classes = values.shape
     at = np.empty(_GROUP, dtype=np.uint32)
     for first in range(0, n_trees, _GROUP):
@@ -115,9 +115,10 @@ def sum_leaf_values(
     values: NDArray[np.float64],
     sums: NDArray[np.float64],
 ) -> bool:
-    """Adds to ``sums``. Returns ``False``, and invalid sums, if a split names a feature that X does not have.
+    """Adds leaf values to ``sums``. Returns ``False``, with invalid sums, if a split names a feature that X lacks.
 
-    Packing a tree's splits pays off from an eighth of its leaves on; a block with fewer rows goes row by row.
+    Packing a tree's splits saves time if a block has at least an eighth as many rows as the tree has leaves; smaller
+    blocks are added row by row.
     """
     n_rows, n_leaves = X.shape[0], values.shape[1]
     for start in range(0, n_rows, _BLOCK_ROWS):
@@ -165,8 +166,8 @@ def leaves(
 ) -> None:
     """Fills ``reached``; ``X`` is ``(n_features, n_rows)`` and indices were checked.
 
-    A block of rows goes down level by level. The nodes of level l are counted from 0, as in :func:`descend`, and stand
-    from 2ˡ − 1 on, so the numbers at the last level are those of the leaves.
+    A block of rows goes down level by level. The nodes of level l are numbered from 0, as in :func:`descend`, and start
+    at index 2ˡ − 1 of the arrays, so numbers at the last level are leaf numbers.
     """
     n_trees, n_rows = reached.shape
     splits = np.empty(feature.shape[1], dtype=np.uint32)

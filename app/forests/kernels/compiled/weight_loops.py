@@ -24,8 +24,8 @@ def weights(
 ) -> None:
     """Fills ``result`` with min(256, ⌊256 · (1 − p_y) / margin⌋), p the softmax of a row's sums.
 
-    exp of a difference of d / 2¹⁶ is a product of two entries of the tables, both at most 2³¹; shifting the product
-    back keeps it at most 2³¹. With at most 2¹⁰ classes the total is at most 2⁴¹, so nothing passes 2⁵⁷.
+    exp(−d / 2¹⁶) is the product of two table entries, both at most 2³¹, shifted back to at most 2³¹. With at most 2¹⁰
+    classes the total is at most 2⁴¹, so no number exceeds 2⁵⁷.
     """
     last = coarse.size * fine.size - 1
     n_classes = sums.shape[1]
@@ -33,12 +33,12 @@ def weights(
         largest = sums[i, 0]
         for k in range(1, n_classes):
             largest = max(largest, sums[i, k])
-        others, own = np.int64(0), np.int64(0)
+        others, of_label = np.int64(0), np.int64(0)
         for k in range(n_classes):
             gap = min(largest - sums[i, k], last)
             share = (coarse[gap >> _FINE_BITS] * fine[gap & _FINE_MASK]) >> _UNIT_BITS
             if k == y[i]:
-                own = share
+                of_label = share
             else:
                 others += share
-        result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * (others + own)))
+        result[i] = min(np.int64(256), 256 * others * margin[1] // (margin[0] * (others + of_label)))

@@ -36,8 +36,8 @@ def shards(key: bytes, row_ids: NDArray[np.uint8], *, n_shards: int) -> NDArray[
     """
     ids = np.ascontiguousarray(row_ids)
     raw, width = ids.tobytes(), ids.shape[1]
-    found = (shard_of(key, raw[start : start + width], n_shards=n_shards) for start in range(0, len(raw), width))
-    return np.fromiter(found, dtype=np.int64, count=len(ids))
+    numbers = (shard_of(key, raw[start : start + width], n_shards=n_shards) for start in range(0, len(raw), width))
+    return np.fromiter(numbers, dtype=np.int64, count=len(ids))
 
 
 def shard_of(key: bytes, row_id: bytes, *, n_shards: int) -> int:
@@ -61,10 +61,10 @@ def structure_rows(key: bytes, row_ids: NDArray[np.uint8], *, tree: int, share: 
     """
     ids = np.ascontiguousarray(row_ids)
     raw, width = ids.tobytes(), ids.shape[1]
-    found = (
+    flags = (
         is_structure_row(key, raw[start : start + width], tree=tree, share=share) for start in range(0, len(raw), width)
     )
-    return np.fromiter(found, dtype=np.bool_, count=len(ids))
+    return np.fromiter(flags, dtype=np.bool_, count=len(ids))
 
 
 def is_structure_row(key: bytes, row_id: bytes, *, tree: int, share: Fraction) -> bool:

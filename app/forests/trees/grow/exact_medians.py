@@ -1,8 +1,8 @@
 """Grows trees at exact medians, with exact stopping sizes, on accounts that protect labels alone.
 
-On such an account, two neighbouring datasets have equal rows and equal features. A function of features alone has equal
-values on both, so it may be used exactly and published at no privacy cost (docs/proofs/sspe-2.md). The functions of
-structure get rows *without* labels, so they cannot read a label.
+On such an account, two neighbouring datasets have the same rows with the same features. A function of features alone
+has the same value on both, so its exact value may be used and published at no privacy cost (docs/proofs/sspe-2.md). The
+functions that choose splits receive rows *without* labels, so they cannot read a label.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from app.forests.trees.tree_price import TreePrice
 
 
 def grow(encoding: Encoding, parameters: Parameters, rows: TreeHistograms, randomness: Randomness) -> Splits:
-    """Splits of one tree: in every node a random feature among those that part its rows, cut nearest its median.
+    """Chooses the splits of one tree: in every node, a random feature that separates rows, cut closest to its median.
 
     Args:
         encoding: public bins.
-        parameters: settled; ``max_depth`` and ``min_rows``.
-        rows: public features, all labels alike; left in the leaves.
-        randomness: source of the features.
+        parameters: settled, with ``max_depth`` and ``min_rows``.
+        rows: public features with equal labels; at the root before the call, in the leaves after it.
+        randomness: source of the random features.
     """
 
     def choose(_: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
@@ -50,10 +50,10 @@ def grow(encoding: Encoding, parameters: Parameters, rows: TreeHistograms, rando
 def split_evenness(
     rows: TreeHistograms, encoding: Encoding, *, n_nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """−|#{left} − #{right}| of every public split in every node of the level, and the size of every node.
+    """Computes −|#{left} − #{right}| of every public split in every node of the level, and the size of every node.
 
     Returns:
-        int64 ``(n_nodes, n_candidates)``, larger is more even, −size where a side is empty; int64 ``(n_nodes,)``.
+        int64 ``(n_nodes, n_candidates)``: larger is more even, and −size where a side is empty; int64 ``(n_nodes,)``.
     """
     candidates = encoding.candidates
     evenness = np.empty((n_nodes, len(candidates)), dtype=np.int64)
@@ -63,30 +63,34 @@ def split_evenness(
         end = 0
         for feature in range(block.start, block.stop):
             begin, end = end, end + int(encoding.n_codes[feature])
-            mine = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+            of_feature = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
             counts = histogram[:, begin:end]
             n_rows = counts.sum(axis=1)
-            left = counts if len(candidates.equals[mine]) and candidates.equals[mine][0] else counts.cumsum(axis=1)
-            evenness[:, mine] = -np.abs(2 * left[:, candidates.threshold[mine]] - n_rows[:, np.newaxis])
+            left = (
+                counts
+                if len(candidates.equals[of_feature]) and candidates.equals[of_feature][0]
+                else counts.cumsum(axis=1)
+            )
+            evenness[:, of_feature] = -np.abs(2 * left[:, candidates.threshold[of_feature]] - n_rows[:, np.newaxis])
     return evenness, n_rows
 
 
 def _median(
     encoding: Encoding, parting: NDArray[np.bool_], evenness: NDArray[np.int64], randomness: Randomness
 ) -> int | None:
-    """The most even split of a random feature among those with a split that leaves no side empty; ``None`` if none."""
+    """Draws a random feature among those that separate rows, and returns its most even split; ``None`` without one."""
     alive = np.flatnonzero(parting)
     if len(alive) == 0:
         return None
     groups = structure.by_feature(encoding.candidates, alive)
-    mine = groups[randomness.uniform(len(groups))]
-    return int(mine[evenness[mine].argmax()])
+    feature_splits = groups[randomness.uniform(len(groups))]
+    return int(feature_splits[evenness[feature_splits].argmax()])
 
 
 def label_trees(
     plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Randomness, *, n_trees: int
 ) -> Iterator[ReleasedTree]:
-    """Releases trees in sequence: structure by the features of all rows, leaves by the labels of the tree's rows."""
+    """Releases trees one by one: splits by the features of all rows, leaves by the labels of the tree's rows."""
     encoding = Encoding.of(schema, int(plan.parameters["n_bins"]))
     codes = encoding.encode(rows.features)
     priced = TreePrice.of(plan.event).leaves
@@ -104,6 +108,6 @@ def label_trees(
     )
     apart = LabelsApart(codes, of_labels, n_codes=encoding.n_codes)
     for index in range(n_trees):
-        own = apart.of_tree(index)
-        splits = exact_medians.grow(encoding, plan.parameters, own, randomness)
-        yield leaves.release(splits, priced, own, randomness)
+        tree_rows = apart.of_tree(index)
+        splits = exact_medians.grow(encoding, plan.parameters, tree_rows, randomness)
+        yield leaves.release(splits, priced, tree_rows, randomness)

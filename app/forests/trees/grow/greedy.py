@@ -46,21 +46,21 @@ def grow_tree(
         event: the priced event, which holds every noise scale.
         rule: public.
         encoding: public bins and candidates.
-        rows: PRIVATE rows of this tree, each of them once.
+        rows: PRIVATE rows of this tree, each row once.
         randomness: source of all draws.
     """
     price = TreePrice.of(event)
 
     def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
-        own = price.levels[level]
-        return choose_level(own, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+        selections = price.levels[level]
+        return choose_level(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
     splits = structure.grow_levels(encoding.candidates, len(price.levels), rows, choose)
     return leaves.release(splits, price.leaves, rows, randomness)
 
 
 def choose_level(
-    own: tuple[Selection, ...],
+    selections: tuple[Selection, ...],
     rule: SplitRule,
     encoding: Encoding,
     rows: TreeHistograms,
@@ -68,10 +68,10 @@ def choose_level(
     level_boxes: list[NDArray[np.bool_]],
     randomness: Randomness,
 ) -> list[int | None]:
-    """The released split of every node of a level.
+    """Releases the split of every node of a level.
 
     Args:
-        own: the selections of a node, as priced: one among all splits, or one of a feature and one of its split.
+        selections: the selections of a node, as priced: of a split, or of a feature and then of its split.
         rule: public.
         encoding: public.
         rows: PRIVATE, in the nodes of the level.
@@ -85,7 +85,7 @@ def choose_level(
             picked.append(structure.random_split(encoding.candidates, box, randomness))
         else:
             alive = surviving(encoding.candidates, np.flatnonzero(box), rule, randomness)
-            picked.append(_select(own, encoding.candidates, alive, scores, randomness))
+            picked.append(_select(selections, encoding.candidates, alive, scores, randomness))
     return picked
 
 
@@ -94,9 +94,10 @@ def surviving(
 ) -> NDArray[np.int64]:
     """Bernoulli dropout: the candidates of a node's selection.
 
-    An independent draw keeps or drops each feature, then each split of a kept feature. Where no feature is kept, one
-    is drawn uniformly; where no split of a kept feature is kept, one is drawn uniformly. The draws are public and do
-    not depend on rows, so the kept splits are public candidates. At least one split is kept if the box has any.
+    An independent draw keeps or drops each feature, then each split of a kept feature. If all features are dropped, one
+    feature is drawn uniformly; if all splits of a kept feature are dropped, one split is drawn uniformly. The draws are
+    public and do not depend on rows, so the kept splits are public candidates. At least one split is kept if the box
+    has a split.
 
     Args:
         candidates: public.
@@ -107,18 +108,18 @@ def surviving(
     if len(alive) == 0 or rule.kept_features == rule.kept_splits == 1:
         return alive
     groups = structure.by_feature(candidates, alive)
-    kept = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
-    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept])
+    kept_groups = [groups[place] for place in _places(len(groups), rule.kept_features, randomness)]
+    return np.concatenate([group[_places(len(group), rule.kept_splits, randomness)] for group in kept_groups])
 
 
 def _places(n_members: int, share: Fraction, randomness: Randomness) -> list[int]:
     """Bernoulli sample of the indices below ``n_members``; a single uniform index where the sample is empty."""
-    kept = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
-    return kept or [randomness.uniform(n_members)]
+    places = [place for place in range(n_members) if share == 1 or randomness.bernoulli(share)]
+    return places or [randomness.uniform(n_members)]
 
 
 def _select(
-    own: tuple[Selection, ...],
+    selections: tuple[Selection, ...],
     candidates: Candidates,
     alive: NDArray[np.int64],
     scores: NDArray[np.int64],
@@ -126,13 +127,13 @@ def _select(
 ) -> int | None:
     if len(alive) == 0:
         return None
-    if len(own) == 1:
-        return int(alive[selecting.draw(own[0], scores[alive], randomness)])
-    of_feature, of_split = own
+    if len(selections) == 1:
+        return int(alive[selecting.draw(selections[0], scores[alive], randomness)])
+    of_feature, of_split = selections
     groups = structure.by_feature(candidates, alive)
     best = np.array([scores[group].max() for group in groups], dtype=np.int64)
-    mine = groups[selecting.draw(of_feature, best, randomness)]
-    return int(mine[selecting.draw(of_split, scores[mine], randomness)])
+    feature_splits = groups[selecting.draw(of_feature, best, randomness)]
+    return int(feature_splits[selecting.draw(of_split, scores[feature_splits], randomness)])
 
 
 def split_utilities(
@@ -150,12 +151,12 @@ def split_utilities(
         end = 0
         for feature in range(block.start, block.stop):
             begin, end = end, end + int(encoding.n_codes[feature])
-            mine = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
-            codes = candidates.threshold[mine]
+            of_feature = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+            codes = candidates.threshold[of_feature]
             if len(codes) == 0:
                 continue
             counts = histogram[:, begin:end]
             total = counts.sum(axis=1, keepdims=True)
-            side = counts if candidates.equals[mine][0] else counts.cumsum(axis=1)
-            scores[:, mine] = utilities.split_utility(side[:, codes], total - side[:, codes], utility)
+            side = counts if candidates.equals[of_feature][0] else counts.cumsum(axis=1)
+            scores[:, of_feature] = utilities.split_utility(side[:, codes], total - side[:, codes], utility)
     return scores

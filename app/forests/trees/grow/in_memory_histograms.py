@@ -32,19 +32,19 @@ class LocalHistograms:
             n_classes: public number of classes.
             shard: int64 ``(n_rows,)`` tree of each row, or ``None`` when every tree sees every row.
             structure_rows: maps a tree and the positions of its rows to bool, one per position: true for the rows that
-                choose splits, false for the rows of the leaves. ``None``: every row of a tree serves for both.
+                choose splits, false for the rows of the leaves. ``None``: every row of a tree serves both purposes.
         """
         self._X, self._y, self._n_codes, self._n_classes, self._shard = X, y, n_codes, n_classes, shard
         self._structure_rows = structure_rows
 
     def of_tree(self, tree: int) -> TreeHistograms:
         """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to the tree; in one part or two."""
-        mine = None if self._shard is None else np.flatnonzero(self._shard == tree)
+        in_tree = None if self._shard is None else np.flatnonzero(self._shard == tree)
         if self._structure_rows is None:
-            return self._part(mine)
-        mine = np.arange(len(self._y)) if mine is None else mine
-        structure = self._structure_rows(tree, mine)
-        return TwoParts(self._part(mine[structure]), self._part(mine[~structure]))
+            return self._part(in_tree)
+        in_tree = np.arange(len(self._y)) if in_tree is None else in_tree
+        structure = self._structure_rows(tree, in_tree)
+        return TwoParts(self._part(in_tree[structure]), self._part(in_tree[~structure]))
 
     def _part(self, mine: NDArray[np.int64] | None) -> TreeHistograms:
         X, y = self._X, self._y
@@ -67,7 +67,7 @@ class LabelsApart:
         """Keeps references.
 
         Args:
-            X: uint8 ``(n_features, n_rows)`` codes of the rows that splits are chosen by. They come without labels.
+            X: uint8 ``(n_features, n_rows)`` codes of the rows that choose splits; these rows have no labels.
             leaves: PRIVATE; the rows of the leaves, with labels.
             n_codes: int32 ``(n_features,)``.
             shard: int64 ``(n_rows,)`` tree of each row of ``X``, or ``None`` when every tree sees every row.
@@ -77,7 +77,7 @@ class LabelsApart:
         self._leaves = leaves
 
     def of_tree(self, tree: int) -> TreeHistograms:
-        """The rows of ``tree`` for its splits, and those for its leaves."""
+        """The rows of ``tree`` that choose its splits, and the rows of its leaves."""
         return TwoParts(self._structure.of_tree(tree), self._leaves.of_tree(tree))
 
 
@@ -85,7 +85,7 @@ class TwoParts:
     """The PRIVATE rows of one tree in two roles: some for choosing splits, some for the leaves."""
 
     def __init__(self, structure: TreeHistograms, estimation: TreeHistograms) -> None:
-        """Joins two parts that stand at the same level."""
+        """Joins two parts that are at the same level."""
         self._structure, self._estimation = structure, estimation
 
     def class_histogram(self, features: slice) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ def release(splits: Splits, event: Event, rows: TreeHistograms, randomness: Rand
     exact = rows.leaf_histogram()
     label = label_selection(event)
     if label is not None:
-        drawn = [selecting.draw(label, own, randomness) for own in exact]
+        drawn = [selecting.draw(label, counts, randomness) for counts in exact]
         return LabelTree(*splits, np.array(drawn, dtype=np.int32))
     return Tree(*splits, noisy_counts.in_whole_rows(count_noise.release(exact, event, randomness), event))
 

@@ -11,21 +11,21 @@ from app.forests.trees.selections import Selection
 
 
 def choose_medians(
-    own: Selection,
+    selection: Selection,
     encoding: Encoding,
     rows: TreeHistograms,
     *,
     level_boxes: list[NDArray[np.bool_]],
     randomness: Randomness,
 ) -> list[int | None]:
-    """The released split of every node of a level: a random feature, then its private median in the node's box.
+    """Releases the split of every node of a level: a random feature, cut at its private median in the node's box.
 
     Args:
-        own: the selection of a node, as priced.
-        encoding: public.
-        rows: PRIVATE, in the nodes of the level.
+        selection: the selection of a node, as priced.
+        encoding: public bins and candidates.
+        rows: PRIVATE; in the nodes of the level.
         level_boxes: public; the candidates of every node.
-        randomness: source of features and draws.
+        randomness: source of the random features and of the selections.
     """
     candidates = encoding.candidates
     groups = [_random_feature(encoding, box, randomness) for box in level_boxes]
@@ -39,12 +39,12 @@ def choose_medians(
         feature = int(candidates.feature[group[0]])
         first = int(np.searchsorted(candidates.feature, feature))
         scores = evenness[feature][node, group - first]
-        picked.append(int(group[selecting.draw(own, scores, randomness)]))
+        picked.append(int(group[selecting.draw(selection, scores, randomness)]))
     return picked
 
 
 def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Randomness) -> NDArray[np.int64]:
-    """The box's splits of a feature drawn uniformly among those that it can split; none if it can split none."""
+    """Draws a feature uniformly among those with a split in the box; returns its splits, or an empty array."""
     alive = np.flatnonzero(box)
     if len(alive) == 0:
         return alive
@@ -53,14 +53,17 @@ def _random_feature(encoding: Encoding, box: NDArray[np.bool_], randomness: Rand
 
 
 def split_evenness(rows: TreeHistograms, encoding: Encoding, feature: int) -> NDArray[np.int64]:
-    """−|2·#{left} − #{rows}| for every public split of one feature, in every node of the current level.
+    """Computes −|2·#{left} − #{rows}| of every public split of one feature, in every node of the current level.
 
     Returns:
-        PRIVATE int64 ``(n_nodes, n_splits)``; larger is better. An added row changes each by +1 or −1.
+        PRIVATE int64 ``(n_nodes, n_splits)``; larger is better. An added row changes each number of its node by +1
+        or −1.
     """
     candidates = encoding.candidates
-    mine = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
+    of_feature = slice(*np.searchsorted(candidates.feature, [feature, feature + 1]))
     per_code = rows.class_histogram(slice(feature, feature + 1)).sum(axis=2)
-    left = per_code if candidates.equals[mine][0] else per_code.cumsum(axis=1)
-    result: NDArray[np.int64] = -np.abs(2 * left[:, candidates.threshold[mine]] - per_code.sum(axis=1, keepdims=True))
+    left = per_code if candidates.equals[of_feature][0] else per_code.cumsum(axis=1)
+    result: NDArray[np.int64] = -np.abs(
+        2 * left[:, candidates.threshold[of_feature]] - per_code.sum(axis=1, keepdims=True)
+    )
     return result

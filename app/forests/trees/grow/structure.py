@@ -50,7 +50,7 @@ def drop(rows: TreeHistograms, splits: Splits) -> None:
 
 
 def random_structure(candidates: Candidates, depth: int, randomness: Randomness) -> Splits:
-    """A complete random tree: in every box a uniform feature among those it can split, then a uniform split of it.
+    """Draws a complete random tree: in every box a uniform feature among those with a split, then a uniform split.
 
     Reads no row. Works depth first, so that memory holds only one path of boxes.
     """
@@ -67,16 +67,16 @@ def random_structure(candidates: Candidates, depth: int, randomness: Randomness)
 
 
 def random_split(candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness) -> int | None:
-    """A uniform feature among those that the box can split, then a uniform split of it; ``None`` if there is none."""
+    """Draws a uniform feature among those with a split in the box, then a uniform split; ``None`` without a split."""
     alive = np.flatnonzero(box)
     if len(alive) == 0:
         return None
     groups = by_feature(candidates, alive)
-    mine = groups[randomness.uniform(len(groups))]
-    return int(mine[randomness.uniform(len(mine))])
+    feature_splits = groups[randomness.uniform(len(groups))]
+    return int(feature_splits[randomness.uniform(len(feature_splits))])
 
 
 def by_feature(candidates: Candidates, alive: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Ascending indices of candidates, cut where the feature changes; at least one index."""
-    feature = candidates.feature[alive]  # ascending: the splits of a feature stand side by side
+    feature = candidates.feature[alive]  # ascending, so the splits of a feature are adjacent
     return np.split(alive, np.flatnonzero(feature[1:] != feature[:-1]) + 1)
