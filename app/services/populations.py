@@ -1,4 +1,4 @@
-"""Serves ``/populations`` and ``PUT /datasets/{id}/population``: opens, shows and joins populations."""
+"""Serves ``/populations``: opens and shows populations, and makes datasets members of them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from app.access.idempotency import Answer, IdempotentRequest, once
-from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.access.roles import Principal, Role
 from app.core import amounts, clock, ids
 from app.core.errors import NameTaken, NotSupported
 from app.datasets import catalog
@@ -19,15 +19,12 @@ from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.registry import models
-from app.services.authorization import permitted
-from app.services.datasets.show_datasets import dataset_out
 from app.services.guarantees import population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import sees_all_populations, visible_population
 from app.services.ledger.balances import balance_of_population
 from app.services.ledger.caps import cap_of
 from app.services.pages import PageRequest, page_of
-from app.wire.datasets import DatasetOut
 from app.wire.populations import MemberOut, PopulationIn, PopulationList, PopulationOut
 
 
@@ -89,25 +86,6 @@ def show_population(installation: Installation, principal: Principal, reference:
     """
     with installation.database.read() as session:
         return population_out(session, visible_population(session, principal, reference))
-
-
-def join_population(installation: Installation, principal: Principal, reference: str, *, population: str) -> DatasetOut:
-    """Makes a dataset a member of a population, for good, on the owner's public statement.
-
-    Raises:
-        NotFound: no such dataset or population, or it is not visible to this key.
-        RoleMissing: only the dataset's owner may state the membership.
-        DatasetDeleted: the dataset's rows are erased.
-        PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
-    """
-    with installation.database.write() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
-        locked = catalog.locked(session, dataset.id).living()
-        locked.row.population = join(
-            session, principal, dataset.id, population=population, at=installation.database.now(session)
-        )
-        session.flush()
-        return dataset_out(session, locked)
 
 
 def join(session: Session, principal: Principal, dataset_id: str, *, population: str, at: datetime) -> str:

@@ -22,7 +22,7 @@ def main(supervisor_pid: int) -> None:
     threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:
         # Here, after the watch was set: the imports take half a second of CPU.
-        from app.services.jobs.perform import perform
+        from app.services.execution.perform import perform
         from app.services.jobs.task import JobTask
 
         perform(JobTask.from_text(task_line), on_tree_done=_tell)

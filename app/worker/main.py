@@ -9,9 +9,9 @@ from types import FrameType
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
 from app.core.settings import Settings
+from app.services.execution.run_job import claim_next, run_job
+from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.installation import Installation
-from app.services.jobs.run_job import claim_next, run_job
-from app.services.jobs.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
 from app.services.ledger.heads import Heads
 from app.worker.supervise import Supervisor
 

@@ -20,9 +20,9 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason
+from app.services.execution import run_job
+from app.services.execution.run_job import JobFailed
 from app.services.installation import Installation
-from app.services.jobs import run_job
-from app.services.jobs.run_job import JobFailed
 from app.services.jobs.task import JobTask
 
 _log = logging.getLogger(__name__)

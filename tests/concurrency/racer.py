@@ -30,8 +30,9 @@ from app.jobs.queue import Claim
 from app.jobs.tables import JobRow
 from app.ledger import caps, external
 from app.ledger import service as ledger
+from app.services.execution import run_job
 from app.services.installation import Installation
-from app.services.jobs import run_job, show_jobs
+from app.services.jobs import show_jobs
 from tests.support import people
 from tests.support.crash_scene import CELLS, EVENT, OWNER, Scene, open_installation
 from tests.support.settling import ENDS

@@ -12,8 +12,8 @@ import pytest
 from app.ledger import external
 from app.ledger import service as ledger
 from app.privacy.composition import HashPartition, Partitions
+from app.services.execution import run_job
 from app.services.installation import Installation
-from app.services.jobs import run_job
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
 
 _ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from app.datasets import private_rows
 from app.forests.data.schema import Schema
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
+from app.services.execution import run_job
 from app.services.installation import Installation
-from app.services.jobs import run_job
 from app.services.training.submit_training import submit_training
 from app.wire.training import TrainIn
 from tests.support import people

@@ -8,7 +8,7 @@ import pytest
 from app.access.roles import Principal, Role
 from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.jobs import run_job
+from app.services.execution import run_job
 from app.services.ledger import balances
 from app.services.ledger.caps import change_cap
 from app.verifier.result_text import to_json

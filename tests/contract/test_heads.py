@@ -13,8 +13,8 @@ from app.core.settings import Settings
 from app.jobs import queue
 from app.ledger.heads import HeadFolder
 from app.ledger.notes import Checkpoint
+from app.services.execution import run_job
 from app.services.installation import Installation
-from app.services.jobs import run_job
 from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of
 from app.worker.main import _Loop
 from tests.support.crash_scene import Scene, open_account, opened

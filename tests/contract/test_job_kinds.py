@@ -15,9 +15,10 @@ from app.registry import evaluations, profiles
 from app.services import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
-from app.services.jobs import run_job, show_jobs
-from app.services.jobs.perform import perform
-from app.services.jobs.run_job import JobFailed
+from app.services.execution import run_job
+from app.services.execution.perform import perform
+from app.services.execution.run_job import JobFailed
+from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.profiles.show_profiles import show_profile
 from tests.support.crash_scene import OWNER, Scene, opened

@@ -14,8 +14,9 @@ from app.core import clock
 from app.ledger import external, populations
 from app.ledger import service as ledger
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.jobs import run_job, show_jobs
-from app.services.populations import join_population
+from app.services.datasets.join_population import join_population
+from app.services.execution import run_job
+from app.services.jobs import show_jobs
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, opened
 from tests.support.locks import Lock, assert_locks_in_order

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
-from app.services.jobs import run_job
+from app.services.execution import run_job
 from app.services.jobs.task import JobTask
 from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import Scene, opened
@@ -122,7 +122,7 @@ CHARGE = """
 import tempfile
 from pathlib import Path
 from app.db import migrate
-from app.services.jobs import run_job
+from app.services.execution import run_job
 from tests.contract.test_paid_jobs import TAMPERED
 from tests.support.crash_scene import opened
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
-from app.services.jobs import run_job
+from app.services.execution import run_job
 from tests.support.crash_scene import Scene, opened
 from tests.support.sweeping import expired_at
 

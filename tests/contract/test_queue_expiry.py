@@ -10,8 +10,8 @@ from app.core import limits
 from app.core.errors import BudgetExceeded, LeaseLost
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.services.jobs import run_job
-from app.services.jobs.sweep import expire_jobs
+from app.services.execution import run_job
+from app.services.execution.sweep import expire_jobs
 from tests.support.crash_scene import Scene, opened
 from tests.support.sweeping import expired_at
 

@@ -20,9 +20,10 @@ from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.jobs import run_job, show_jobs
-from app.services.jobs.run_job import JobFailed
-from app.services.jobs.sweep import tidy_jobs
+from app.services.execution import run_job
+from app.services.execution.run_job import JobFailed
+from app.services.execution.sweep import tidy_jobs
+from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, Scene, opened

@@ -14,8 +14,9 @@ import pytest
 
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
-from app.services.jobs import run_job, show_jobs
-from app.services.jobs.run_job import JobFailed
+from app.services.execution import run_job
+from app.services.execution.run_job import JobFailed
+from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.worker import supervise
 from app.worker.supervise import Supervisor

@@ -13,7 +13,7 @@ from app.registry import models
 from app.registry.tables import ModelRow
 from app.services.datasets import upload_rows
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.jobs.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
+from app.services.execution.sweep import STALE_UPLOAD, tidy_artifacts, tidy_jobs, tidy_rows
 from tests.support.crash_scene import OWNER, Scene, opened
 
 LONG_AGO = STALE_UPLOAD + timedelta(hours=1)

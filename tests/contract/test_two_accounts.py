@@ -11,8 +11,9 @@ import pytest
 from app.core.errors import BudgetExceeded, DatasetDeleted, LeaseLost
 from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
-from app.services.jobs import run_job, show_jobs
-from app.services.jobs.run_job import JobFailed
+from app.services.execution import run_job
+from app.services.execution.run_job import JobFailed
+from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.training.grow_forest import grow_forest
 from tests.support.crash_scene import OWNER, opened

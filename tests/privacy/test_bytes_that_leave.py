@@ -31,9 +31,9 @@ from app.forests.data.schema import Schema
 from app.jobs.tables import JobRow
 from app.privacy.composition import Partitions
 from app.services.evaluations import release_evaluation
+from app.services.execution import run_job
+from app.services.execution.perform import perform
 from app.services.installation import Installation
-from app.services.jobs import run_job
-from app.services.jobs.perform import perform
 from app.services.jobs.task import JobTask
 from app.services.profiles import release_profile
 from app.services.training import grow_forest
@@ -244,7 +244,7 @@ def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkey
 
 def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: the metadata of every output contain the number of rows in scope."""
-    honest = run_job.kinds.BY_NAME["train"].public_facts
+    honest = run_job.KINDS["train"].public_facts
 
     def with_count(session: Session, row: JobRow) -> dict[str, Any]:
         dataset = catalog.find(session, row.dataset_id)
@@ -254,7 +254,7 @@ def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkey
         return {**honest(session, row), "n_rows": len(rows.y)}
 
     homes, found = list[Path](), []
-    monkeypatch.setattr(run_job.kinds.BY_NAME["train"], "public_facts", with_count)
+    monkeypatch.setattr(run_job.KINDS["train"], "public_facts", with_count)
     for name, rows in (("usual", ROWS), ("other", NEIGHBOURS["a row more"])):
         homes.append(tmp_path / name)
         found.append(_walk(homes[-1], monkeypatch, rows=rows, accountant="pure"))

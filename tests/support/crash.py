@@ -161,7 +161,7 @@ def _kill_worker_at(point: str) -> None:
     from app.ledger import service as ledger
     from app.registry import models
     from app.registry.store import ArtifactStore
-    from app.services.jobs import run_job
+    from app.services.execution import run_job
     from app.worker import main
 
     def kill(_: object = None) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from app.access.idempotency import IdempotentRequest
 from app.services.evaluations.submit_evaluation import submit_evaluation
-from app.services.jobs import run_job
-from app.services.jobs.perform import perform
+from app.services.execution import run_job
+from app.services.execution.perform import perform
 from app.services.jobs.task import JobTask
 from app.services.profiles.submit_profile import submit_profile
 from app.wire.evaluations import EvaluationIn, SelectionIn

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.jobs import queue
+from app.services.datasets.join_population import join_population
 from app.services.jobs import show_jobs
 from app.services.ledger import history
 from app.services.ledger.caps import change_cap
-from app.services.populations import join_population, show_population
+from app.services.populations import show_population
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 from app.wire.ledger import CapIn

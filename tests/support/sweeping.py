@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from unittest.mock import patch
 
+from app.services.execution import sweep
 from app.services.installation import Installation
-from app.services.jobs import sweep
 
 
 def expired_at(installation: Installation, at: datetime) -> int:

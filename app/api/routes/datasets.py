@@ -23,11 +23,12 @@ from app.core.errors import (
     RowsInvalid,
     UnsupportedMediaType,
 )
-from app.services import grants, populations
+from app.services import grants
 from app.services.datasets import overlaps, show_datasets
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.datasets.delete_dataset import delete_dataset as erase
 from app.services.datasets.erase_unit import erase_unit as erase_rows_of
+from app.services.datasets.join_population import join_population as join
 from app.services.datasets.upload_rows import SpooledBody, may_upload
 from app.services.datasets.upload_rows import upload_rows as upload
 from app.services.installation import Installation
@@ -139,7 +140,7 @@ def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: st
 )
 def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""
-    return populations.join_population(installation, caller, dataset, population=body.population)
+    return join(installation, caller, dataset, population=body.population)
 
 
 @router.post(

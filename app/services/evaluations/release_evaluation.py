@@ -9,7 +9,6 @@ from app.forests.evaluation.grow import release
 from app.forests.evaluation.price import EvaluationPlan
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.composition import Partitions
-from app.services.jobs import output
 from app.services.jobs.task import JobTask
 
 
@@ -26,4 +25,4 @@ def release_evaluation(task: JobTask) -> None:
     )
     models = [(artifact.forest, artifact.schema) for artifact in evaluated]
     released = release(EvaluationPlan.from_json(task.work["plan"]), models, rows, SystemRandomness())
-    output.write(task, json.dumps(released.to_json()).encode("utf-8"))
+    task.write_output(json.dumps(released.to_json()).encode("utf-8"))

@@ -1,1 +1,1 @@
-"""Charges, runs, shows, cancels and cleans up jobs of every kind."""
+"""Shows and cancels jobs, and defines what every kind of job builds on: interface, task and public facts."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.core import durable
 from app.privacy.composition import Scope
 
 OUTPUT = {"train": "artifact.safetensors", "profile": "profile.json", "evaluation": "evaluation.json"}
@@ -69,6 +70,10 @@ class JobTask:
     def output_path(self) -> Path:
         """The path of the child's release; the file is complete or absent."""
         return self.folder / OUTPUT[self.kind]
+
+    def write_output(self, data: bytes) -> None:
+        """Writes the child's release durably: completely or not at all."""
+        durable.write(self.output_path, data)
 
     def input_path(self, digest: str) -> Path:
         """The path of an artifact that the job reads, copied before the charge."""

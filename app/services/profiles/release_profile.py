@@ -8,7 +8,6 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.profile.grow import release
 from app.forests.profile.price import ProfilePlan
 from app.privacy.composition import Partitions
-from app.services.jobs import output
 from app.services.jobs.task import JobTask
 
 
@@ -22,4 +21,4 @@ def release_profile(task: JobTask) -> None:
     partitions = Partitions.from_json(part.partitions)
     rows = private_rows.read(part.row_files, schema=schema, partitions=partitions, scope=part.scope)
     released = release(ProfilePlan.from_json(task.work["plan"]), schema, rows, SystemRandomness())
-    output.write(task, json.dumps(released.to_json()).encode("utf-8"))
+    task.write_output(json.dumps(released.to_json()).encode("utf-8"))

@@ -10,7 +10,6 @@ from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Partitions
-from app.services.jobs import output
 from app.services.jobs.task import JobTask, PartRows
 
 
@@ -31,7 +30,7 @@ def grow_forest(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     )
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785 refuses.
     data = artifacts.dumps(forest, {**task.metadata, "schema": schema.to_json()})
-    output.write(task, data)
+    task.write_output(data)
 
 
 def _rows(part: PartRows, schema: Schema, *, keep_unlabelled: bool) -> SanitisedRows:

@@ -25,7 +25,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, algorithm: str, *parts: PartRows) -> 
     monkeypatch.setattr(Schema, "from_json", lambda _schema: SimpleNamespace(to_json=dict))
     monkeypatch.setattr(service, "grow", lambda *_rows, **_more: None)
     monkeypatch.setattr(service.artifacts, "dumps", lambda _forest, _metadata: b"")
-    monkeypatch.setattr(service.output, "write", lambda _task, _artifact: None)
+    monkeypatch.setattr(JobTask, "write_output", lambda _task, _artifact: None)
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts, metadata={},
     )  # fmt: skip

@@ -7,8 +7,9 @@ Transaction 1 charges and commits; only then are rows read. Transaction 2 checks
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
@@ -19,13 +20,20 @@ from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
+from app.services.evaluations.released_evaluation import EvaluationKind
+from app.services.execution.paid import TaskNotPaid, require_paid
 from app.services.installation import Installation
-from app.services.jobs import kinds
-from app.services.jobs.kind import Output, OutputInvalid
-from app.services.jobs.paid import TaskNotPaid, require_paid
+from app.services.jobs.kind import JobKind, Output, OutputInvalid
 from app.services.jobs.task import JobTask, PartRows, input_path
+from app.services.profiles.released_profile import ProfileKind
+from app.services.training.trained_model import TrainKind
 
 _log = logging.getLogger(__name__)
+
+KINDS: Mapping[str, JobKind] = MappingProxyType(
+    {"train": TrainKind(), "profile": ProfileKind(), "evaluation": EvaluationKind()}
+)
+"""Every kind of job by the name that the job's row stores."""
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
@@ -113,7 +121,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         row = queue.job(session, claim.job_id)
     folder = installation.job_folder(claim.job_id)
     try:
-        for digest in kinds.BY_NAME[row.kind].inputs(row):
+        for digest in KINDS[row.kind].inputs(row):
             path = input_path(folder, digest)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_bytes(installation.store.get(digest))
@@ -160,7 +168,7 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         work=row.task["work"],
         n_trees=row.n_trees,
         parts=tuple(_rows(installation, session, part) for part in row.parts),
-        metadata=kinds.BY_NAME[row.kind].public_facts(session, row),
+        metadata=KINDS[row.kind].public_facts(session, row),
     )
 
 
@@ -178,7 +186,7 @@ def _run_and_settle(installation: Installation, claim: Claim, *, task: JobTask, 
     try:
         task.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         run(task)
-        output = kinds.BY_NAME[task.kind].keep(installation, task, task.output_path.read_bytes())
+        output = KINDS[task.kind].keep(installation, task, task.output_path.read_bytes())
     except JobFailed as failure:
         _fail(installation, claim, reason=failure.reason)
     except (OutputInvalid, OSError):

@@ -1,0 +1,1 @@
+"""Charges, runs and settles jobs of every kind."""
