@@ -159,7 +159,7 @@ class _Tour:
         accepted = self._client.train({"dataset": self.name, "name": "demo forest", **JOB})
         job = training.follow(self._client, accepted["job_id"], self._output)
         if job["state"] != "succeeded":
-            raise InstallationError(f"the training job {job['state']}: {job['reason']}")
+            raise InstallationError(training.ended(job))
         self.model_id = job["model_id"]
         self._command(f"models show {self.model_id}")
         self._say(self._client.model(self.model_id)["guarantee"]["text"])

@@ -1,13 +1,13 @@
 """Implements ``grovekeeper jobs``: lists, shows, follows and cancels jobs."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from app.cli.arguments import JobArgument
 from app.cli.command import Remote, command
-from app.cli.output import amount
-from app.cli.training import FINISHED, finish, follow, made, next_command
+from app.cli.training import FINISHED, ended, finish, follow, made, next_command, price_of
+from app.jobs.states import SENTENCES
 
 app = typer.Typer(help="Look at jobs, and cancel them.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_jobs(call: Remote) -> None:
         call.output.json({"jobs": jobs})
         return
     rows = [
-        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], _price(job), job["state"], made(job)]
+        [job["id"], job["dataset_name"], job["algorithm"] or job["kind"], price_of(job), job["state"], made(job)]
         for job in jobs
     ]
     call.output.table(["id", "dataset", "job", "price", "state", "made"], rows, empty="no jobs")
@@ -48,12 +48,14 @@ def show(
     output.facts(
         {
             "job": job["id"],
-            "state": job["state"] + (f" ({job['reason']})" if job["reason"] else ""),
+            "state": job["state"],
+            "reason": SENTENCES.get(job["reason"], job["reason"]),
             "kind": job["kind"],
             "trees": f"{job['trees_done']} of {job['n_trees']}" if job["n_trees"] else None,
             "dataset": job["dataset_name"],
             "algorithm": job["algorithm"],
-            "price": _price(job),
+            "price": price_of(job),
+            "charged": "yes, for good" if job["charged"] else "no",
             "submitted": job["submitted_at"],
             "made": made(job),
         }
@@ -70,12 +72,4 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
         job = client.cancel_job(job_id)
     if call.as_json:
         call.output.json(job)
-    call.output.say(f"job {job_id} is cancelled")
-
-
-def _price(job: dict[str, Any]) -> str:
-    """The price of a job on each account that pays."""
-    price, second = amount(job["price"]), job["unlabelled"]
-    if second is None:
-        return price
-    return f"{price} on {job['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
+    call.output.say(ended(job))

@@ -14,6 +14,7 @@ from app.cli.arguments import DatasetArgument, ScopeOption, as_typed, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.exit_codes import ExitCode
 from app.cli.output import Output, amount
+from app.jobs.states import SENTENCES
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
     from app.client.client import Client
@@ -147,7 +148,8 @@ def plan(call: Remote, request: PlanOptions) -> None:
     if output.as_json:
         output.json(quote)
         return
-    show_quote(output, quote, what=quote["algorithm"])
+    chosen = quote["algorithm"]
+    show_quote(output, quote, what=chosen if chosen == request.algorithm else f"{request.algorithm} ({chosen})")
     if quote["fits"] and (quote["unlabelled"] is None or quote["unlabelled"]["fits"]):
         output.hint(f"grovekeeper train {request.as_typed()} --wait")
 
@@ -234,11 +236,26 @@ def finish(output: Output, job: dict[str, Any]) -> None:
     if output.as_json:
         output.json(job)
     elif job["state"] == "succeeded":
-        output.say(f"{_DONE[job['kind']]} {made(job)}")
+        output.say(f"{_DONE[job['kind']]} {made(job)}" + (f" ({job['algorithm']})" if job["algorithm"] else ""))
         output.hint(next_command(job))
     if job["state"] != "succeeded":
-        output.complain(f"job {job['id']} {job['state']}: {job['reason']}")
+        output.complain(ended(job))
         raise typer.Exit(ExitCode.FAILED)
+
+
+def ended(job: Mapping[str, Any]) -> str:
+    """Why a job ended without an output, and whether its price is spent."""
+    why = SENTENCES.get(job["reason"], job["reason"])
+    spent = f"{price_of(job)} spent for good" if job["charged"] else "nothing was charged"
+    return f"job {job['id']} {job['state']}: {why}; {spent}"
+
+
+def price_of(job: Mapping[str, Any]) -> str:
+    """The price of a job on each account that pays."""
+    price, second = amount(job["price"]), job["unlabelled"]
+    if second is None:
+        return price
+    return f"{price} on {job['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
 
 
 def made(job: dict[str, Any]) -> str | None:

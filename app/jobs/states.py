@@ -4,7 +4,10 @@ A job is ``queued``, then ``running``, then ``succeeded``, ``failed`` or ``cance
 ``queued`` if its lease ends before its charge. A queued job ends as ``failed`` (it expired) or ``cancelled``.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from app.core import limits
 
 
 class JobState(StrEnum):
@@ -23,17 +26,21 @@ class JobState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a job ended without an output. A reason reveals nothing about rows."""
+    """Why a job ended without an output; :data:`SENTENCES` explains each. A reason reveals nothing about rows."""
 
     CANCELLED = "cancelled"
-    """Somebody cancelled the job or erased its dataset."""
     EXPIRED = "expired"
-    """The job waited in the queue for longer than ``limits.MAX_QUEUE_S``; its reservation expired."""
     LOST = "lost"
-    """The worker stopped, or its lease ended, after the charge."""
     FAILED = "failed"
-    """The child process ended without an output, or an input of the job was gone. The cause, which may depend on rows,
-    is not recorded."""
+
+
+SENTENCES: Mapping[EndReason, str] = {
+    EndReason.CANCELLED: "somebody cancelled the job or erased its dataset",
+    EndReason.EXPIRED: f"no worker took the job within {limits.MAX_QUEUE_S // 3_600} hours, so its reservation expired",
+    EndReason.LOST: "its worker stopped, or was out of reach for too long, after the charge",
+    EndReason.FAILED: "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
+}
+"""What happened, for people, by reason."""
 
 
 UNFINISHED = (JobState.QUEUED, JobState.RUNNING)

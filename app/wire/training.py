@@ -110,7 +110,7 @@ class TrainOut(Answer):
 
 
 class JobOut(Answer):
-    """A job as shown to analysts: states and public numbers only."""
+    """A job as shown to analysts: states and public numbers only. ``charged``: the price is spent, for good."""
 
     id: str
     dataset: str
@@ -120,6 +120,7 @@ class JobOut(Answer):
     name: str | None
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     reason: Literal["cancelled", "expired", "lost", "failed"] | None
+    charged: bool
     progress: float
     trees_done: int
     n_trees: int

@@ -173,7 +173,8 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
 
 def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    assert show_jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
+    cancelled = show_jobs.cancel_job(scene.installation, OWNER, job_id)
+    assert (cancelled.state, cancelled.charged) == ("cancelled", False)
     assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     assert run_job.claim_next(scene.installation) is None
     assert scene.verified().tightest.load == 0
@@ -194,7 +195,7 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
 def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
     def cancel(task: JobTask) -> None:
         _grow(task)
-        show_jobs.cancel_job(scene.installation, OWNER, task.job_id)
+        assert show_jobs.cancel_job(scene.installation, OWNER, task.job_id).charged
 
     job_id, claim = _claim(scene)
     with pytest.raises(LeaseLost):

@@ -70,6 +70,7 @@ JOB = {
     "name": None,
     "state": "succeeded",
     "reason": None,
+    "charged": True,
     "progress": 1.0,
     "trees_done": 8,
     "n_trees": 8,

@@ -45,7 +45,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["would cost 0.1 ε", "1.5", "note: small data"],
     ),
     (["train", "census", "-a", "mrf", "-e", "0.1"], ["job jb_1", "next: grovekeeper jobs show jb_1 --wait"]),
-    (["train", "census", "-a", "mrf", "-e", "0.1", "--wait"], ["trained model md_1", "grovekeeper models show md_1"]),
+    (
+        ["train", "census", "-a", "mrf", "-e", "0.1", "--wait"],
+        ["trained model md_1 (mrf)", "grovekeeper models show md_1"],
+    ),
     (
         ["profiles", "quote", "census", "-e", "0.1", "--delta", "1e-6", "-p", "bins=8", "--scope", "shard=0,1"],
         [
@@ -77,7 +80,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
-    (["jobs", "cancel", "jb_1"], ["jb_1 is cancelled"]),
+    (["jobs", "cancel", "jb_1"], ["job jb_1 cancelled: somebody cancelled the job", "; 0.1 ε spent for good"]),
     (["models", "list"], ["md_1", "forest"]),
     (["models", "show", "md_1"], ["For any two datasets", "pf_1", "8 trees", "next: grovekeeper predict md_1"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),

@@ -214,15 +214,32 @@ def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:
 
 
 def test_a_job_that_did_not_succeed_ends_with_1(run: Run, service: Any) -> None:
-    service.answers["GET", "/jobs/jb_1"] = (
-        200, {**service.answers["GET", "/jobs/jb_1"][1], "state": "failed", "reason": "lost", "model_id": None},
-    )  # fmt: skip
+    lost = {"state": "failed", "reason": "lost", "charged": True, "model_id": None}
+    service.answers["GET", "/jobs/jb_1"] = (200, {**service.answers["GET", "/jobs/jb_1"][1], **lost})
     for typed in (["train", "census", "-a", "mrf", "-e", "1", "--wait"], ["jobs", "show", "jb_1", "--wait"]):
         result = run(*typed)
         assert result.exit_code == 1
-        assert "job jb_1 failed: lost" in result.stderr
+        assert "job jb_1 failed: its worker stopped" in result.stderr
+        assert "0.1 ε spent for good" in result.stderr
         assert "trained model" not in result.stdout
         assert json.loads(run(*typed, "--json").stdout)["state"] == "failed"
+
+
+def test_a_job_that_ended_before_its_charge_cost_nothing(run: Run, service: Any) -> None:
+    job = service.answers["GET", "/jobs/jb_1"][1]
+    expired = {**job, "state": "failed", "reason": "expired", "charged": False, "model_id": None}
+    service.answers["GET", "/jobs/jb_1"] = (200, expired)
+    said = run("jobs", "show", "jb_1", "--wait").stderr
+    assert "no worker took the job" in said
+    assert said.endswith("; nothing was charged\n")
+    shown = " ".join(run("jobs", "show", "jb_1").stdout.split())
+    assert "reason no worker took the job" in shown
+    assert "charged no" in shown
+
+
+def test_a_quote_names_the_algorithm_that_auto_chose(run: Run) -> None:
+    assert "auto (mrf) on census would cost" in run("plan", "census", "-a", "auto", "-e", "1").stdout
+    assert "\nmrf on census would cost" in "\n" + run("plan", "census", "-a", "mrf", "-e", "1").stdout
 
 
 def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(run: Run, service: Any, tmp_path: Path) -> None:

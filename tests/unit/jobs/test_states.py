@@ -4,7 +4,7 @@ from typing import get_args
 
 from sqlalchemy import CheckConstraint
 
-from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState
+from app.jobs.states import ENDED, SENTENCES, UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.wire.training import JobOut
 
@@ -14,6 +14,7 @@ def test_clients_are_told_every_state_and_reason() -> None:
     assert set(get_args(state)) == set(JobState)
     told = {value for choice in get_args(reason) for value in get_args(choice)}
     assert told == set(EndReason)
+    assert set(SENTENCES) == set(EndReason)
 
 
 def test_the_table_accepts_every_state_and_no_other() -> None:
