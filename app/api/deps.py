@@ -3,12 +3,14 @@
 import re
 from typing import Annotated, cast
 
+from anyio import to_thread
 from fastapi import Depends, Header, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal
 from app.api import exact_json
+from app.api.bodies import BodyRequest
 from app.core import limits
 from app.core.errors import IdempotencyKeyMissing, InvalidRequest
 from app.services.installation import Installation
@@ -39,7 +41,7 @@ def page(
 
 
 async def optional_idempotency(
-    request: Request,
+    request: BodyRequest,
     caller: Annotated[Principal, Depends(principal)],
     key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotentRequest | None:
@@ -47,7 +49,8 @@ async def optional_idempotency(
     checked = checked_key(request, key)
     if checked is None:
         return None
-    return IdempotentRequest(caller.key_id, route_of(request), checked, exact_json.digest(await request.json()))
+    digest = await to_thread.run_sync(exact_json.digest, request.value)
+    return IdempotentRequest(caller.key_id, route_of(request), checked, digest)
 
 
 async def idempotency(

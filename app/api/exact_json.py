@@ -2,51 +2,23 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
-
-from app.core import limits
-from app.core.errors import MalformedRequest, UnsupportedMediaType
-
-_JSON_TYPES = ["application/json"]
+from app.core import json_text, limits
+from app.core.errors import MalformedRequest, TooLarge
 
 
-class ExactRequest(Request):
-    """A request whose ``json()`` has ``Decimal`` where the text has a fraction or an exponent."""
-
-    async def json(self) -> Any:
-        if not hasattr(self, "_exact"):
-            self._exact = loads(await self.body())
-        return self._exact
-
-
-class ExactRoute(APIRoute):
-    """A route that reads its JSON body with :func:`loads` and rejects other media types."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            exact = ExactRequest(request.scope, request.receive)
-            if self.body_field is not None:
-                check_media_type(exact)
-                await exact.json()
-            return await handler(exact)
-
-        return handle
-
-
-def loads(body: bytes) -> Any:
+def loads(body: bytes, *, max_nodes: int) -> Any:
     """Return the value of a JSON text.
 
     Raises:
         MalformedRequest: not JSON, not UTF-8, a duplicate key, NaN or an infinity, a number that is too long or
             has too large an exponent, or nested deeper than ``limits.MAX_JSON_DEPTH``.
+        TooLarge: more values and names than ``max_nodes``, counted before any of them is built; or an object with more
+            than ``limits.MAX_JSON_MEMBERS``.
     """
+    json_text.check_nodes(body, max_nodes)
     try:
         text = body.decode("utf-8")
         value = json.loads(text, parse_float=_decimal, parse_constant=_refuse, object_pairs_hook=_unique)
@@ -108,22 +80,9 @@ def _refuse(_: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > limits.MAX_JSON_MEMBERS:
+        raise TooLarge("the number of members of an object", limits.MAX_JSON_MEMBERS)
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a duplicate key")
     return result
-
-
-def check_media_type(request: Request) -> None:
-    """Reject a body that is not plain JSON.
-
-    Raises:
-        UnsupportedMediaType: another type, or an encoded body.
-    """
-    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not (
-        media_type.startswith("application/") and media_type.endswith("+json")
-    ):
-        raise UnsupportedMediaType(_JSON_TYPES)
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType(_JSON_TYPES)

@@ -1,4 +1,4 @@
-"""Assigns an id to every request and checks load, readiness, key, path and body size, in this order, before routing."""
+"""Assigns an id to every request and checks load, readiness, key and path, in this order, before routing."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api import problems
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.core import limits
-from app.core.errors import GrovekeeperError, NotFound, TooLarge, TooManyRequests
+from app.core.errors import GrovekeeperError, NotFound, TooManyRequests
 from app.services.authenticate import authenticate
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -20,8 +20,6 @@ from app.services.ledger.heads import Heads
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths that need no key. Their answers contain no data of the installation."""
 
-_UPLOAD = re.compile(r"/datasets/[^/]+/rows")
-_PREDICT = re.compile(r"/models/[^/]+/predict")
 _RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?")
 """Released models: post-processing, served even if the ledger contradicts its heads."""
 _log = logging.getLogger(__name__)
@@ -34,7 +32,6 @@ class EveryRequest:
     * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, then 429.
     * 503 until the database is at this program's revision and agrees with every head outside it.
     * 401 without a valid key, before the body is read.
-    * 413 for a body over its limit, counted as it arrives, whatever ``Content-Length`` states.
     """
 
     def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads) -> None:
@@ -53,7 +50,7 @@ class EveryRequest:
         self._in_flight += 1
         try:
             await self._admit(scope)
-            await self._app(scope, _counted(receive, _limit(scope["path"])), answered)
+            await self._app(scope, receive, answered)
         except GrovekeeperError as error:
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
@@ -72,15 +69,11 @@ class EveryRequest:
             return
         if self._in_flight > limits.MAX_REQUESTS_IN_FLIGHT:
             raise TooManyRequests
-        headers: dict[bytes, bytes] = dict(scope["headers"])
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
         scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text, scope["path"])
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
-        declared = headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared[:20]) > _limit(scope["path"]):
-            raise TooLarge("the body", _limit(scope["path"]))
 
     def _authenticated(self, authorization: str | None, path: str) -> Any:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
@@ -104,25 +97,3 @@ class _Answered:
             headers.append((b"cache-control", b"no-store"))
             message = {**message, "headers": headers}
         await self._send(message)
-
-
-def _limit(path: str) -> int:
-    if _UPLOAD.fullmatch(path):
-        return limits.MAX_UPLOAD_BODY_BYTES
-    if _PREDICT.fullmatch(path):
-        return limits.MAX_PREDICTION_BODY_BYTES
-    return limits.MAX_JSON_BODY_BYTES
-
-
-def _counted(receive: Receive, limit: int) -> Receive:
-    received = 0
-
-    async def count() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise TooLarge("the body", limit)
-        return message
-
-    return count

@@ -6,7 +6,7 @@ everything else is a slug.
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.core import errors
+from app.core import errors, limits
 from app.core.errors import GrovekeeperError
 
 MEDIA_TYPE = "application/problem+json"
@@ -143,10 +143,15 @@ async def on_named_error(request: Request, error: Exception) -> Response:
 
 
 async def on_validation_error(_: Request, error: Exception) -> Response:
-    """Handle validation errors of pydantic: known locations and slugs, never an input."""
+    """Handle validation errors of query parameters and headers."""
     assert isinstance(error, RequestValidationError)
-    invalid = [errors.FieldProblem(*_located(item)) for item in error.errors()]
-    return response_to(errors.InvalidRequest(list(dict.fromkeys(invalid))))
+    return response_to(invalid_request([{**item, "loc": item["loc"][1:]} for item in error.errors()]))
+
+
+def invalid_request(validation: Iterable[Mapping[str, Any]]) -> errors.InvalidRequest:
+    """Return the problem of a list of validation errors of pydantic: known locations and slugs, never an input."""
+    invalid = [errors.FieldProblem(*_located(item)) for item in validation]
+    return errors.InvalidRequest(list(dict.fromkeys(invalid)))
 
 
 async def on_http_exception(_: Request, error: Exception) -> Response:
@@ -179,7 +184,7 @@ def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[i
 def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
-            return {"errors": [_field_problem(item) for item in error.errors]}
+            return {"errors": [_field_problem(item) for item in error.errors[: limits.MAX_REPORTED_PROBLEMS]]}
         case errors.RowsInvalid():
             return {
                 "columns": [{"name": item.name, "problem": item.problem, "count": item.count} for item in error.columns]
@@ -205,12 +210,14 @@ def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
 
 
 def _located(item: Mapping[str, Any]) -> tuple[str, str]:
-    location: Sequence[Any] = item["loc"][1:]
+    location: Sequence[Any] = item["loc"]
     slug = _SLUG_OF_PYDANTIC.get(item["type"], "invalid")
     if item["type"] == "grovekeeper":
         slug = item["ctx"]["slug"]
     if item["type"] == "extra_forbidden":
         location = location[:-1]  # the unknown name came from outside
+    if location[-1:] == ("[key]",):
+        location = location[:-2]  # so did the name of the member
     return "".join(f"/{part}" for part in location), slug
 
 

@@ -30,16 +30,30 @@ MAX_ROWS_PER_UNIT = 1_000_000
 
 # Requests
 
-MAX_JSON_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of a JSON body."""
+MAX_JSON_BODY_BYTES = 256 * 1024
+"""Bytes of a JSON body, except declarations, erasures and prediction requests."""
+MAX_JSON_BODY_NODES = 20_000
+"""Values and names of members in a JSON body, with the same exceptions."""
+MAX_DECLARATION_BODY_BYTES = 16 * 1024 * 1024
+"""Bytes of a declaration."""
+MAX_DECLARATION_BODY_NODES = 600_000
+"""Values and names of members in a declaration: 2,000 features of 255 categories have 540,000."""
+MAX_ERASURE_BODY_BYTES = 8 * 1024 * 1024
+"""Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it."""
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects in a JSON body."""
+MAX_JSON_MEMBERS = 64
+"""Members of one object in a JSON body."""
 MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of a prediction request."""
+MAX_PREDICTION_BODY_NODES = 5_000_000
+"""Values and names of members in a prediction request."""
 MAX_PREDICTION_ROWS = 10_000
 """Rows of a prediction request."""
 MAX_REPORTED_PROBLEMS = 100
 """Problems that one answer lists, so that the answer is not larger than the request."""
+MAX_REFERENCE_CHARS = 128
+"""Characters of an id or a name by which a request refers to something that exists."""
 MAX_IDEMPOTENCY_KEY_CHARS = 200
 """Characters of an idempotency key."""
 MAX_KEY_NAME_CHARS = 128

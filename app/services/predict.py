@@ -10,7 +10,7 @@ import msgspec
 
 from app.access import grants
 from app.access.roles import PREDICT, Principal
-from app.core import limits
+from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.forests import predict as forests
 from app.forests.data.rows import SanitisedColumns
@@ -52,7 +52,7 @@ def predict(installation: Installation, principal: Principal, model_id: str, bod
     Raises:
         MalformedRequest: the body is not JSON, or a name occurs twice in one object.
         InvalidRequest: the body has another shape, an unknown column, an invalid cell or an unknown read-out.
-        TooLarge: the request has too many rows.
+        TooLarge: the request has too many rows, or too many values and names.
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key's role on the model's dataset does not allow this.
     """
@@ -68,6 +68,7 @@ def predict(installation: Installation, principal: Principal, model_id: str, bod
 
 def decode(body: bytes) -> PredictBody:
     """Reads the body of a prediction request; see :func:`predict` for the errors."""
+    json_text.check_nodes(body, limits.MAX_PREDICTION_BODY_NODES)
     try:
         request = _decoder.decode(body)
     except msgspec.ValidationError:

@@ -12,7 +12,11 @@ from app.core import amounts, limits
 
 
 class Request(BaseModel):
-    """A request body: strict types, unknown fields rejected, immutable."""
+    """A request body: strict types, unknown fields rejected, immutable.
+
+    Every list, object and string has a limit, and a list is read up to its first problem. So the problems of a body
+    are few, whatever it holds.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True)
 
@@ -88,6 +92,13 @@ PublicSentence: TypeAlias = Annotated[
 """A line that people will read in the ledger: some character, and none that a terminal would obey."""
 
 JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object of an answer."""
+
+Reference: TypeAlias = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
+"""An id or a name by which a request refers to something that exists."""
+
+JsonObjectIn: TypeAlias = Annotated[dict[Reference, Any], Field(max_length=limits.MAX_JSON_MEMBERS)]
+"""A JSON object of a request whose members a service checks; the limits of the body bound its values."""
 
 
 class Problem(BaseModel):

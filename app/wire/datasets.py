@@ -13,15 +13,19 @@ PublicName: TypeAlias = Annotated[
 ]
 """A step of an address, so not only dots: clients leave ``.`` and ``..`` out of the addresses that they ask for."""
 
+ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
+Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]
+Categories: TypeAlias = Annotated[list[Category], Field(max_length=limits.MAX_CATEGORIES, fail_fast=True)]
+
 
 class FeatureIn(Request):
     """A feature: bounds for numbers, categories for the other types."""
 
-    name: str
+    name: ColumnName
     type: Literal["numeric", "integer", "categorical"]
     lower: FiniteNumber | None = None
     upper: FiniteNumber | None = None
-    categories: list[str] | None = None
+    categories: Categories | None = None
     ordered: bool = False
     missing: bool = False
     bounds: Literal["documented", "natural", "rounded-from-data"] | None = None
@@ -30,14 +34,14 @@ class FeatureIn(Request):
 class LabelIn(Request):
     """The column to predict and its classes."""
 
-    name: str
-    classes: list[str]
+    name: ColumnName
+    classes: Annotated[list[Category], Field(max_length=limits.MAX_CLASSES, fail_fast=True)]
 
 
 class SchemaIn(Request):
     """The public columns of a dataset: features and label."""
 
-    features: Annotated[list[FeatureIn], Field(max_length=limits.MAX_FEATURES)]
+    features: Annotated[list[FeatureIn], Field(max_length=limits.MAX_FEATURES, fail_fast=True)]
     label: LabelIn
 
 
@@ -73,14 +77,14 @@ class BudgetIn(Request):
 class PrivacyUnitIn(Request):
     """What "one" is: a row, or a unit column with at most ``max_rows`` rows per unit."""
 
-    column: str | None = None
+    column: ColumnName | None = None
     max_rows: Annotated[int, Field(ge=1, le=limits.MAX_ROWS_PER_UNIT)] = 1
 
 
 class CellSizeIn(Request):
     """Number of rows of a cell as the owner publishes it, stored with two significant digits."""
 
-    cell: str
+    cell: Category
     rows: Annotated[int, Field(ge=0, le=limits.MAX_PUBLIC_SIZE)]
 
 
@@ -95,10 +99,10 @@ class PartitionIn(Request):
     name: PublicName
     kind: Literal["hash", "column", "epoch"]
     cells: Annotated[int, Field(ge=1, le=limits.MAX_HASH_CELLS)] | None = None
-    column: str | None = None
-    categories: list[str] | None = None
-    how: str | None = None
-    sizes: Annotated[list[CellSizeIn], Field(max_length=limits.MAX_CATEGORIES + 2)] | None = None
+    column: ColumnName | None = None
+    categories: Categories | None = None
+    how: Category | None = None
+    sizes: Annotated[list[CellSizeIn], Field(max_length=limits.MAX_CATEGORIES + 2, fail_fast=True)] | None = None
 
 
 class DatasetIn(Request):
@@ -109,7 +113,9 @@ class DatasetIn(Request):
     budget: BudgetIn | None = None
     privacy_unit: PrivacyUnitIn = PrivacyUnitIn()
     protects: Literal["row", "label"] = "row"
-    partitions: Annotated[list[PartitionIn], Field(default_factory=list)]
+    partitions: Annotated[
+        list[PartitionIn], Field(max_length=limits.MAX_PARTITIONS, fail_fast=True, default_factory=list)
+    ]
     public_size: Annotated[int, Field(ge=1, le=limits.MAX_PUBLIC_SIZE)] | None = None
     visibility: Literal["private", "public"] = "private"
     population: PublicName | None = None
@@ -212,7 +218,7 @@ class OverlapOut(Answer):
 class ErasureIn(Request):
     """The unit to erase: a value of the unit column, compared character by character."""
 
-    unit: Annotated[str, Field(min_length=1)]
+    unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
 
 
 class ErasureOut(Answer):

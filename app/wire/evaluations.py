@@ -5,16 +5,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, JsonObject
+from app.wire.base import Answer, DecimalText, JsonObject, Reference
 from app.wire.training import JobName, PriceOut, SpendIn
 
 
 class EvaluationIn(SpendIn):
     """A request to evaluate one model, or to quote the evaluation."""
 
-    dataset: str | None = None
+    dataset: Reference | None = None
     metrics: Annotated[
-        list[Literal["accuracy", "confusion", "auroc"]], Field(min_length=1, max_length=3, default=["accuracy"])
+        list[Literal["accuracy", "confusion", "auroc"]],
+        Field(min_length=1, max_length=3, fail_fast=True, default=["accuracy"]),
     ]
     score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
     name: JobName | None = None
@@ -23,8 +24,8 @@ class EvaluationIn(SpendIn):
 class SelectionIn(SpendIn):
     """A request to choose the best of several models for one charge, or to quote the choice."""
 
-    models: Annotated[list[str], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS)]
-    dataset: str | None = None
+    models: Annotated[list[Reference], Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True)]
+    dataset: Reference | None = None
     winner_accuracy: bool = False
     name: JobName | None = None
 

@@ -4,7 +4,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from app.wire.base import Answer, DecimalText, JsonObject, PositiveAmount, PublicSentence, Request, problem
+from app.wire.base import (
+    Answer,
+    DecimalText,
+    JsonObject,
+    JsonObjectIn,
+    PositiveAmount,
+    PublicSentence,
+    Request,
+    problem,
+)
 
 
 class DeclaredLossIn(Request):
@@ -35,9 +44,9 @@ class ExternalIn(Request):
 
     description: PublicSentence
     per: Literal["row", "unit"]
-    event: JsonObject | None = None
+    event: JsonObjectIn | None = None
     declared: DeclaredLossIn | None = None
-    scope: Annotated[JsonObject, Field(default_factory=dict)]
+    scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
 
     @model_validator(mode="after")
     def _event_or_declaration(self) -> "ExternalIn":

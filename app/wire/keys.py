@@ -1,6 +1,6 @@
 """Defines the types of ``/keys``: access keys."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
 
 class KeyIn(Request):
     name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)]
-    roles: list[RoleName]
+    roles: Annotated[list[RoleName], Field(max_length=len(get_args(RoleName)), fail_fast=True)]
 
 
 class KeyCreated(Answer):

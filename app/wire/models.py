@@ -1,10 +1,12 @@
 """Defines the types of ``/models``: the card of a trained forest, and predictions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from app.core import limits
 from app.wire.base import Answer, JsonObject, Request
+from app.wire.datasets import ColumnName
 
 
 class ModelOut(Answer):
@@ -45,12 +47,16 @@ class ModelList(Answer):
     next: str | None
 
 
+_Row: TypeAlias = Annotated[dict[ColumnName, Any], Field(max_length=limits.MAX_FEATURES)]
+_Cells: TypeAlias = Annotated[list[Any], Field(max_length=limits.MAX_PREDICTION_ROWS)]
+
+
 class PredictIn(Request):
     """Rows to predict, either as ``rows`` or as ``columns``."""
 
     # For the OpenAPI document alone: services.predict decodes the raw bytes into a type of its own, twice as fast.
-    rows: list[dict[str, Any]] | None = None
-    columns: dict[str, list[Any]] | None = None
+    rows: Annotated[list[_Row], Field(max_length=limits.MAX_PREDICTION_ROWS)] | None = None
+    columns: Annotated[dict[ColumnName, _Cells], Field(max_length=limits.MAX_FEATURES)] | None = None
     read_out: Literal["mv", "ta", "pa", "log", "sum"] | None = None
 
 

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObject
+from app.wire.base import Answer, DecimalText, JsonObject, JsonObjectIn
 from app.wire.training import JobName, PriceOut, SpendIn
 
 
 class ProfileIn(SpendIn):
     """A request to release a profile, or to quote it."""
 
-    parameters: Annotated[JsonObject, Field(default_factory=dict)]
+    parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
     name: JobName | None = None
 
 

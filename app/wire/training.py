@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from app.wire.base import NO_CONTROLS, Answer, DecimalText, JsonObject, PositiveAmount, Request
+from app.wire.base import NO_CONTROLS, Answer, DecimalText, JsonObject, JsonObjectIn, PositiveAmount, Reference, Request
 
 
 class SpendIn(Request):
@@ -12,23 +12,23 @@ class SpendIn(Request):
 
     epsilon: PositiveAmount
     delta: PositiveAmount | None = None
-    scope: Annotated[JsonObject, Field(default_factory=dict)]
+    scope: Annotated[JsonObjectIn, Field(default_factory=dict)]
 
 
 class UnlabelledIn(SpendIn):
     """The second part of a job: a dataset with the same features, or other cells of the same dataset, whose labels the
     job does not read. Its account pays for this part."""
 
-    dataset: str
+    dataset: Reference
 
 
 class PlanIn(SpendIn):
     """A request for a quote."""
 
-    dataset: str
-    algorithm: str
-    parameters: Annotated[JsonObject, Field(default_factory=dict)]
-    profile: str | None = None
+    dataset: Reference
+    algorithm: Reference
+    parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
+    profile: Reference | None = None
     unlabelled: UnlabelledIn | None = None
 
 

@@ -61,8 +61,12 @@ def test_the_limits_that_are_told_are_those_of_the_code() -> None:
     mebi, gibi = 1024**2, 1024**3
     told = (
         f"{limits.MAX_FEATURES:,} features, {limits.MAX_CATEGORIES} categories, {limits.MAX_CLASSES:,} classes; "
-        f"{limits.MAX_JSON_BODY_BYTES // mebi} MiB and {limits.MAX_JSON_DEPTH} levels of nesting per JSON body; "
-        f"{limits.MAX_PREDICTION_ROWS:,} rows or {limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB per prediction; "
+        f"{limits.MAX_DECLARATION_BODY_BYTES // mebi} MiB and {limits.MAX_DECLARATION_BODY_NODES:,} values and "
+        f"names per declaration; {limits.MAX_PREDICTION_ROWS:,} rows, {limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB "
+        f"and {limits.MAX_PREDICTION_BODY_NODES:,} values and names per prediction; "
+        f"{limits.MAX_JSON_BODY_BYTES // 1024} "
+        f"KiB and {limits.MAX_JSON_BODY_NODES:,} values and names per other JSON body, {limits.MAX_JSON_DEPTH} levels "
+        f"of nesting, {limits.MAX_JSON_MEMBERS} members per object; "
         f"{limits.MAX_UPLOAD_BODY_BYTES // gibi} GiB per upload, {limits.MAX_UPLOAD_CSV_BYTES // gibi} GiB unpacked."
     )
     assert told in " ".join(rules.split())

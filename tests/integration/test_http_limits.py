@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -42,7 +43,8 @@ def _is_too_large(answer: httpx.Response, limit: int) -> bool:
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
     dataset = server.uploaded()["id"]
-    monkeypatch.setattr(limits, "MAX_JSON_BODY_BYTES", 4_000)
+    for kind in ("JSON", "DECLARATION"):
+        monkeypatch.setattr(limits, f"MAX_{kind}_BODY_BYTES", 4_000)
     http = server.admin.http
     for path, body, accepted in (
         ("/plans", training(dataset), 200),
@@ -58,6 +60,36 @@ def test_a_json_body_fits_its_limit_exactly(server: Server, monkeypatch: pytest.
         exact = _padded(body, 4_000)
         answer = http.post(path, content=_chunks(exact) if chunked else exact, headers=headers)
         assert answer.status_code == accepted, "and the key of a refused request is free"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body"),
+    [
+        ("/datasets", "DECLARATION", {"schema": {"features": [], "label": {"name": "y", "classes": []}}}),
+        ("/keys", "JSON", {"name": "x", "roles": []}),
+        ("/models/{model}/predict", "PREDICTION", {"columns": {"age": []}}),
+    ],
+)
+def test_a_body_of_too_many_values_is_refused_before_one_is_built(
+    server: Server, model: str, path: str, kind: str, body: dict[str, Any]
+) -> None:
+    limit = getattr(limits, f"MAX_{kind}_BODY_NODES")
+    before, started = server.footprint(), time.process_time()
+    content = json.dumps(body).replace("[]", f"[{'1,' * limit}1]", 1)
+    answer = server.admin.http.post(path.format(model=model), content=content, headers=AS_JSON)
+    assert _is_too_large(answer, limit)
+    assert server.footprint() == before
+    assert time.process_time() - started < 20
+
+
+def test_one_answer_lists_a_hundred_problems(server: Server) -> None:
+    feature = {"name": "", "type": "categorical", "categories": []}
+    wide = {"schema": {"features": [feature] * 2_000, "label": {"name": "y", "classes": ["a", "b"]}}}
+    unknown = {f"x{index}": 0 for index in range(limits.MAX_JSON_MEMBERS)}
+    for body in (wide, {"schema": {"features": [feature | unknown] * 2_000}}):
+        answer = server.admin.http.post("/datasets", json=declaration() | body)
+        assert answer.status_code in (413, 422)
+        assert len(answer.json().get("errors", [])) <= limits.MAX_REPORTED_PROBLEMS
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
@@ -133,7 +165,8 @@ def test_a_forest_that_would_take_hours_is_refused_with_the_number_of_trees_that
 @pytest.mark.parametrize(
     ("path", "limit"),
     [
-        ("/train", 16 * 1024 * 1024),
+        ("/train", 256 * 1024),
+        ("/datasets", 16 * 1024 * 1024),
         ("/models/md_x/predict", 16 * 1024 * 1024),
         ("/datasets/ds_x/rows", 4 * 1024**3),
     ],

@@ -1,4 +1,4 @@
-"""The order of checks for a request with several faults: key, size, form, grants, replay, state, budget.
+"""The order of checks for a request with several faults: key, role, size, form, grants, replay, state, budget.
 
 Bodies that never end are also refused.
 """
@@ -33,6 +33,7 @@ def test_checks_come_in_their_published_order(server: Server, monkeypatch: pytes
     with monkeypatch.context() as lowered:
         lowered.setattr(limits, "MAX_JSON_BODY_BYTES", 10)
         assert _type(server.client(None).post("/train", content=faulty, headers=headers)) == "unauthenticated"
+        assert _type(stranger.post("/datasets", content=faulty, headers=headers)) == "role-missing"
         assert _type(stranger.post("/train", content=faulty, headers=headers)) == "too-large"
     assert _type(stranger.post("/train", content=faulty, headers=headers)) == "invalid-request"
     assert _type(stranger.post("/train", json=over_budget, headers=headers)) == "not-found"
@@ -48,6 +49,17 @@ def test_checks_come_in_their_published_order(server: Server, monkeypatch: pytes
     assert _type(server.admin.http.post("/train", json=over_budget, headers=other)) == "dataset-deleted"
     replay = server.admin.http.post("/train", json=training(dataset), headers=headers)
     assert (replay.status_code, replay.content) == (202, first.content)
+
+
+@pytest.mark.parametrize("path", ["/datasets", "/populations", "/keys"])
+def test_no_byte_of_a_body_is_awaited_from_those_without_the_role(server: Server, path: str) -> None:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.caller('auditor').key}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 403 ")
 
 
 def test_no_byte_of_an_upload_is_taken_from_those_who_may_not(server: Server) -> None:

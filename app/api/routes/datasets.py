@@ -10,9 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
 
 from app.access.idempotency import IdempotentRequest
+from app.access.roles import Role
 from app.api import problems
+from app.api.bodies import Body, BodyRoute, reads
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
-from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
     NameTaken,
@@ -45,7 +46,7 @@ from app.wire.datasets import (
 )
 from app.wire.populations import JoinIn
 
-router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=ExactRoute)
+router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
 _CSV_TYPES = ("text/csv", "application/csv")
 _CSV_BODY: dict[str, Any] = {
@@ -66,6 +67,7 @@ _CSV_BODY: dict[str, Any] = {
         RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE
     ),
 )
+@reads(Body.DECLARATION, needs=Role.OWNER)
 def declare_dataset(
     installation: CurrentInstallation, caller: Caller, body: DatasetIn, request: OptionalIdempotency
 ) -> Response:
@@ -122,6 +124,7 @@ def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str
     operation_id="erase_unit",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
+@reads(Body.ERASURE)
 def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken. The request may be repeated."""
     return erase_rows_of(installation, caller, dataset, unit=body.unit)
@@ -153,6 +156,7 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
         NotFound, RoleMissing, DatasetDeleted, RowsInvalid, *problems.JSON_BODY, *problems.REPEATABLE
     ),
 )
+@reads(Body.UPLOAD)
 async def upload_rows(
     request: Request,
     installation: CurrentInstallation,

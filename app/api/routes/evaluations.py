@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
-from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
     NoRowsYet,
@@ -16,7 +16,7 @@ from app.services.evaluations.submit_evaluation import show_evaluation_quote, su
 from app.wire.evaluations import EvaluationIn, EvaluationList, EvaluationOut, EvaluationQuoteOut, SelectionIn
 from app.wire.training import TrainOut
 
-router = APIRouter(tags=["evaluations"], route_class=ExactRoute)
+router = APIRouter(tags=["evaluations"], route_class=BodyRoute)
 
 _QUOTED = problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY)
 _SUBMITTED = problems.documented(NotFound, RoleMissing, NoRowsYet, *problems.SPENDING)

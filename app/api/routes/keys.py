@@ -2,14 +2,15 @@
 
 from fastapi import APIRouter
 
+from app.access.roles import Role
 from app.api import problems
+from app.api.bodies import BodyRoute, reads
 from app.api.deps import Caller, CurrentInstallation, Page
-from app.api.exact_json import ExactRoute
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
 from app.wire.keys import KeyCreated, KeyIn, KeyList
 
-router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
+router = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
 
 @router.post(
@@ -18,6 +19,7 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=ExactRoute)
     status_code=201,
     responses=problems.documented(RoleMissing, *problems.JSON_BODY),
 )
+@reads(needs=Role.ADMIN)
 def create_key(installation: CurrentInstallation, caller: Caller, body: KeyIn) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
     return keys.create_key(installation, caller, body)

@@ -7,19 +7,21 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import exact_json, problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
-from app.api.exact_json import ExactRoute
+from app.core import limits
 from app.core.errors import (
     DatasetDeleted,
     InvalidRequest,
     MalformedRequest,
     NotFound,
     RoleMissing,
+    TooLarge,
 )
 from app.services.ledger import balances, caps, history
 from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CapIn, EntryList
 
-router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=ExactRoute)
+router = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
@@ -94,9 +96,11 @@ def _scope(text: str | None) -> Mapping[str, object]:
     if text is None:
         return {}
     try:
-        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"))
+        scope = exact_json.loads(text.encode("utf-8", "surrogatepass"), max_nodes=limits.MAX_JSON_BODY_NODES)
     except MalformedRequest:
         raise InvalidRequest.at("/scope", "not-json") from None
+    except TooLarge:
+        raise InvalidRequest.at("/scope", "too-many") from None
     if not isinstance(scope, dict):
         raise InvalidRequest.at("/scope", "not-an-object")
     return scope

@@ -6,14 +6,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import problems
+from app.api.bodies import Body, BodyRoute, check_media_type, reads
 from app.api.deps import Caller, CurrentInstallation, Page
-from app.api.exact_json import ExactRoute, check_media_type
 from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
 from app.services import models
 from app.services import predict as predictions
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
 
-router = APIRouter(prefix="/models", tags=["models"], route_class=ExactRoute)
+router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
 
 _PREDICT_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": PredictIn.model_json_schema()}}}
@@ -78,6 +78,7 @@ def download_artifact(
     openapi_extra=_PREDICT_BODY,
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
+@reads(Body.PREDICTION)
 async def predict(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing."""
     check_media_type(request)

@@ -2,14 +2,15 @@
 
 from fastapi import APIRouter, Response
 
+from app.access.roles import Role
 from app.api import problems
+from app.api.bodies import BodyRoute, reads
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
-from app.api.exact_json import ExactRoute
 from app.core.errors import NameTaken, NotFound, NotSupported, RoleMissing
 from app.services import populations
 from app.wire.populations import PopulationIn, PopulationList, PopulationOut
 
-router = APIRouter(prefix="/populations", tags=["populations"], route_class=ExactRoute)
+router = APIRouter(prefix="/populations", tags=["populations"], route_class=BodyRoute)
 
 
 @router.post(
@@ -19,6 +20,7 @@ router = APIRouter(prefix="/populations", tags=["populations"], route_class=Exac
     response_model=PopulationOut,
     responses=problems.documented(RoleMissing, NameTaken, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE),
 )
+@reads(needs=Role.OWNER)
 def create_population(
     installation: CurrentInstallation, caller: Caller, body: PopulationIn, request: OptionalIdempotency
 ) -> Response:

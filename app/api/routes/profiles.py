@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
-from app.api.exact_json import ExactRoute
 from app.core.errors import (
     DatasetDeleted,
     NoRowsYet,
@@ -16,7 +16,7 @@ from app.services.profiles.submit_profile import show_profile_quote, submit_prof
 from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
 from app.wire.training import TrainOut
 
-router = APIRouter(tags=["profiles"], route_class=ExactRoute)
+router = APIRouter(tags=["profiles"], route_class=BodyRoute)
 
 
 @router.post(

@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Response
 
 from app.api import problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
-from app.api.exact_json import ExactRoute
 from app.core.errors import AccountantMismatch, DatasetDeleted, NotFound, RoleMissing
 from app.services.ledger import external
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
-router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=ExactRoute)
+router = APIRouter(prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute)
 
 
 @router.post(

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import problems
+from app.api.bodies import BodyRoute
 from app.api.deps import Caller, CurrentInstallation, Idempotency, Page, sent
-from app.api.exact_json import ExactRoute
 from app.api.job_events import JobEvents
 from app.core.errors import (
     AccountantMismatch,
@@ -24,7 +24,7 @@ from app.services.training.quote_training import show_plan
 from app.services.training.submit_training import submit_training
 from app.wire.training import AlgorithmList, AlgorithmOut, JobList, JobOut, PlanIn, PlanOut, TrainIn, TrainOut
 
-router = APIRouter(tags=["training"], route_class=ExactRoute)
+router = APIRouter(tags=["training"], route_class=BodyRoute)
 
 
 @router.get("/algorithms", operation_id="list_algorithms", responses=problems.documented())

@@ -31,8 +31,6 @@ def read_partitions(declared: Sequence[PartitionIn], schema: Schema, *, unit_col
     Raises:
         InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken rule.
     """
-    if len(declared) > limits.MAX_PARTITIONS:
-        raise InvalidRequest.at("/partitions", "too-many")
     problems = [
         FieldProblem(f"/partitions/{index}/{field}", problem)
         for index, partition in enumerate(declared)

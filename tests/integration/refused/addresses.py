@@ -30,7 +30,8 @@ def queries_and_paths() -> Iterator[Refused]:
         (CANARY, "/scope", "not-json"), ("[]", "/scope", "not-an-object"), ("", "/scope", "not-json"),
         ('{"shard": []}', "/scope/shard", "no-cell"), ('{"shard": [9]}', "/scope/shard", "unknown-cell"),
         ('{"shard": 1}', "/scope/shard", "not-a-list"), (f'{{"{CANARY}": [1]}}', "/scope", "unknown-partition"),
-        ("[" * 20_000, "/scope", "not-json"), ("9" * 5_000, "/scope", "not-json"), ("NaN", "/scope", "not-json"),
+        ("[" * 19_000, "/scope", "not-json"), ("[" * 20_000, "/scope", "too-many"),
+        ("9" * 5_000, "/scope", "not-json"), ("NaN", "/scope", "not-json"),
     ]  # fmt: skip
     for scope, at, problem in scopes:
         query = {"params": {"scope": scope}}

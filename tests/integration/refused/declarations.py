@@ -60,7 +60,7 @@ def declarations() -> Iterator[Refused]:
         ("/schema/features/2/categories", _names(256), "/schema/features/2/categories", "too-many"),
         ("/schema/features/2/categories", [CANARY, CANARY], "/schema/features/2/categories", "not-distinct"),
         ("/schema/features/2/categories", ["a", ""], "/schema/features/2/categories", "empty"),
-        ("/schema/features/2/categories", [long], "/schema/features/2/categories", "too-long"),
+        ("/schema/features/2/categories", [long], "/schema/features/2/categories/0", "too-long"),
         ("/schema/features/2/categories", [f"{CANARY}\n"], "/schema/features/2/categories", "control-character"),
         ("/schema/features/2/categories", ["a", 1], "/schema/features/2/categories/1", "not-a-string"),
         ("/schema/features/2/categories", None, "/schema/features/2/categories", "too-few"),

@@ -70,7 +70,7 @@ def trainings() -> Iterator[Refused]:
     names = [("", "too-short"), ("x" * 129, "too-long"), (f"{CANARY}\x00", "malformed"), (5, "not-a-string")]
     for name, problem in names:
         yield Refused(f"train-name-{problem}", "POST", "/train", "invalid-request", asked(name=name), "/name", problem)
-    for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "", "x\x00", "x" * 500, "é" * 20, "' OR 1=1 --"):
+    for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "", "x\x00", "x" * 128, "é" * 20, "' OR 1=1 --"):
         yield Refused(f"train-unknown-{reference[:9]!r}", "POST", "/train", "not-found", asked(dataset=reference))
     yield Refused("plan-name", "POST", "/plans", "invalid-request", asked(name="x"), "", "unknown-field")
     yield Refused("train-no-rows", "POST", "/train", "no-rows-yet", asked(dataset="{empty}"))

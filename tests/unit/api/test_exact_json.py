@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.exact_json import digest, loads
+from app.api import exact_json
+from app.api.exact_json import digest
 from app.core import limits
-from app.core.errors import MalformedRequest
+from app.core.errors import MalformedRequest, TooLarge
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
+
+
+def loads(body: bytes) -> object:
+    return exact_json.loads(body, max_nodes=10**7)
 
 
 def test_a_number_keeps_its_own_characters() -> None:
@@ -51,6 +56,17 @@ def test_nesting_has_a_public_limit(opening: bytes, closing: bytes) -> None:
     assert loads(opening * deepest + b"1" + closing * deepest)
     with pytest.raises(MalformedRequest, match="nested too deeply"):
         loads(opening * (deepest + 1) + b"1" + closing * (deepest + 1))
+
+
+@pytest.mark.parametrize("n_members", [limits.MAX_JSON_MEMBERS, limits.MAX_JSON_MEMBERS + 1])
+def test_the_members_of_an_object_have_a_public_limit(n_members: int) -> None:
+    body = json.dumps([{str(index): index for index in range(n_members)}]).encode()
+    if n_members <= limits.MAX_JSON_MEMBERS:
+        assert loads(body)
+        return
+    with pytest.raises(TooLarge) as caught:
+        loads(body)
+    assert caught.value.limit == limits.MAX_JSON_MEMBERS
 
 
 @given(_values)

@@ -1,0 +1,142 @@
+"""Reads request bodies: checks role, media type and size in this order, then parses and validates in a thread."""
+
+import re
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from anyio import to_thread
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.types import Message, Receive, Scope
+
+from app.access.roles import Role
+from app.api import exact_json, problems
+from app.core import limits
+from app.core.errors import TooLarge, UnsupportedMediaType
+
+_JSON_TYPES = ["application/json"]
+_LENGTH = re.compile(r"[0-9]{1,20}")
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
+
+
+class Body(StrEnum):
+    """The kind of a body, which decides its limits."""
+
+    JSON = "json"
+    DECLARATION = "declaration"
+    ERASURE = "erasure"
+    PREDICTION = "prediction"
+    UPLOAD = "upload"
+
+    @property
+    def max_bytes(self) -> int:
+        match self:
+            case Body.JSON:
+                return limits.MAX_JSON_BODY_BYTES
+            case Body.DECLARATION:
+                return limits.MAX_DECLARATION_BODY_BYTES
+            case Body.ERASURE:
+                return limits.MAX_ERASURE_BODY_BYTES
+            case Body.PREDICTION:
+                return limits.MAX_PREDICTION_BODY_BYTES
+            case Body.UPLOAD:
+                return limits.MAX_UPLOAD_BODY_BYTES
+
+    @property
+    def max_nodes(self) -> int:
+        return limits.MAX_DECLARATION_BODY_NODES if self is Body.DECLARATION else limits.MAX_JSON_BODY_NODES
+
+
+def reads(body: Body = Body.JSON, *, needs: Role | None = None) -> Callable[[_Endpoint], _Endpoint]:
+    """Declares the kind of an endpoint's body, and the global role without which no byte of the body is read."""
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        endpoint.__dict__[_DECLARED] = (body, needs)
+        return endpoint
+
+    return declare
+
+
+class BodyRequest(Request):
+    """A request whose body is counted as it arrives.
+
+    Attributes:
+        value: the JSON value of the body, with ``Decimal`` where the text has a fraction or an exponent.
+        model: the body as the endpoint's type, validated.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, *, max_bytes: int) -> None:
+        super().__init__(scope, _counted(receive, max_bytes))
+        self.value: Any = None
+        self.model: BaseModel | None = None
+
+    async def json(self) -> BaseModel | None:
+        """The validated body: FastAPI takes an instance of the endpoint's type as it is."""
+        return self.model
+
+
+class BodyRoute(APIRoute):
+    """A route whose body is read only for callers who may send it, within the limits of its kind."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+        body, needed = self.endpoint.__dict__.get(_DECLARED, (Body.JSON, None))
+        model: Any = None if self.body_field is None else self.body_field.field_info.annotation
+
+        async def handle(request: Request) -> Response:
+            if needed is not None:
+                request.state.principal.require(needed)
+            declared = request.headers.get("content-length", "")
+            if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
+                raise TooLarge("the body", body.max_bytes)
+            counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
+            if model is not None:
+                check_media_type(counted)
+                text = await counted.body()
+                counted.value, counted.model = await to_thread.run_sync(lambda: _read(model, text, body.max_nodes))
+            return await handler(counted)
+
+        return handle
+
+
+def check_media_type(request: Request) -> None:
+    """Reject a body that is not plain JSON.
+
+    Raises:
+        UnsupportedMediaType: another type, or an encoded body.
+    """
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    ):
+        raise UnsupportedMediaType(_JSON_TYPES)
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType(_JSON_TYPES)
+
+
+def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:
+    value = exact_json.loads(text, max_nodes=max_nodes)
+    try:
+        return value, model.model_validate(value)
+    except ValidationError as error:
+        invalid = problems.invalid_request(error.errors(include_url=False, include_input=False))
+    raise invalid  # out of the handler: the library's error holds the input
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    received = 0
+
+    async def count() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise TooLarge("the body", limit)
+        return message
+
+    return count
+
+
+_DECLARED = "_reads"
