@@ -1,9 +1,9 @@
 """Runs races: forked processes that start at the same moment and compete for the same rows.
 
-``python -m tests.concurrency.racer <race> <processes> <options>`` imports the product once and forks. The processes
-open their connections, wait for one another, and run the race; each prints its result as one line of JSON. The options
-are a JSON object: ``url`` and ``home`` of the installation, and the options of the race. A process that fails prints
-its traceback, and the exit code is not 0.
+``python -m tests.concurrency.racer`` imports the product once and reads ``[race, processes, options]`` per line of
+standard input. For each line it forks the processes, which open their connections, wait for one another and run the
+race; it prints their results as one line of JSON. The options are a JSON object: ``url`` and ``home`` of the
+installation, and the options of the race. A process that fails prints its traceback, and the result is ``null``.
 
 If processes compete for budget, they also wait for one another between rounds. Otherwise, on a busy machine, one
 process could fill every account before another process begins.
@@ -304,8 +304,15 @@ RACES: dict[str, Callable[[Installation, int, Options], Any]] = {
 }
 
 
-def main(race: str, n_processes: int, options: Options) -> int:
-    """Forks the processes, which start together, and prints their results in order."""
+def main() -> None:
+    """Runs one race per line of standard input."""
+    for line in sys.stdin:
+        name, n_processes, options = json.loads(line)
+        print(json.dumps(run_race(RACES[name], n_processes, options)), flush=True)
+
+
+def run_race(race: Callable[..., Any], n_processes: int, options: Options) -> list[Any] | None:
+    """Forks the processes, which start together; returns their results in order, or ``None`` if a process failed."""
     _load_drivers(options)
     barrier = multiprocessing.get_context("fork").Barrier(n_processes, timeout=_PATIENCE_S)
     with tempfile.TemporaryDirectory() as folder:
@@ -314,14 +321,10 @@ def main(race: str, n_processes: int, options: Options) -> int:
         for number, file in enumerate(files):
             pid = os.fork()
             if pid == 0:
-                _race(RACES[race], number, options, barrier=barrier, file=file)
+                _race(race, number, options, barrier=barrier, file=file)
             racers.append(pid)
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in racers]
-        if any(codes):
-            return 1
-        for file in files:
-            print(file.read_text(encoding="utf-8"))
-    return 0
+        return None if any(codes) else [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def _load_drivers(options: Options) -> None:
@@ -350,4 +353,4 @@ def _race(run: Callable[..., Any], number: int, options: Options, *, barrier: Ba
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])))
+    main()

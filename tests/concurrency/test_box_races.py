@@ -13,7 +13,7 @@ from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
-from tests.concurrency.test_races import race
+from tests.concurrency.conftest import Race
 from tests.support.crash_scene import open_account, open_installation
 from tests.support.ledger_model import frozen, replay
 
@@ -36,11 +36,11 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     installation.close()
 
 
-def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(installation: Installation) -> None:
+def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(race: Race, installation: Installation) -> None:
     cap, smallest = 150, 3  # room for many boxes; the race decides which are admitted
     open_account(installation, ACCOUNT, cap=cap, partitions=PARTITIONS)
     results = race(
-        installation, ACCOUNT, "reserve_boxes", n_processes=N_PROCESSES, account=ACCOUNT, cells=CELLS, uploads="month",
+        installation, "reserve_boxes", n_processes=N_PROCESSES, account=ACCOUNT, cells=CELLS, uploads="month",
         rounds=4, smallest=smallest, largest=12,
     )  # fmt: skip
     admitted = {job_id: (amount, box, end) for result in results for job_id, amount, box, end in result}

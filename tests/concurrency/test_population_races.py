@@ -16,7 +16,7 @@ from app.privacy.composition import Partitions
 from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
-from tests.concurrency.test_races import race
+from tests.concurrency.conftest import Race
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 from tests.support.evidence import export, verified
@@ -42,8 +42,8 @@ def installation(database_url: str, tmp_path: Path):
     installation.close()
 
 
-def test_no_population_exceeds_its_cap_and_accounts_are_filled(installation: Installation) -> None:
-    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12)
+def test_no_population_exceeds_its_cap_and_accounts_are_filled(race: Race, installation: Installation) -> None:
+    results = race(installation, "reserve_members", accounts=list(MEMBERS), rounds=5, largest=12)
     assert sum(map(bool, results)) > 8, "most processes took part in the race"
     loads: Counter[str] = Counter()
     for result in results:
@@ -64,8 +64,8 @@ def test_no_population_exceeds_its_cap_and_accounts_are_filled(installation: Ins
     assert min(rooms.values()) == 0, "processes reserved until nothing fitted"
 
 
-def test_no_admission_exceeds_the_cap_in_force_while_caps_change(installation: Installation) -> None:
-    results = race(installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS)
+def test_no_admission_exceeds_the_cap_in_force_while_caps_change(race: Race, installation: Installation) -> None:
+    results = race(installation, "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS)
     admitted = Counter(account for result in results for _, _, accounts, _ in result for account in accounts)
     for name, cap in CAPS.items():
         summary = _verified(installation, name)
@@ -75,12 +75,12 @@ def test_no_admission_exceeds_the_cap_in_force_while_caps_change(installation: I
         assert n_reserved == sum(admitted[account] for account in summary.members) > 8
 
 
-def test_exports_that_are_made_during_writes_agree(installation: Installation) -> None:
+def test_exports_that_are_made_during_writes_agree(race: Race, installation: Installation) -> None:
     """The population's export comes first, so its members' exports may have later entries, but lack none."""
     n_verified = 0
     with ThreadPoolExecutor(1) as pool:
         racing = pool.submit(
-            race, installation, "unused", "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS
+            race, installation, "reserve_members", accounts=list(MEMBERS), rounds=6, largest=6, caps=CAPS
         )
         while not racing.done():
             for name in CAPS:

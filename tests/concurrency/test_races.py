@@ -1,11 +1,8 @@
 """Tests sixteen concurrent processes on one account, one idempotency key, one queue and one job, on both databases."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +10,8 @@ from app.ledger import external
 from app.ledger import service as ledger
 from app.privacy.composition import HashPartition, Partitions
 from app.services.execution import run_job
-from app.services.installation import Installation
+from tests.concurrency.conftest import N_PROCESSES, Race
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
-
-_ROOT = Path(__file__).parents[2]
-N_PROCESSES = 16
 
 
 @pytest.fixture
@@ -26,29 +20,11 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def _race(scene: Scene, name: str, **options: object) -> list[Any]:
-    return race(scene.installation, scene.dataset_id, name, **options)
-
-
-def race(
-    installation: Installation, dataset_id: str, name: str, *, n_processes: int = N_PROCESSES, **options: object
-) -> list[Any]:
-    """Runs a race and returns the result of each process."""
-    settings = installation.settings
-    all_options = {"url": settings.database_url, "home": str(settings.home), "dataset": dataset_id, "seed": 0} | options
-    command = [sys.executable, "-m", "tests.concurrency.racer", name, str(n_processes), json.dumps(all_options)]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=700, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    results = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(results) == n_processes
-    return results
-
-
-def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(scene: Scene) -> None:
+def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(race: Race, scene: Scene) -> None:
     account, cap, smallest = "ds_hot", 500, 7
     open_account(scene.installation, account, cap=cap)
     # Small enough that most of the first requests fit in any order.
-    results = _race(scene, "reserve", account=account, rounds=6, smallest=smallest, largest=20)
+    results = race(scene.installation, "reserve", account=account, rounds=6, smallest=smallest, largest=20)
     admitted = {job_id: (amount, scope, end) for result in results for job_id, amount, scope, end in result}
     assert sum(map(bool, results)) > N_PROCESSES // 2, "most processes took part in the race"
     with scene.installation.database.read() as session:
@@ -71,10 +47,10 @@ def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(scene: Scene) -> None:
         assert cap - smallest < charged + reserved <= cap
 
 
-def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(scene: Scene) -> None:
+def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(race: Race, scene: Scene) -> None:
     account, cap = "ds_hot", 500
     open_account(scene.installation, account, cap=cap)
-    results = _race(scene, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
+    results = race(scene.installation, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
     done = [(str(what), amount) for result in results for what, amount in result]
     with scene.installation.database.read() as session:
         entries = ledger.entries(session, account, after=0, limit=100_000)
@@ -93,7 +69,7 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(scene: Scen
     assert max(charged + reserved for charged, reserved in balances) <= highest <= cap
 
 
-def test_no_cell_exceeds_the_delta_that_is_set_aside(scene: Scene) -> None:
+def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -> None:
     account, smallest, aside = "ds_hot", 7, 500
     new = ledger.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
@@ -102,7 +78,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(scene: Scene) -> None:
     )  # fmt: skip
     with scene.installation.database.write() as session:
         ledger.open_account(session, new, actor="key_owner")
-    results = _race(scene, "charge_delta", account=account, rounds=4, smallest=smallest, largest=60)
+    results = race(scene.installation, "charge_delta", account=account, rounds=4, smallest=smallest, largest=60)
     charged = [(delta, cells) for result in results for delta, cells in result]
     for cell in range(CELLS):
         with scene.installation.database.read() as session:
@@ -112,7 +88,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(scene: Scene) -> None:
         assert aside - smallest < balance.charged <= aside
 
 
-def test_a_reservation_is_settled_once(scene: Scene) -> None:
+def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     account, amount = "ds_hot", 3
     open_account(scene.installation, account, cap=100)
     reservations = {}
@@ -120,7 +96,7 @@ def test_a_reservation_is_settled_once(scene: Scene) -> None:
         new = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
         with scene.installation.database.write() as session:
             reservations[ledger.reserve(session, [new], actor="key_analyst")[0]] = f"jb_{number}"
-    results = _race(scene, "settle", reservations=list(reservations))
+    results = race(scene.installation, "settle", reservations=list(reservations))
     settled = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(settled) == len(reservations)
     with scene.installation.database.read() as session:
@@ -131,8 +107,8 @@ def test_a_reservation_is_settled_once(scene: Scene) -> None:
     assert ends == {job_id: settled[reservation_id] for reservation_id, job_id in reservations.items()}
 
 
-def test_submissions_fill_the_account_and_each_accepted_submission_is_a_queued_job(scene: Scene) -> None:
-    results = _race(scene, "submit", rounds=4)
+def test_submissions_fill_the_account_and_each_accepted_submission_is_a_queued_job(race: Race, scene: Scene) -> None:
+    results = race(scene.installation, "submit", dataset=scene.dataset_id, rounds=4)
     accepted = [json.loads(body) for bodies in results for body in bodies]
     entries = scene.entries()
     assert [entry.kind for entry in entries[1:]] == ["reserve"] * len(accepted)
@@ -144,30 +120,30 @@ def test_submissions_fill_the_account_and_each_accepted_submission_is_a_queued_j
     assert 2 * 10**9 < summary.tightest.load <= 3 * 10**9
 
 
-def test_requests_with_one_idempotency_key_make_one_job_and_get_one_answer(scene: Scene) -> None:
-    answers = _race(scene, "submit_same")
+def test_requests_with_one_idempotency_key_make_one_job_and_get_one_answer(race: Race, scene: Scene) -> None:
+    answers = race(scene.installation, "submit_same", dataset=scene.dataset_id)
     assert answers == [answers[0]] * N_PROCESSES
     assert answers[0][0] == 202
     assert [entry.kind for entry in scene.entries()] == ["open", "reserve"]
 
 
-def test_each_job_is_claimed_by_one_worker(scene: Scene) -> None:
+def test_each_job_is_claimed_by_one_worker(race: Race, scene: Scene) -> None:
     submitted = {scene.submit_job(key=f"k{number}") for number in range(24)}
-    claims = [claim for result in _race(scene, "claim_all") for claim in result]
+    claims = [claim for result in race(scene.installation, "claim_all") for claim in result]
     assert len(claims) == len(submitted)
     assert {job_id for job_id, _ in claims} == submitted
     for job_id, token in claims:
         assert (scene.job(job_id).state, scene.job(job_id).lease_token) == ("running", token)
 
 
-def test_a_job_that_is_charged_and_cancelled_at_once_is_charged_or_void(scene: Scene) -> None:
+def test_a_job_that_is_charged_and_cancelled_at_once_is_charged_or_void(race: Race, scene: Scene) -> None:
     claims = []
     for number in range(12):
         scene.submit(key=f"k{number}")
         claim = run_job.claim_next(scene.installation)
         assert claim is not None
         claims.append([claim.job_id, claim.token])
-    succeeded = [event for result in _race(scene, "charge_or_cancel", claims=claims) for event in result]
+    succeeded = [event for result in race(scene.installation, "charge_or_cancel", claims=claims) for event in result]
     assert len(succeeded) == len(set(succeeded)), "a job is charged once and cancelled once"
     for job_id, _ in claims:
         row = scene.job(job_id)

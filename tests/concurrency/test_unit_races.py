@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.services.installation import Installation
-from tests.concurrency.test_races import N_PROCESSES, race
+from tests.concurrency.conftest import N_PROCESSES, Race
 from tests.support import people
 from tests.support.crash_scene import open_installation
 
@@ -22,9 +22,9 @@ def installation(database_url: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("max_rows", [1, 7])
-def test_every_unit_has_exactly_its_maximum_of_rows(installation: Installation, max_rows: int) -> None:
+def test_every_unit_has_exactly_its_maximum_of_rows(race: Race, installation: Installation, max_rows: int) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(max_rows))["id"]
-    reports_of_processes = race(installation, dataset, "upload_units", patients=PATIENTS)
+    reports_of_processes = race(installation, "upload_units", dataset=dataset, patients=PATIENTS)
     stored = people.stored_rows(installation, dataset)
     counts = Counter(row_id for epoch in stored for row_id, _ in epoch)
 
@@ -36,9 +36,9 @@ def test_every_unit_has_exactly_its_maximum_of_rows(installation: Installation, 
     assert max(len(upload) for upload in stored) == PATIENTS, "the first upload was admitted completely"
 
 
-def test_uploads_with_one_idempotency_key_store_one_epoch(installation: Installation) -> None:
+def test_uploads_with_one_idempotency_key_store_one_epoch(race: Race, installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(2))["id"]
-    reports = race(installation, dataset, "upload_same")
+    reports = race(installation, "upload_same", dataset=dataset)
 
     assert reports == [reports[0]] * N_PROCESSES
     assert [len(epoch) for epoch in people.stored_rows(installation, dataset)] == [2]
