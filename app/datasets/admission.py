@@ -98,23 +98,23 @@ class AdmissionBook:
             PRIVATE bool, one per row.
         """
         admitted = np.zeros(len(unit_ids), dtype=np.bool_)
-        taken, new = self._taken(sorted(set(unit_ids))), dict[bytes, int]()
+        taken, counts = self._taken(sorted(set(unit_ids))), dict[bytes, int]()
         for index, unit in enumerate(unit_ids):
             count = taken.get(unit, 0)
             if count < self._max_rows:
                 admitted[index] = True
                 taken[unit] = count + 1
-                new[unit] = new.get(unit, 0) + 1
-        self._connection.executemany(_ADD, ((unit, self._epoch, new[unit]) for unit in sorted(new)))
+                counts[unit] = counts.get(unit, 0) + 1
+        self._connection.executemany(_ADD, ((unit, self._epoch, counts[unit]) for unit in sorted(counts)))
         return admitted
 
     def _taken(self, units: Sequence[bytes]) -> dict[bytes, int]:
         """Admitted rows per unit so far; units without an admitted row are left out."""
-        found: dict[bytes, int] = {}
+        counts: dict[bytes, int] = {}
         for start in range(0, len(units), _ASKED_AT_ONCE):
-            asked = units[start : start + _ASKED_AT_ONCE]
-            found.update(self._connection.execute(_COUNTS.format(", ".join("?" * len(asked))), asked))
-        return found
+            block = units[start : start + _ASKED_AT_ONCE]
+            counts.update(self._connection.execute(_COUNTS.format(", ".join("?" * len(block))), block))
+        return counts
 
     def commit(self) -> None:
         """Makes the upload's counts durable. Call it right before the epoch commits."""

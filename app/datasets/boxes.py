@@ -38,19 +38,19 @@ class Box:
             if isinstance(partition, HashPartition):
                 self._tests.append((stored[name], None, np.array(cells, dtype=np.int32)))
             elif isinstance(partition, ColumnPartition):
-                wanted = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
+                codes = np.array([partition.listed_cells.index(str(cell)) for cell in cells], dtype=np.int32)
                 column, feature = stored.get(name, ""), as_feature(partition)
                 if partition.is_feature:
-                    index = [each.name for each in schema.features].index(partition.column)
+                    index = [declared.name for declared in schema.features].index(partition.column)
                     column, feature = row_files.feature_column(index), schema.features[index]
-                self._tests.append((column, feature, wanted))
+                self._tests.append((column, feature, codes))
 
     def covers(self, table: pa.Table) -> NDArray[np.bool_]:
         """A PRIVATE mask of the rows of a table that lie in the box."""
         covered = np.ones(table.num_rows, dtype=np.bool_)
-        for column, feature, wanted in self._tests:
+        for column, feature, selected in self._tests:
             codes = integers(table.column(column))
-            covered &= np.isin(codes if feature is None else sanitise_codes(feature, codes), wanted)
+            covered &= np.isin(codes if feature is None else sanitise_codes(feature, codes), selected)
         return covered
 
 

@@ -163,11 +163,11 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
 
 def epochs_of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, list[EpochRow]]:
     """The uploads of several datasets in one query: by dataset, in order."""
-    found: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
+    epochs_by_dataset: dict[str, list[EpochRow]] = {dataset_id: [] for dataset_id in dataset_ids}
     query = select(EpochRow).where(EpochRow.dataset_id.in_(dataset_ids)).order_by(EpochRow.ordinal)
     for row in session.execute(query).scalars():
-        found[row.dataset_id].append(row)
-    return found
+        epochs_by_dataset[row.dataset_id].append(row)
+    return epochs_by_dataset
 
 
 def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:

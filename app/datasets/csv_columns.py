@@ -69,8 +69,8 @@ class _Column:
     @property
     def problems(self) -> list[ColumnProblem]:
         """The problems so far. The arrays of a column with problems must not be stored."""
-        found = ((problem, self._problems[problem]) for problem in PROBLEMS)
-        return [ColumnProblem(self.name, problem, count) for problem, count in found if count]
+        counts = ((problem, self._problems[problem]) for problem in PROBLEMS)
+        return [ColumnProblem(self.name, problem, count) for problem, count in counts if count]
 
     def _refuse(self, problem: str, count: int) -> None:
         self._problems[problem] += count

@@ -85,8 +85,8 @@ def _keep(stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: Path) -> No
     """
     if not prints.is_file():
         return
-    found = np.fromfile(prints, dtype=f"V{FINGERPRINT_BYTES}")
-    if len(found) != len(stays):
+    fingerprints = np.fromfile(prints, dtype=f"V{FINGERPRINT_BYTES}")
+    if len(fingerprints) != len(stays):
         prints.unlink()
         return
-    durable.write(prints, found[stays].tobytes())
+    durable.write(prints, fingerprints[stays].tobytes())

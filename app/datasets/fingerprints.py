@@ -102,17 +102,17 @@ def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]
     rows, distinct = dict.fromkeys(uploads, 0), dict.fromkeys(uploads, 0)
     shared = {upload: dict.fromkeys(others, 0) for upload in uploads}
     for part in range(n_parts):
-        own = {upload: _part(file, part, n_parts) for upload, file in uploads.items()}
-        for upload, found in own.items():
-            rows[upload] += len(found)
-            distinct[upload] += len(np.unique(found))
+        parts = {upload: _part(file, part, n_parts) for upload, file in uploads.items()}
+        for upload, part_prints in parts.items():
+            rows[upload] += len(part_prints)
+            distinct[upload] += len(np.unique(part_prints))
         for name, named in others.items():
             theirs = {upload: np.unique(_part(file, part, n_parts)) for upload, file in named.items()}
             # Sorted once for the whole set: sorting it for each upload takes hours for a dataset with daily uploads.
             in_any, n_uploads = np.unique(np.concatenate([_NOTHING, *theirs.values()]), return_counts=True)
             in_several = in_any[n_uploads > 1]
-            for upload, found in own.items():
-                shared[upload][name] += _n_within(found, in_several if upload in theirs else in_any)
+            for upload, part_prints in parts.items():
+                shared[upload][name] += _n_within(part_prints, in_several if upload in theirs else in_any)
     return {upload: Overlap(rows[upload], distinct[upload], shared[upload]) for upload in uploads}
 
 

@@ -152,10 +152,10 @@ def _order_columns(text: CsvSource, rules: RowRules) -> None:
     declared += [partition.column for partition in own_column_partitions(rules.partitions)]
     if rules.unit_column is not None:
         declared.append(rules.unit_column)
-    found = Counter(names)
-    problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in found]
-    problems += [ColumnProblem(name, "duplicate-column", found[name]) for name in declared if found[name] > 1]
-    n_unknown = len(names) - sum(found[name] for name in declared)
+    counts = Counter(names)
+    problems = [ColumnProblem(name, "missing-column", 1) for name in declared if name not in counts]
+    problems += [ColumnProblem(name, "duplicate-column", counts[name]) for name in declared if counts[name] > 1]
+    n_unknown = len(names) - sum(counts[name] for name in declared)
     if n_unknown:
         problems.append(ColumnProblem("", "unknown-column", n_unknown))
     if problems:
@@ -232,12 +232,12 @@ class _Upload:
         return "skip"
 
     def _problems(self) -> Sequence[ColumnProblem]:
-        found = [problem for column in self.columns for problem in column.problems]
+        problems = [problem for column in self.columns for problem in column.problems]
         if self._unit is not None:
-            found.extend(self._unit.problems)
+            problems.extend(self._unit.problems)
         if self._n_ragged_rows:
-            found.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
-        return found
+            problems.append(ColumnProblem("", "ragged-row", self._n_ragged_rows))
+        return problems
 
     def _admitted(self, block: pa.RecordBatch, arrays: list[pa.Array], units: pa.Array | None) -> pa.RecordBatch:
         """The rows of a block that are stored, with their ids. Hands their text to ``on_stored``.
@@ -246,18 +246,21 @@ class _Upload:
             TooLarge: more rows than a dataset may have.
         """
         first_own = len(arrays) - self._n_own
-        told = [block.column(index) for index in range(first_own)]
+        texts = [block.column(index) for index in range(first_own)]
         if units is None:
             row_ids = os.urandom(ROW_ID_BYTES * block.num_rows)
         else:
-            kept, row_ids = self._admit(units)
-            arrays, told = [array.filter(kept) for array in arrays], [cells.filter(kept) for cells in told]
+            is_admitted, row_ids = self._admit(units)
+            arrays, texts = (
+                [array.filter(is_admitted) for array in arrays],
+                [cells.filter(is_admitted) for cells in texts],
+            )
         n_kept = len(row_ids) // ROW_ID_BYTES
         self.n_rows += n_kept
         if self.n_rows > limits.MAX_ROWS_PER_DATASET:
             raise TooLarge("the number of rows", limits.MAX_ROWS_PER_DATASET)
         ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(ROW_ID_BYTES), n_kept, [None, pa.py_buffer(row_ids)])
-        self._on_stored(told)
+        self._on_stored(texts)
         stored = [*arrays[:first_own], ids, *self._cells(row_ids, iter(arrays[first_own:]))]
         return pa.RecordBatch.from_arrays(stored, schema=self._stored_form)
 
@@ -279,9 +282,9 @@ class _Upload:
         is_admitted = self._book.admit(ids)
         self._n_without_unit += int(np.count_nonzero(~has_unit))
         self._n_over_bound += int(np.count_nonzero(~is_admitted))
-        kept = has_unit.copy()
-        kept[has_unit] = is_admitted
-        return pa.array(kept), b"".join(itertools.compress(ids, is_admitted))
+        is_kept = has_unit.copy()
+        is_kept[has_unit] = is_admitted
+        return pa.array(is_kept), b"".join(itertools.compress(ids, is_admitted))
 
 
 def _reader(text: CsvSource, *, n_columns: int, on_ragged_row: Callable[[object], str]) -> pa_csv.CSVStreamingReader:

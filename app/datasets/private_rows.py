@@ -80,8 +80,8 @@ def _read_file(file: Path, *, form: pa.Schema, box: Box) -> Iterator[pa.Table]:
     is_readable = False
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as stored:
-            found = stored.schema_arrow
-            if found.equals(form) and (found.metadata or {}).items() >= row_files.FORMAT.items():
+            stored_form = stored.schema_arrow
+            if stored_form.equals(form) and (stored_form.metadata or {}).items() >= row_files.FORMAT.items():
                 for group in range(stored.num_row_groups):
                     table = stored.read_row_group(group, use_threads=False)
                     yield table.filter(pa.array(box.covers(table)))

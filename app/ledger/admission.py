@@ -216,7 +216,7 @@ class Budgets:
 
     def population_of(self, account_id: str) -> Population | None:
         """The population that an account belongs to."""
-        return next((each for each in self.populations if account_id in each.members), None)
+        return next((population for population in self.populations if account_id in population.members), None)
 
     def reserved(self, requests: Sequence[Request]) -> "Budgets":
         """The budgets with some more reservations, admissible or not."""
@@ -236,7 +236,7 @@ class Budgets:
         whole = whole.at_most(max(before, room.tightest.load + request.amount))
         total = MemberTotal(whole.load, whole.reserved, whole.is_exact)
         changed = room.population.with_member(request.account_id, total)
-        populations = [changed if each.id == changed.id else each for each in self.populations]
+        populations = [changed if population.id == changed.id else population for population in self.populations]
         return Budgets(accounts, populations), whole
 
 

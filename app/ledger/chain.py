@@ -43,27 +43,27 @@ def of_reservation(kind: EntryKind, reservation: ReservationRow, *, actor: str) 
     )
 
 
-def append(session: Session, row: AccountRow, new: NewEntry, *, not_before: str = "") -> Entry:
+def append(session: Session, row: AccountRow, new_entry: NewEntry, *, not_before: str = "") -> Entry:
     """Writes the next entry of an account whose row the caller has locked; returns it with its hash.
 
     Args:
         session: of the transaction that holds the lock.
         row: the account.
-        new: the content of the entry.
+        new_entry: the content of the entry.
         not_before: a time in another account's chain that the entry follows, whatever this machine's clock says.
     """
     entry = Entry(
         sequence=row.last_sequence + 1,
-        kind=new.kind,
-        amount=new.amount,
-        scope=new.scope,
-        event=new.event,
-        job_id=new.job_id,
-        actor=new.actor,
+        kind=new_entry.kind,
+        amount=new_entry.amount,
+        scope=new_entry.scope,
+        event=new_entry.event,
+        job_id=new_entry.job_id,
+        actor=new_entry.actor,
         at=_next_time(max(row.last_at, not_before)),
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
-        details=new.details or None,
+        details=new_entry.details or None,
     ).sealed()
     repository.append(session, row, entry)
     Log(session, row.id).complete(entry.sequence)

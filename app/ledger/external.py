@@ -39,12 +39,12 @@ class DeltaBalance:
         return self.set_aside - self.charged
 
 
-def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str) -> str:
+def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0, actor: str) -> str:
     """Reserves and charges in one step: all or nothing.
 
     Args:
         session: of the caller's transaction.
-        new: a reservation without a job, whose details name the attester.
+        new_reservation: a reservation without a job, whose details name the attester.
         delta: steps of 10⁻¹⁸ out of the part that is set aside.
         actor: the attester's key.
 
@@ -54,17 +54,17 @@ def charge(session: Session, new: NewReservation, *, delta: int = 0, actor: str)
     Raises:
         BudgetExceeded: the account refuses the amount or the δ; nothing was changed.
     """
-    if new.job_id is not None:
+    if new_reservation.job_id is not None:
         raise ValueError("the reservation of a job is charged when a worker starts it")
-    row = repository.locked_account(session, new.account_id)
+    row = repository.locked_account(session, new_reservation.account_id)
     if delta:
-        spent = _spent(session, row, new.scope)
+        spent = _spent(session, row, new_reservation.scope)
         if spent.charged + delta > _set_aside(row):
             raise _refusal(row, spent, delta)
-    [reservation_id] = service.reserve(session, [new], actor=actor)
+    [reservation_id] = service.reserve(session, [new_reservation], actor=actor)
     service.charge(session, reservation_id, actor=actor)
     if delta:
-        state.move(session, row.id, new.scope, delta_charged=delta)
+        state.move(session, row.id, new_reservation.scope, delta_charged=delta)
     return reservation_id
 
 

@@ -54,12 +54,12 @@ class HeadFolder:
     def _read(self, file: Path) -> Checkpoint:
         account_id = file.name.removesuffix(SUFFIX)
         try:
-            found = notes.read(account_id, file.read_text(encoding="utf-8"))
+            head = notes.read(account_id, file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError):
-            found = None
-        if found is None or not ids.is_reference(account_id):
+            head = None
+        if head is None or not ids.is_reference(account_id):
             raise InstallationError(f"{file} is not a head that this program wrote; see the operator's guide")
-        return found
+        return head
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -71,13 +71,13 @@ def populations_of(session: Session, rows: Sequence[AccountRow]) -> dict[str, Po
     return {row.id: Population(row.id, row.name, row.cap, members[row.id]) for row in rows}
 
 
-def append(session: Session, population: AccountRow | None, account: AccountRow, new: NewEntry) -> Entry:
+def append(session: Session, population: AccountRow | None, account: AccountRow, new_entry: NewEntry) -> Entry:
     """Writes an entry of an account, with a time not before the newest entry of its locked population.
 
     If a member's entry is older than the last line of the population's export and has no entry in this export, the
     verifier reports that an entry was left out.
     """
-    return chain.append(session, account, new, not_before="" if population is None else population.last_at)
+    return chain.append(session, account, new_entry, not_before="" if population is None else population.last_at)
 
 
 def record(session: Session, population: AccountRow, account: AccountRow, entry: Entry, *, total: CellBalance) -> None:
@@ -93,7 +93,7 @@ def record(session: Session, population: AccountRow, account: AccountRow, entry:
     member = session.get_one(MemberRow, account.id, populate_existing=True)
     member.load, member.reserved = total.load, total.reserved
     member.tightest_cell, member.is_exact = dict(total.cell), total.is_exact
-    new = NewEntry(
+    new_entry = NewEntry(
         EntryKind.LOAD,
         member.load,
         actor=entry.actor,
@@ -101,7 +101,7 @@ def record(session: Session, population: AccountRow, account: AccountRow, entry:
         details={"member": {"dataset": account.id, "sequence": entry.sequence, "hash": entry.hash}},
     )
     # Not before the member's entry, whose clock may be ahead: the verifier checks the order of the two times.
-    chain.append(session, population, new, not_before=entry.at)
+    chain.append(session, population, new_entry, not_before=entry.at)
 
 
 def record_charge(session: Session, account_id: str, scope: Scope, amount: int) -> None:

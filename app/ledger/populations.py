@@ -33,7 +33,7 @@ class NewPopulation:
     declared_by: str
 
 
-def open_population(session: Session, new: NewPopulation, *, at: datetime) -> PopulationRow:
+def open_population(session: Session, new_population: NewPopulation, *, at: datetime) -> PopulationRow:
     """Opens a population without members, with its account and the account's first entry.
 
     Raises:
@@ -41,20 +41,20 @@ def open_population(session: Session, new: NewPopulation, *, at: datetime) -> Po
     """
     taken = session.execute(
         insert(session, PopulationRow)
-        .values(id=new.id, name=new.name, declared_by=new.declared_by, created_at=at)
+        .values(id=new_population.id, name=new_population.name, declared_by=new_population.declared_by, created_at=at)
         .on_conflict_do_nothing()
         .returning(PopulationRow.id)
     )
     if taken.scalar_one_or_none() is None:
         raise NameTaken("population")
     account = AccountRow(
-        id=new.id,
-        name=new.name,
-        accountant=new.accountant,
+        id=new_population.id,
+        name=new_population.name,
+        accountant=new_population.accountant,
         adjacency=None,
-        cap=new.cap,
-        highest_cap=new.cap,
-        delta=new.delta,
+        cap=new_population.cap,
+        highest_cap=new_population.cap,
+        delta=new_population.delta,
         delta_set_aside=None,
         privacy_unit=None,
         partitions=[],
@@ -64,9 +64,11 @@ def open_population(session: Session, new: NewPopulation, *, at: datetime) -> Po
     )
     session.add(account)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=new.declared_by, details=account_facts.of_account(account))
+    opened = chain.NewEntry(
+        EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=account_facts.of_account(account)
+    )
     chain.append(session, account, opened)
-    return session.get_one(PopulationRow, new.id)
+    return session.get_one(PopulationRow, new_population.id)
 
 
 def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str, at: datetime) -> PopulationRow:
@@ -76,8 +78,8 @@ def open_with_budget_of(session: Session, account_id: str, *, name: str, by: str
         NameTaken: another population has the name.
     """
     account = repository.account(session, account_id)
-    new = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, account.cap, account.delta, by)
-    return open_population(session, new, at=at)
+    new_population = NewPopulation(ids.new(ids.POPULATION), name, account.accountant, account.cap, account.delta, by)
+    return open_population(session, new_population, at=at)
 
 
 def find(session: Session, reference: str) -> PopulationRow | None:

@@ -134,26 +134,26 @@ class Detail:
     load: int
 
 
-def open_account(session: Session, new: NewAccount, *, actor: str) -> None:
+def open_account(session: Session, new_account: NewAccount, *, actor: str) -> None:
     """Opens an account with its first entry, which holds the account's facts."""
     row = AccountRow(
-        id=new.id,
-        name=new.name,
-        accountant=new.accountant,
-        adjacency=new.adjacency,
-        cap=new.cap,
-        highest_cap=new.cap,
-        delta=new.delta,
-        delta_set_aside=new.delta_set_aside,
-        privacy_unit=new.privacy_unit,
-        partitions=new.partitions.to_json(),
+        id=new_account.id,
+        name=new_account.name,
+        accountant=new_account.accountant,
+        adjacency=new_account.adjacency,
+        cap=new_account.cap,
+        highest_cap=new_account.cap,
+        delta=new_account.delta,
+        delta_set_aside=new_account.delta_set_aside,
+        privacy_unit=new_account.privacy_unit,
+        partitions=new_account.partitions.to_json(),
         last_sequence=0,
         last_hash=FIRST_PREVIOUS_HASH,
         last_at="",
     )
     session.add(row)
     session.flush()
-    opened = chain.NewEntry(EntryKind.OPEN, new.cap, actor=actor, details=account_facts.of_account(row))
+    opened = chain.NewEntry(EntryKind.OPEN, new_account.cap, actor=actor, details=account_facts.of_account(row))
     chain.append(session, row, opened)
 
 
@@ -179,13 +179,15 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
     if isinstance(decision, Refused):
         part = parts[decision.position]
         raise _refusal(rows[part.account_id], part, decision)
-    made: dict[int, str] = {}
+    reservation_ids: dict[int, str] = {}
     for placed in decision:
         part = parts[placed.position]
         population = budgets.population_of(part.account_id)
         population_row = None if population is None else populations[population.id]
-        made[placed.position] = _write(session, rows[part.account_id], population_row, part, placed, actor=actor)
-    return [made[position] for position in range(len(parts))]
+        reservation_ids[placed.position] = _write(
+            session, rows[part.account_id], population_row, part, placed, actor=actor
+        )
+    return [reservation_ids[position] for position in range(len(parts))]
 
 
 def charge(session: Session, reservation_id: str, *, actor: str) -> None:
@@ -361,8 +363,8 @@ def _write(
     )
     session.add(reservation)
     state.move(session, row.id, part.scope, reserved=part.amount)
-    new = chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor)
-    entry = population_totals.append(session, population, row, new)
+    new_entry = chain.of_reservation(EntryKind.RESERVE, reservation, actor=actor)
+    entry = population_totals.append(session, population, row, new_entry)
     if population is not None:
         assert placed.member is not None, "a member's total follows every reservation"
         population_totals.record(session, population, row, entry, total=placed.member)

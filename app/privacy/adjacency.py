@@ -6,9 +6,11 @@ from enum import StrEnum
 class Adjacency(StrEnum):
     """The neighbouring relation under which a guarantee is stated. Always passed, never defaulted.
 
-    ``ADD_REMOVE_ONE``: one unit is added or removed (unbounded); the relation of every ordinary account.
-    ``REPLACE_ONE``: one unit is exchanged for another (bounded); printed beside the first, at twice the pure price.
-    ``LABEL``: one label changes, features and membership are public; accounts of their own.
+    ``ADD_REMOVE_ONE``: one unit is added or removed (unbounded); the adjacency of every ordinary account.
+    ``REPLACE_ONE``: one unit is replaced by another (bounded); guarantees also state its loss, on ``pure`` accounts
+    twice the loss under add/remove.
+    ``LABEL``: one label changes; features and membership are public. The adjacency of accounts that protect labels
+    alone.
     """
 
     ADD_REMOVE_ONE = "add_remove"

@@ -20,8 +20,8 @@ class Budget:
 
     Attributes:
         accountant: name of the account's accountant.
-        amount: whole steps of its unit, above zero.
-        adjacency: of the account.
+        amount: whole steps of the accountant's unit, above zero.
+        adjacency: adjacency of the account.
     """
 
     accountant: str
@@ -36,11 +36,11 @@ class Budget:
     def stated_under(self, adjacency: Adjacency) -> "Budget":
         """The budget of a mechanism whose guarantee is stated under ``adjacency``, covered by this budget.
 
-        A label that changes is one row removed and one added: on a ``label`` account a mechanism stated under
-        add/remove costs what replacing a row costs (docs/proofs/accounting.md A2).
+        A changed label is one row removed and one row added: on a ``label`` account a mechanism that is stated under
+        add/remove costs its loss for replacing a row (docs/proofs/accounting.md A2).
 
         Raises:
-            UnknownPrivacyEvent: nothing stated under ``adjacency`` has a bound here.
+            UnknownPrivacyEvent: a mechanism stated under ``adjacency`` has no bound on this account.
         """
         if adjacency is self.adjacency:
             return self
@@ -61,8 +61,8 @@ class Budget:
         """The loss of an event in this budget's unit, exact or rounded up.
 
         Raises:
-            NoBoundHere: the event has a bound elsewhere, but not in this unit.
-            UnknownPrivacyEvent: it has no bound under this adjacency.
+            NoBoundInUnit: the event has a bound elsewhere, but not in this unit.
+            UnknownPrivacyEvent: the event has no bound under this adjacency.
         """
         return accountants.by_name(self.accountant).loss(event, adjacency=self.adjacency)
 
@@ -74,17 +74,17 @@ class Budget:
 def fitted(budget: Budget, event_at: Callable[[Fraction], Event], *, start: Fraction) -> Event:
     """The event of a mechanism at the largest strength that a budget covers, up to a relative 10⁻¹¹.
 
-    For mechanisms with one strength (the ε that they divide among their draws) on accounts in another unit. The total
-    in ρ or μ² depends on the number of draws, so the strength that uses the budget up is searched for. The returned
+    Used for mechanisms with one strength (the ε that they divide among their draws) on accounts in ρ or μ². The loss
+    in these units depends on the number of draws, so a search finds the strength that uses up the budget. The returned
     event is checked against the budget, independently of the search.
 
     Args:
-        budget: what the event may cost.
+        budget: the largest loss of the event.
         event_at: the mechanism's event at a strength; its loss rises with it, and may level off.
         start: a strength to begin with, above zero.
 
     Raises:
-        NoBoundHere: the event has a bound elsewhere, but not in this unit.
+        NoBoundInUnit: the event has a bound elsewhere, but not in this unit.
     """
     high = start
     for _ in range(_MAX_DOUBLINGS):
@@ -103,7 +103,7 @@ def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: F
     target = math.sqrt(budget.limit)
 
     def excess(strength: float) -> float:
-        """In the square root of the loss, which is nearly linear in the strength."""
+        """The square root of the loss, which is nearly linear in the strength, minus that of the budget."""
         return math.sqrt(budget.loss(event_at(Fraction(strength)))) - target
 
     strength, step = Fraction(_crossing(excess, low=float(low), high=float(high))), Fraction(1, 10 ** (_DIGITS - 1))
@@ -116,10 +116,10 @@ def _fitted_below(budget: Budget, event_at: Callable[[Fraction], Event], high: F
 
 
 def _crossing(function: Callable[[float], float], *, low: float, high: float) -> float:
-    """An estimate of where a rising function crosses zero, to about :data:`_DIGITS` digits.
+    """Estimates the zero of a rising function, to about :data:`_DIGITS` digits.
 
-    False position with the weight of an end that stays halved (the Illinois rule): it converges faster than halving on
-    smooth functions and never leaves the bracket.
+    Uses false position and halves the weight of an end that stays (the Illinois rule). It converges faster than
+    bisection on smooth functions and never leaves the bracket.
     """
     at_low, at_high = function(low), function(high)
     for _ in range(_MAX_STEPS):

@@ -18,7 +18,7 @@ from app.privacy import accountants
 from app.privacy.accountants import gdp, pure, zcdp
 from app.privacy.accountants.accountant import EPSILON_PLACES, steps_up
 from app.privacy.adjacency import Adjacency
-from app.privacy.events import Json, NoBoundHere, UnknownPrivacyEvent
+from app.privacy.events import Json, NoBoundInUnit, UnknownPrivacyEvent
 
 
 @dataclass(frozen=True)
@@ -32,36 +32,36 @@ class DeclaredLoss:
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.epsilon, self.rho, self.mu) if value is not None]
-        if len(given) != 1 or given[0] <= 0:
+        losses = [value for value in (self.epsilon, self.rho, self.mu) if value is not None]
+        if len(losses) != 1 or losses[0] <= 0:
             raise ValueError("one of epsilon, rho and mu, above zero")
         if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
             raise ValueError("delta stands beside epsilon, between 0 and 1")
 
     def to_json(self) -> Json:
-        given = {name: getattr(self, name) for name in ("epsilon", "rho", "mu", "delta")}
-        texts = {name: amounts.to_text(value) for name, value in given.items() if value is not None}
+        fields = {name: getattr(self, name) for name in ("epsilon", "rho", "mu", "delta")}
+        texts = {name: amounts.to_text(value) for name, value in fields.items() if value is not None}
         return {"adjacency": self.adjacency.value, **texts}
 
 
 def from_json(value: Mapping[str, str]) -> DeclaredLoss:
     """Inverse of :meth:`DeclaredLoss.to_json`."""
-    given = {name: Fraction(text) for name, text in value.items() if name != "adjacency"}
-    return DeclaredLoss(Adjacency(value["adjacency"]), **given)
+    fields = {name: Fraction(text) for name, text in value.items() if name != "adjacency"}
+    return DeclaredLoss(Adjacency(value["adjacency"]), **fields)
 
 
 def loss(declared: DeclaredLoss, *, accountant: str, adjacency: Adjacency) -> Fraction:
     """The loss of one call in the unit of an account, exact or rounded up (docs/proofs/external.md).
 
-    Of (ε, δ) this is the ρ; its δ is an amount of its own, which no unit contains.
+    For (ε, δ) the result is the ρ; the δ is charged separately and is not part of the amount.
 
     Args:
-        declared: of the mechanism.
+        declared: the declared loss of the mechanism.
         accountant: name of the account's accountant.
-        adjacency: of the account.
+        adjacency: adjacency of the account.
 
     Raises:
-        NoBoundHere: no bound in this unit; another accountant may have one.
+        NoBoundInUnit: no bound in this unit; another accountant may have one.
         UnknownPrivacyEvent: no bound under this adjacency.
     """
     single = _loss(declared, accountant)
@@ -80,7 +80,7 @@ def largest_epsilon(declared: DeclaredLoss, room: int, *, accountant: str, adjac
         room: whole steps of the account's unit.
         accountant: name of the account's accountant.
         adjacency: of the account.
-        rows: how many rows of a unit the loss is paid for together.
+        rows: number of rows of a unit whose losses are paid together.
     """
     unit = accountants.by_name(accountant)
 
@@ -126,7 +126,7 @@ def _loss(declared: DeclaredLoss, accountant: str) -> Fraction:
             return mu**2 / 2
         case DeclaredLoss(mu=Fraction() as mu), gdp.NAME:
             return mu**2
-    raise NoBoundHere(accountant)
+    raise NoBoundInUnit(accountant)
 
 
 _CHANGES = {

@@ -1,8 +1,9 @@
 """Defines privacy events: immutable descriptions of mechanism calls, known before any private row is read.
 
-An event is a tree. Its leaves say which mechanism runs, with which sensitivity and which noise; ``sequential/1`` adds
-its parts, ``parallel/1`` takes the largest of parts that see disjoint rows. That is all an auditor needs to recompute
-the charge with another program. The meaning of an existing slug never changes: a new behaviour is a new slug.
+An event is a tree. A leaf names a mechanism with its sensitivity and its noise; the loss of ``sequential/1`` is the sum
+over its parts, the loss of ``parallel/1`` the largest of its parts, which read disjoint rows. From the event alone, an
+auditor can recompute the charge with another program. The meaning of a slug never changes: a new behaviour gets a new
+slug.
 
 JSON form (all numbers that may be large or fractional are strings ``"p"`` or ``"p/q"`` in lowest terms)::
 
@@ -30,10 +31,10 @@ from app.core import limits
 from app.privacy.adjacency import Adjacency
 
 QUANTUM = Fraction(1, 2**32)
-"""Draw parameters are multiples of this, rounded down, so that kernels work in 64-bit integers."""
+"""Parameters of draws are multiples of this number, rounded down, so that kernels work in 64-bit integers."""
 
 _FRACTION = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?", re.ASCII)
-"""Checked before conversion, because a short text with an exponent can denote a number that fills the memory."""
+"""Form of a number, checked before conversion, because a short text with an exponent can denote a huge number."""
 
 _WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}", re.ASCII)
 
@@ -49,7 +50,7 @@ class UnknownPrivacyEvent(ValueError):
 
 
 @dataclass(eq=False)
-class NoBoundHere(UnknownPrivacyEvent):
+class NoBoundInUnit(UnknownPrivacyEvent):
     """A known event without a proved bound in the unit of one accountant; another accountant may have a bound."""
 
     accountant: str
@@ -97,9 +98,9 @@ class Sequential:
 
 @dataclass(frozen=True)
 class Parallel:
-    """Parts on disjoint rows, each a stable function of one record: the loss is the largest part's.
+    """Parts on disjoint rows, assigned by a function of each row alone: the loss is the largest loss of a part.
 
-    ``over`` says what is disjoint (``trees``, ``nodes``, ``shards``): words for the receipt.
+    ``over`` names the disjoint parts (``trees``, ``nodes``, ``shards``) for the receipt.
     """
 
     over: str
@@ -157,7 +158,7 @@ class ExponentialMechanism(_Leaf):
     """One selection among at most ``max_candidates`` public candidates, Pr[r] ∝ exp(inverse_scale · u_r), exactly.
 
     ε-bounded range, and so ε-DP, with ε = ``range_sensitivity · inverse_scale`` (lemma L1 in docs/proofs/lemmas.md;
-    Dong, Durfee and Rogers 2020). Bounded range is what makes it cheaper than permute-and-flip in ρ and μ.
+    Dong, Durfee and Rogers 2020). Because of its bounded range it costs less than permute-and-flip in ρ and μ.
     """
 
     TYPE: ClassVar[str] = "exponential-mechanism/1"
@@ -194,7 +195,7 @@ Event: TypeAlias = Sequential | Parallel | PermuteAndFlip | DiscreteLaplace | Ex
 
 
 def from_json(value: object) -> Event:
-    """Reads an event's JSON form, strictly: an unknown slug or a field too many is refused.
+    """Reads an event's JSON form, and refuses unknown slugs and additional fields.
 
     Raises:
         UnknownPrivacyEvent: anything but a form described above.
@@ -206,10 +207,10 @@ def from_json(value: object) -> Event:
 
 
 def foreign(value: object) -> Event:
-    """Reads an event that a stranger wrote: strictly, and no larger than the public limits allow.
+    """Reads an event from a request: as :func:`from_json`, and within public limits.
 
     Raises:
-        UnknownPrivacyEvent: not of a known form, or over a limit.
+        UnknownPrivacyEvent: the event has an unknown form, or exceeds a limit.
     """
     event = from_json(value)
     if _size(event) > limits.MAX_EVENT_PARTS:
@@ -218,10 +219,10 @@ def foreign(value: object) -> Event:
 
 
 def _size(event: Event) -> int:
-    """Number of nodes of a tree whose counts, scales and words are within their limits.
+    """Checks the counts, scales and texts of a tree against limits, and returns its number of nodes.
 
     Raises:
-        UnknownPrivacyEvent: one of them is not.
+        UnknownPrivacyEvent: a count, a scale or a text exceeds its limit.
     """
     match event:
         case Sequential(parts) | Parallel(_, parts):

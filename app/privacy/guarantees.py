@@ -38,7 +38,7 @@ _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
 
 @dataclass(frozen=True)
 class SplitDelta:
-    """A δ of which a part is set aside for mechanisms that are (ε, δ); amounts are converted at the rest."""
+    """A δ with a part that is set aside for (ε, δ)-mechanisms; amounts are converted at the rest of δ."""
 
     total: Fraction | None
     set_aside: Fraction = Fraction(0)
@@ -169,7 +169,7 @@ def addition(
     single, replaced = (
         amounts.to_text(Fraction(steps, 10**unit.PLACES)) for steps in (amount, unit.replace_one(amount))
     )
-    given = f"Given everything that was released before, whatever that was, this {output} adds"
+    condition = f"Given everything that was released before, whatever that was, this {output} adds"
     loss = _ADDED[accountant].format(amount=single)
     if adjacency is Adjacency.LABEL:
         return {
@@ -177,14 +177,14 @@ def addition(
             Adjacency.LABEL.value: single,
             Adjacency.ADD_REMOVE_ONE.value: None,
             Adjacency.REPLACE_ONE.value: None,
-            "text": f"{_LABELS_ONLY} {given} {loss} where {_labels(unit_column, max_rows)} "
+            "text": f"{_LABELS_ONLY} {condition} {loss} where {_labels(unit_column, max_rows)} "
             f"{'changes' if unit_column is None else 'change'}.",
         }
     return {
         "unit": unit.UNIT,
         Adjacency.ADD_REMOVE_ONE.value: single,
         Adjacency.REPLACE_ONE.value: replaced,
-        "text": f"{given} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
+        "text": f"{condition} {loss} where {_unit(unit_column, max_rows)} is added or removed, and at most {replaced} "
         f"where one is replaced by another.",
     }
 
@@ -242,8 +242,8 @@ def _split(delta: Fraction | SplitDelta | None) -> SplitDelta:
 
 
 def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
-    """δ where one unit is replaced by another: δ plus e^ε times what is set aside, rounded up, for the largest ε of a
-    mechanism that the cap can hold (docs/proofs/external.md)."""
+    """δ for replacing one unit by another: δ plus e^ε times the part that is set aside, rounded up, for the largest ε
+    of a mechanism within the cap (docs/proofs/external.md)."""
     total = delta.total or Fraction(0)
     if not delta.set_aside:
         return total
@@ -254,7 +254,7 @@ def _replaced_delta(amount: int, delta: SplitDelta) -> Fraction:
 
 
 def _rounded_up(value: Fraction) -> Fraction:
-    """To six significant digits."""
+    """Rounds up to six significant digits."""
     unit = Fraction(1)
     while value / unit < 10**5:
         unit /= 10

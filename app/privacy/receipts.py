@@ -53,8 +53,8 @@ _SEVERAL_ROWS = "For all of the at most {rows} rows of one unit together: {symbo
 
 
 @dataclass(frozen=True)
-class _Teller:
-    """The account of a receipt: its unit, and the difference between neighbours."""
+class _AccountWords:
+    """Words for the losses of a receipt on one account: its unit, and the difference between neighbours."""
 
     accountant: Accountant
     adjacency: Adjacency
@@ -75,7 +75,7 @@ class _Teller:
 
 
 def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: int = 1) -> str:
-    """The receipt of an event: one line per part, a line with the total, and one for a unit of several rows.
+    """The receipt of an event: one line per part, a line with the total, and a line for units of several rows.
 
     Every number is public: it was known before any row was read. Figures with more than six significant digits are
     rounded up and marked with ≤; the event itself holds the exact ones.
@@ -89,23 +89,23 @@ def in_words(event: Event, *, accountant: str, adjacency: Adjacency, max_rows: i
     Raises:
         UnknownPrivacyEvent: an event without a proven bound on such an account.
     """
-    teller = _Teller(accountants.by_name(accountant), adjacency)
-    lines = [*_lines(Part(1, event), teller, depth=0), teller.total(event)]
-    return "\n".join(lines if max_rows == 1 else [*lines, teller.together(event, max_rows)])
+    words = _AccountWords(accountants.by_name(accountant), adjacency)
+    lines = [*_lines(Part(1, event), words, depth=0), words.total(event)]
+    return "\n".join(lines if max_rows == 1 else [*lines, words.together(event, max_rows)])
 
 
-def _lines(part: Part, teller: _Teller, *, depth: int) -> list[str]:
-    margin, cost = _INDENT * depth, f"{teller.accountant.SYMBOL} {_figure(teller.loss(part.event))}"
+def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
+    margin, cost = _INDENT * depth, f"{words.accountant.SYMBOL} {_figure(words.loss(part.event))}"
     match part.event:
         case Sequential(parts):
             head = f"{margin}{_repeated(part.times)}one after another, so that losses add up ({cost}):"
-            return [head, *(line for inner in parts for line in _lines(inner, teller, depth=depth + 1))]
+            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
         case Parallel(over, parts):
             head = (
                 f"{margin}{_repeated(part.times)}on disjoint rows, one set of rows per {_singular(over)}, so that only "
                 f"the largest loss counts ({cost}):"
             )
-            return [head, *(line for inner in parts for line in _lines(inner, teller, depth=depth + 1))]
+            return [head, *(line for inner in parts for line in _lines(inner, words, depth=depth + 1))]
     return [f"{margin}{part.times} × {_leaf(part.event)} ({cost} each)"]
 
 
@@ -145,7 +145,7 @@ def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:
 
 
 def _changed(leaf: Leaf) -> str:
-    """What differs between neighbours where a leaf's sensitivity is stated."""
+    """Names the difference between the neighbours for which a leaf's sensitivity is stated."""
     return "one changed label" if leaf.adjacency is Adjacency.LABEL else "one row"
 
 
@@ -164,13 +164,13 @@ def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
 
 
 def _figure(value: Fraction) -> str:
-    """``= 0.5``, or ``≤ 0.333334``: exact, or rounded up to six significant digits."""
+    """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits as ``≤ 0.333334``."""
     rounded = _rounded_up(value)
     return f"= {amounts.to_text(value)}" if rounded == value else f"≤ {amounts.to_text(rounded)}"
 
 
 def _plain(value: Fraction) -> str:
-    """Exact text where it is short, else rounded up to six significant digits."""
+    """Formats a number: exactly where the text is short, else rounded up to six significant digits."""
     return amounts.to_text(_rounded_up(value))
 
 
@@ -195,7 +195,7 @@ def _rounded_up(value: Fraction) -> Fraction:
 
 
 def _rounded(value: Fraction, *, up: bool) -> Fraction:
-    """To six significant digits."""
+    """Rounds to six significant digits."""
     if value == 0:
         return value
     unit = Fraction(1)

@@ -24,22 +24,22 @@ _ONE_OF_SEVERAL = (
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
     """The guarantee that a limit makes for the people in a dataset, in numbers and in words."""
     printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
-    told = printed(
+    guarantee = printed(
         accountant=limit.accountant,
         amount=limit.amount,
         delta=limit.split,
         unit_column=dataset.unit_column,
         max_rows=dataset.max_rows,
     )
-    return of_population(told, dataset.row.population)
+    return of_population(guarantee, dataset.row.population)
 
 
-def of_population(told: dict[str, Any], population: str | None) -> dict[str, Any]:
+def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str, Any]:
     """The guarantee of a population's dataset, with the sentence that names the population, added at most once."""
     sentence = "" if population is None else _ONE_OF_SEVERAL.format(name=population)
-    if sentence in told["text"]:
-        return told
-    return {**told, "text": f"{told['text']} {sentence}"}
+    if sentence in guarantee["text"]:
+        return guarantee
+    return {**guarantee, "text": f"{guarantee['text']} {sentence}"}
 
 
 def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Output) -> dict[str, Any]:

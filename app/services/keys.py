@@ -26,9 +26,9 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
     roles = [Role(role) for role in body.roles]
     with installation.database.write() as session:
         at = installation.database.now(session)
-        made = keys.create(session, name=body.name, roles=roles, at=at)
-        row = keys.find(session, made.id)
-        return KeyCreated(id=made.id, name=row.name, key=made.text, roles=row.roles)
+        new_key = keys.create(session, name=body.name, roles=roles, at=at)
+        row = keys.find(session, new_key.id)
+        return KeyCreated(id=new_key.id, name=row.name, key=new_key.text, roles=row.roles)
 
 
 def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:

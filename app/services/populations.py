@@ -47,7 +47,7 @@ def open_population(
         at = installation.database.now(session)
 
         def work() -> Answer:
-            new = NewPopulation(
+            new_population = NewPopulation(
                 id=ids.new(ids.POPULATION),
                 name=body.name,
                 accountant=body.budget.accountant,
@@ -55,7 +55,7 @@ def open_population(
                 delta=None if body.budget.delta is None else amounts.to_text(body.budget.delta),
                 declared_by=principal.key_id,
             )
-            row = populations.open_population(session, new, at=at)
+            row = populations.open_population(session, new_population, at=at)
             return Answer.of(201, population_out(session, row), location=f"/populations/{row.id}")
 
         return once(session, request, at=at, work=work)

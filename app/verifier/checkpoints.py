@@ -82,13 +82,13 @@ def read_checkpoint(file: Path, public_key: bytes) -> Checkpoint:
 
 def _signatures(lines: str, public_key: bytes) -> list[bytes]:
     """The signatures with the id of this key."""
-    found = []
+    signatures = []
     for line in _SIGNATURE.finditer(lines):
         signature = _decoded(line["signature"])
         named = line["name"].encode("utf-8") + b"\n" + _ED25519 + public_key
         if signature[:4] == hashlib.sha256(named).digest()[:4]:
-            found.append(signature[4:])
-    return found
+            signatures.append(signature[4:])
+    return signatures
 
 
 def _holds(public_key: bytes, signature: bytes, text: bytes) -> bool:

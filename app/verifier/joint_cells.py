@@ -4,14 +4,13 @@ A row lies in exactly one cell of each partition, so in exactly one *joint* cell
 its box. The loss of the dataset is the largest sum over the joint cells (Theorem L (a), docs/proofs/lemmas.md); with
 several partitions the largest sum of any one partition is less than that.
 
-Amounts on equal boxes are added up first. Then the largest sum is searched for, partition by partition: cells that the
-same boxes cover count as one; a branch ends as soon as its upper bound does not pass the threshold; a subproblem that
-returns is answered from a table. The upper bound counts each box in one of the partitions that it restricts and adds
-up the largest cells: exact where no box restricts two.
+Amounts on equal boxes are added first. A search then finds the largest sum, partition by partition. Cells that the same
+boxes cover are tried once; a branch ends when its upper bound does not exceed the threshold; the results of subproblems
+are stored in a table. The upper bound counts each box in one of the partitions that it restricts and adds the largest
+cells, which is exact if no box restricts two partitions.
 
-The result is exact. A search of more than :data:`MAX_WORK` steps is refused, and nothing is guessed; the service that
-wrote the ledger eliminates variables instead and states a bound past its own limit. Measurements of both algorithms:
-docs/adr/0013-balances-per-box.md.
+The result is exact; a search of more than :data:`MAX_WORK` steps is refused. The service uses variable elimination
+instead, and states a bound beyond its limit of work. docs/adr/0013-balances-per-box.md compares both algorithms.
 """
 
 from collections import defaultdict
@@ -58,7 +57,7 @@ class _Box:
         home: the partition with the fewest cells in the box; None for the whole dataset.
         load: charged plus reserved.
         charged: the charged part of the load.
-        bound: an upper bound on the load of its joint cells; None until the first question.
+        bound: an upper bound on the load of its joint cells; None before the first call of :meth:`exceeds`.
         meets: the boxes that share a joint cell with this box, including itself.
     """
 
@@ -109,17 +108,17 @@ class JointCells:
         if box.bound is None or box.bound > limit:
             box.bound = self._bound_inside(dict(scope))
         if box.bound > limit:
-            # A threshold below the limit gives a bound that also answers the next questions.
+            # A threshold below the limit gives a bound that also answers later calls.
             threshold = limit - limit // 16
-            found = _Search(self, dict(scope), box.meets).largest(above=threshold)
-            box.bound = threshold if found is None else found[0]
+            maximum = _Search(self, dict(scope), box.meets).largest(above=threshold)
+            box.bound = threshold if maximum is None else maximum[0]
         return box.bound > limit
 
     def tightest(self, scope: Scope) -> Balance:
         """The joint cell of the scope with the largest load; of equal loads the first cell in canonical order."""
-        found = _Search(self, dict(scope), self._box(scope).meets).largest(above=-1)
-        assert found is not None, "loads are not negative"
-        load, cell = found
+        maximum = _Search(self, dict(scope), self._box(scope).meets).largest(above=-1)
+        assert maximum is not None, "loads are not negative"
+        load, cell = maximum
         charged = sum(box.charged for box in self._boxes.values() if _covers(box, cell))
         return Balance(charged=charged, reserved=load - charged, cell=dict(sorted(cell.items())))
 
@@ -169,10 +168,10 @@ class JointCells:
 
 
 class _Search:
-    """One question about the joint cells inside a scope: branch and bound with a table of subproblems.
+    """A search for the largest load inside a scope: branch and bound with a table of subproblems.
 
-    A branch fixes the cell of one partition after the other. The largest sum of the later partitions depends only on
-    the boxes that are left and restrict one of them, so a subproblem that returns is answered from the table.
+    A branch fixes the cell of one partition after the other. The largest sum over the later partitions depends only on
+    the remaining boxes that restrict one of them, so the table stores this sum by the set of these boxes.
     """
 
     def __init__(self, cells: JointCells, sides: Mapping[str, tuple[Cell, ...]], boxes: Sequence[_Box]) -> None:
@@ -182,11 +181,11 @@ class _Search:
             if (domain := sides.get(partition.name) or cells.domain(partition))
         ]
         loaded = [box for box in boxes if box.load]
-        asked = {name: frozenset(listed) for name, listed in sides.items()}
+        cells_of = {name: frozenset(listed) for name, listed in sides.items()}
         self._loads = [box.load for box in loaded]
         self._sides = [
             {
-                at: box.sides[name] & asked.get(name, box.sides[name])
+                at: box.sides[name] & cells_of.get(name, box.sides[name])
                 for at, (name, _) in enumerate(self._domains)
                 if name in box.sides
             }
@@ -205,7 +204,7 @@ class _Search:
         return self._largest(0, range(len(self._loads)), above)
 
     def _largest(self, depth: int, boxes: Sequence[int], above: int) -> tuple[int, dict[str, Cell]] | None:
-        """The largest sum of the boxes that a cell of the partitions from ``depth`` on lies in."""
+        """The largest sum of boxes over the cells of the partitions from ``depth`` on."""
         self._count(len(boxes) + 1)
         settled = sum(self._loads[box] for box in boxes if self._last[box] < depth)
         if depth == len(self._domains):
@@ -213,13 +212,13 @@ class _Search:
         left = tuple(box for box in boxes if self._last[box] >= depth)
         solved = self._solved.get((depth, left))
         if solved is None or (solved[1] is None and solved[0] > above - settled):
-            found = self._branch(depth, left, above - settled)
-            solved = self._solved[depth, left] = found or (above - settled, None)
+            maximum = self._branch(depth, left, above - settled)
+            solved = self._solved[depth, left] = maximum or (above - settled, None)
         load, cell = solved
         return None if cell is None or load + settled <= above else (load + settled, cell)
 
     def _branch(self, depth: int, boxes: tuple[int, ...], above: int) -> tuple[int, dict[str, Cell]] | None:
-        """Tries the cells of one partition, one for each set of boxes that they lie in."""
+        """Tries the cells of one partition, one cell for each distinct set of boxes."""
         if self._bound(depth, boxes) <= above:
             return None
         name, domain = self._domains[depth]
@@ -234,14 +233,14 @@ class _Search:
             if covered in tried:
                 continue
             tried.add(covered)
-            found = self._largest(depth + 1, [*free, *covered], above)
-            if found is not None:
-                above = found[0]
-                best = (above, {name: cell, **found[1]})
+            maximum = self._largest(depth + 1, [*free, *covered], above)
+            if maximum is not None:
+                above = maximum[0]
+                best = (above, {name: cell, **maximum[1]})
         return best
 
     def _bound(self, depth: int, boxes: Sequence[int]) -> int:
-        """An upper bound: each box is counted in the first partition to come that it restricts."""
+        """An upper bound: counts each box in the first remaining partition that it restricts."""
         loads: dict[int, dict[Cell, int]] = defaultdict(lambda: defaultdict(int))
         for box in boxes:
             home = min(at for at in self._sides[box] if at >= depth)
@@ -259,7 +258,8 @@ class _Search:
 def _distinguishable(domain: Sequence[Cell], named: Set[Cell]) -> list[Cell]:
     """Some cells of a domain and the first of the others, in canonical order.
 
-    No box tells the others apart. A header of a few bytes can declare millions of cells, so nothing may visit each.
+    Every box contains all or none of the other cells. A header of a few bytes can declare millions of cells, so no
+    code may visit each of them.
     """
     other = next((cell for cell in domain if cell not in named), None)
     return sorted(named if other is None else {*named, other})

@@ -31,14 +31,14 @@ def entry_fields(value: Json, names: set[str]) -> dict[str, Json]:
     details = value.get("details") if isinstance(value, dict) else None
     if isinstance(value, dict) and "details" in value and not (isinstance(details, dict) and details):
         raise Malformed("details is not a non-empty object")
-    found = fields(value, names | ({"details"} if details else set()), "the entry")
-    text(found["actor"], "actor")
-    return found
+    members = fields(value, names | ({"details"} if details else set()), "the entry")
+    text(members["actor"], "actor")
+    return members
 
 
-def check_export(found: dict[str, Json]) -> None:
+def check_export(export: dict[str, Json]) -> None:
     """Checks that a header is marked as the header of an export in format 1."""
-    if found["kind"] != "export" or found["format"] is True or found["format"] != 1:
+    if export["kind"] != "export" or export["format"] is True or export["format"] != 1:
         raise Malformed("this is not the header of an export in format 1")
 
 

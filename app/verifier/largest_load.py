@@ -23,7 +23,7 @@ class Largest:
         self.load: int | None = 0
 
     def follow(self, entry: Entry) -> None:
-        """Applies the newest entry, which has been applied to the cells before."""
+        """Applies the newest entry, after it was applied to the joint cells."""
         if self.load is None or not moves_load(entry.kind):
             return
         scope: Scope = entry.scope
@@ -33,12 +33,12 @@ class Largest:
             self.load -= entry.amount
             scope = ()
         try:
-            found = self._cells.largest(scope, above=self.load)
+            maximum = self._cells.largest(scope, above=self.load)
         except TooComplex:
             self.load = None
             return
-        if found is not None:
-            self.load, self._cell = found
+        if maximum is not None:
+            self.load, self._cell = maximum
 
 
 def moves_load(kind: str) -> bool:
@@ -49,7 +49,7 @@ def moves_load(kind: str) -> bool:
 def _covers(scope: Scope, cell: Mapping[str, Cell]) -> bool:
     """Whether a joint cell is in a scope.
 
-    A cell from before the first upload was named has no upload, and is in no scope that names uploads: such a scope
-    would have raised the largest load, at a cell with an upload.
+    A cell that was found before any entry named an upload has no upload, and lies in no scope that names uploads: such
+    a scope would have raised the largest load, at a cell with an upload.
     """
     return all(cell.get(name) in cells for name, cells in scope)

@@ -83,9 +83,9 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
         where = failure.file or str(file)
-        found = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
+        result = {"verified": False, "file": where, "line": failure.line, "reason": failure.reason}
         _print(
-            json.dumps(found) if as_json else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
+            json.dumps(result) if as_json else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
         )
         return NOT_VERIFIED
     except (NotSigned, Disproven) as failure:
@@ -114,13 +114,13 @@ def _checkpoints(evidence: Evidence) -> list[Checkpoint]:
         key = read_public_key(evidence.public_key)
     except NotAKey as error:
         raise _Unreadable(f"{evidence.public_key} is not a public key: {error}") from error
-    found = []
+    checkpoints = []
     for file in evidence.checkpoints:
         try:
-            found.append(read_checkpoint(file, key))
+            checkpoints.append(read_checkpoint(file, key))
         except NotSigned as error:
             raise NotSigned(f"checkpoint {file}: {error}") from error
-    return found
+    return checkpoints
 
 
 def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint]) -> tuple[dict[str, object], str]:
@@ -150,8 +150,8 @@ def _check_population(
     with ExitStack() as opened:
         ledgers: dict[str, MemberLedger] = {}
         for file in members:
-            own = opened.enter_context(file.open("rb"))
-            ledger = MemberLedger(_lines(own), checkpoints, file=str(file))
+            export = opened.enter_context(file.open("rb"))
+            ledger = MemberLedger(_lines(export), checkpoints, file=str(file))
             if ledger.dataset in ledgers:
                 raise _Unreadable(f"{file} is a second export of {ledger.dataset}: give one export of each member")
             ledgers[ledger.dataset] = ledger

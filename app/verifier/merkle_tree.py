@@ -78,18 +78,18 @@ def check_consistency(first: int, second: int, path: Sequence[bytes], roots: tup
     number, last = first - 1, second - 1
     while number % 2:
         number, last = number >> 1, last >> 1
-    old = new = rest[0]
+    earlier = later = rest[0]
     for beside in rest[1:]:
         if last == 0:
             raise NotProven("the path is longer than the tree is high")
         if number % 2 or number == last:
-            old, new = _node(beside, old), _node(beside, new)
+            earlier, later = _node(beside, earlier), _node(beside, later)
             while number % 2 == 0 and number:
                 number, last = number >> 1, last >> 1
         else:
-            new = _node(new, beside)
+            later = _node(later, beside)
         number, last = number >> 1, last >> 1
-    if last or (old, new) != roots:
+    if last or (earlier, later) != roots:
         raise NotProven("the path does not lead to the roots of the two checkpoints")
 
 

@@ -51,8 +51,7 @@ class PopulationSummary:
         kinds: number of entries of each kind.
         cap: in force at the end, in steps.
         highest_cap: the highest in force since the sum of the loads was last zero; on accounts with a δ plus the
-        highest
-            cap of every member that joined with a load. It is the cap of the guarantee there.
+            highest cap of every member that joined with a load. On these accounts the guarantee states this cap.
         unit: adjacency and unit column of all members; None without members.
         members: by dataset, in the order of joining.
         compared: the members whose exports were given, by dataset.
@@ -165,11 +164,11 @@ class PopulationAccount:
 
     def _complete_at(self, last: Link) -> datetime | None:
         """Time of the newest checkpoint of exactly these entries. A signed note may hold a time of any form."""
-        found = []
+        times = []
         for checkpoint in self.chain.checkpoints:
             with suppress(Malformed):
-                found += [json_fields.time(checkpoint.at)] if checkpoint.size == last.sequence else []
-        return max(found, default=None)
+                times += [json_fields.time(checkpoint.at)] if checkpoint.size == last.sequence else []
+        return max(times, default=None)
 
     def _join(self, joined: Joined, entry: PopulationEntry) -> None:
         if joined.dataset in self._members:

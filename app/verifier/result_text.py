@@ -127,17 +127,17 @@ def _notes(summary: Summary) -> list[str]:
 def _population_notes(summary: PopulationSummary) -> list[str]:
     """What the checks of a population's export cannot show."""
     notes = []
-    if whole := [dataset for dataset, found in summary.compared.items() if not found.n_too_complex]:
+    if whole := [dataset for dataset, comparison in summary.compared.items() if not comparison.n_too_complex]:
         notes.append(f"Every entry about {', '.join(whole)} agrees with that dataset's export, which was verified.")
     if unchecked := _unchecked(summary):
         notes.append(
             f"NOT CHECKED: the loads of {', '.join(unchecked)}. To check that they are right and complete, give the "
             "export of each dataset with --member."
         )
-    for dataset, found in summary.compared.items():
+    for dataset, comparison in summary.compared.items():
         # The population does not count entries that are missing at the member's end, so only a checkpoint adds a fact.
-        tail = [_tail(found.ledger)] if found.ledger.checkpoints else []
-        notes += [f"{dataset}: {note}" for note in (*_differences(found), *_notes(found.ledger), *tail)]
+        tail = [_tail(comparison.ledger)] if comparison.ledger.checkpoints else []
+        notes += [f"{dataset}: {note}" for note in (*_differences(comparison), *_notes(comparison.ledger), *tail)]
     return [*notes, _tail(summary)]
 
 

@@ -125,8 +125,8 @@ def _start(task: JobTask) -> "subprocess.Popen[bytes]":
 
 def _scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: the paths of Python and its caches, without addresses and keys."""
-    kept = {name: environ[name] for name in _INHERITED if name in environ}
-    return kept | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
+    inherited = {name: environ[name] for name in _INHERITED if name in environ}
+    return inherited | {"PYTHONPATH": str(Path(app.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:

@@ -11,7 +11,7 @@ from app.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
-    NoBoundHere,
+    NoBoundInUnit,
     Parallel,
     Part,
     PermuteAndFlip,
@@ -154,7 +154,7 @@ def test_gaussian_noise_has_no_pure_price_and_says_who_takes_it() -> None:
     noisy = RoundedGaussian(AR, Fraction(3), Fraction(400), 2)
     event = Sequential((Part(1, counts(Fraction(1))), Part(1, noisy)))
 
-    with pytest.raises(NoBoundHere) as refused:
+    with pytest.raises(NoBoundInUnit) as refused:
         accountants.by_name("pure").loss(event, adjacency=AR)
     assert refused.value.accountant == "pure"
     assert accountants.accepting(event, adjacency=AR) == ("zcdp", "gdp")

@@ -57,7 +57,7 @@ def mu_squared(budget: Budget) -> Fraction:
     """The squared ratio of L2 sensitivity to deviation that the budget allows normal noise: μ² of a ``gdp`` account.
 
     Raises:
-        NoBoundHere: normal noise has no price in the account's unit.
+        NoBoundInUnit: normal noise has no price in the account's unit.
     """
     return budget.limit / loss_of_unit(budget)
 

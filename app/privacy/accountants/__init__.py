@@ -13,14 +13,14 @@ def by_name(name: str) -> Accountant:
     """The accountant that requests and exports call ``name``.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no accountant has this name.
     """
-    return {each.NAME: each for each in ALL}[name]
+    return {accountant.NAME: accountant for accountant in ALL}[name]
 
 
 def accepting(event: Event, *, adjacency: Adjacency) -> tuple[str, ...]:
     """Names of the accountants in whose unit an event has a proven bound on an account of ``adjacency``."""
-    return tuple(each.NAME for each in ALL if _has_bound(each, event, adjacency))
+    return tuple(accountant.NAME for accountant in ALL if _has_bound(accountant, event, adjacency))
 
 
 def _has_bound(accountant: Accountant, event: Event, adjacency: Adjacency) -> bool:

@@ -9,7 +9,7 @@ from app.privacy.events import (
     DiscreteLaplace,
     Event,
     ExponentialMechanism,
-    NoBoundHere,
+    NoBoundInUnit,
     Parallel,
     PermuteAndFlip,
     RoundedGaussian,
@@ -20,14 +20,14 @@ from app.privacy.events import (
 Leaf: TypeAlias = PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
 
 EPSILON_PLACES = 9
-"""An ε that is computed (a guarantee, or what still fits) is a multiple of 10⁻⁹."""
+"""A computed ε (of a guarantee, or the largest that fits) is a multiple of 10⁻⁹."""
 
 
 class Accountant(Protocol):
     """One unit of account. The modules ``pure``, ``zcdp`` and ``gdp`` are its implementations.
 
-    Amounts are integers in steps of 10^−``PLACES``. A job's (ε, δ) is turned into its price by the function that turns
-    an owner's (ε, δ) into the cap, so a job that asks for all of a fresh account fits it exactly.
+    Amounts are integers in steps of 10^−``PLACES``. The same function converts an owner's (ε, δ) to a cap and a job's
+    (ε, δ) to a price, so a job with the (ε, δ) of a fresh account fits exactly.
     """
 
     @property
@@ -54,14 +54,14 @@ class Accountant(Protocol):
         """The cap that an owner's (ε, δ) opens: the largest amount that implies it, rounded down."""
 
     def price(self, epsilon: Fraction, delta: Fraction | None) -> int:
-        """What a job that asks for (ε, δ) costs; at most ``cap(epsilon, delta)`` where that is a whole amount."""
+        """The price of a job with (ε, δ); at most ``cap(epsilon, delta)`` where that is a whole amount."""
 
     def loss(self, event: Event, *, adjacency: Adjacency) -> Fraction:
         """The loss of an event in this unit on an account of ``adjacency``: exact, or rounded up.
 
         Raises:
-            NoBoundHere: the event has a bound elsewhere, but not in this unit.
-            UnknownPrivacyEvent: it has no bound under this adjacency.
+            NoBoundInUnit: the event has a bound elsewhere, but not in this unit.
+            UnknownPrivacyEvent: the event has no bound under this adjacency.
         """
 
     def epsilon_of(self, amount: int, delta: Fraction | None) -> Fraction:
@@ -80,14 +80,14 @@ class Accountant(Protocol):
 def largest_epsilon(
     remaining: int, *, epsilon_of: Callable[[int], Fraction], price: Callable[[Fraction], int]
 ) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price is at most ``remaining``; zero if there is none.
+    """The largest multiple of 10⁻⁹ ε whose price is at most ``remaining``; zero if no multiple is.
 
-    It is the last one before the ε that the next larger amount implies.
+    The result is the last multiple before the ε that the next larger amount implies.
 
     Args:
         remaining: whole steps of the unit.
         epsilon_of: the ε that an amount implies, rounded up.
-        price: what an ε costs.
+        price: the price of an ε.
     """
     if remaining <= 0:
         return Fraction(0)
@@ -101,15 +101,15 @@ def largest_epsilon(
 def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fraction], label_factor: int) -> Fraction:
     """The loss of a tree from the losses of its leaves: sequential parts add, parallel parts count at their largest.
 
-    Right for ε, ρ and μ² alike (Theorem L, lemmas L4 and L5, docs/proofs/accounting.md A2). On a ``label`` account a
-    leaf stated under add/remove costs ``label_factor`` times as much: a label that changes is one row removed and one
-    added. No other pair of different adjacencies has a bound.
+    Holds for ε, ρ and μ² (Theorem L, lemmas L4 and L5, docs/proofs/accounting.md A2). On a ``label`` account a leaf
+    that is stated under add/remove costs ``label_factor`` times as much, because a changed label is one row removed and
+    one row added. No other pair of different adjacencies has a bound.
 
     Args:
-        event: what was, or will be, run.
-        adjacency: of the account.
-        leaf: the loss of one leaf under the adjacency it is stated for.
-        label_factor: what two steps of add/remove cost in this unit, relative to one.
+        event: the event of the mechanisms.
+        adjacency: adjacency of the account.
+        leaf: the loss of one leaf under the adjacency of the leaf.
+        label_factor: the loss of two add/remove steps in this unit, divided by the loss of one step.
 
     Raises:
         UnknownPrivacyEvent: a leaf whose guarantee is stated under an adjacency without a bound here.
@@ -136,24 +136,24 @@ def composed(event: Event, *, adjacency: Adjacency, leaf: Callable[[Leaf], Fract
 
 
 def pure_loss(leaf: Leaf, *, accountant: str) -> Fraction:
-    """The exact ε of a leaf with δ = 0.
+    """The exact ε of a leaf, at δ = 0.
 
     Raises:
-        NoBoundHere: the leaf has no such ε.
+        NoBoundInUnit: the leaf has no ε at δ = 0.
     """
     match leaf:
         case PermuteAndFlip() | ExponentialMechanism():
             return leaf.range_sensitivity * leaf.inverse_scale
         case DiscreteLaplace():
             return leaf.l1_sensitivity * leaf.inverse_scale
-    raise NoBoundHere(accountant)
+    raise NoBoundInUnit(accountant)
 
 
 def checked_delta(delta: Fraction | None) -> Fraction:
-    """The δ of an account that has one.
+    """Returns the δ of an account that takes a δ.
 
     Raises:
-        ValueError: none, or not strictly between 0 and 1.
+        ValueError: δ is missing, or not strictly between 0 and 1.
     """
     if delta is None or not 0 < delta < 1:
         raise ValueError("a δ strictly between 0 and 1 is needed")

@@ -1,9 +1,9 @@
 """Computes certified bounds of real numbers, as Arb balls that contain the exact value.
 
-Conversions between ρ, μ and (ε, δ) need logarithms, exponentials and the normal law, which have no exact value to
-compute with. ``flint.arb`` computes with balls (a midpoint and a radius) and widens every result by its rounding error,
-so the exact value is always inside. A charge is rounded up from the upper end of a ball, a grant down from the lower
-end. A comparison of balls is true only if it holds for every value in them (docs/proofs/accounting.md A1).
+Conversions between ρ, μ and (ε, δ) need logarithms, exponentials and the normal law, whose values computers cannot
+represent exactly. ``flint.arb`` computes with balls (a midpoint and a radius) and widens every result by its rounding
+error, so a ball always contains the exact value. A charge is rounded up from the upper end of a ball, a grant down from
+the lower end. A comparison of balls is true only if it holds for all values in them (docs/proofs/accounting.md A1).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from fractions import Fraction
 from flint import arb, ctx, fmpq
 
 ctx.prec = 256
-"""Bits of a midpoint, for the whole process. Fewer bits make wider balls, and never a wrong one."""
+"""Bits of a midpoint, for the whole process. With fewer bits, balls are wider but still contain the exact value."""
 
 _MAX_DOUBLINGS = 256
 

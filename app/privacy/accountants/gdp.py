@@ -2,13 +2,13 @@
 
 The proof is Theorem L (c) in docs/proofs/accounting.md A3.
 
-A mechanism is μ-GDP if telling its laws on two neighbours apart is at least as hard as telling N(0, 1) from N(μ, 1)
-(Dong, Roth and Su 2022). That is equivalent to (ε, δ)-DP for every ε at
+A mechanism is μ-GDP if distinguishing its laws on two neighbours is at least as hard as distinguishing N(0, 1) from
+N(μ, 1) (Dong, Roth and Su 2022). That is equivalent to (ε, δ)-DP for every ε at
 
     δ(ε, μ) = Φ(−a) − e^ε Φ(−b),      a = ε/μ − μ/2,      b = ε/μ + μ/2      (their Corollary 2.13),
 
-which falls in ε and rises in μ. An amount or an ε is the last step for which an enclosure of δ(ε, μ) certainly meets
-the owner's δ.
+which falls in ε and rises in μ. A granted amount is the largest step, and a printed ε the smallest, for which the
+enclosure of δ(ε, μ) is certainly at most the owner's δ.
 """
 
 from fractions import Fraction
@@ -38,8 +38,8 @@ TAKES_DELTA = True
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The μ² of an event on an account of ``adjacency``, rounded up.
 
-    Gaussian noise costs Δ²/σ², the exponential mechanism what :func:`of_bounded_range` says, anything else that is
-    ε-DP what :func:`of_pure` says (docs/proofs/accounting.md A4).
+    Gaussian noise costs Δ²/σ², the exponential mechanism :func:`of_bounded_range`, and any other ε-DP mechanism
+    :func:`of_pure` (docs/proofs/accounting.md A4).
 
     Raises:
         UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
@@ -65,7 +65,7 @@ def of_bounded_range(epsilon: Fraction) -> Fraction:
 def of_pure(epsilon: Fraction) -> Fraction:
     """μ² that every ε-DP mechanism satisfies, rounded up: μ = 2x with Φ(−x) = 1/(1 + e^ε).
 
-    Two forms of one formula, because tanh(ε/2) = 1 − 2/(1 + e^ε) loses digits near 1 and 2/(1 + e^ε) near 1.
+    The code uses two forms of one formula: each of tanh(ε/2) = 1 − 2/(1 + e^ε) and 2/(1 + e^ε) loses digits near 1.
     """
     exact = enclosure(epsilon)
     inverse = (exact / 2).tanh().erfinv() if epsilon < 1 else (2 / (1 + exact.exp())).erfcinv()
@@ -113,15 +113,15 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if there is none."""
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if no multiple is."""
     return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
 
 
 def group(rows: int) -> int:
-    """k rows cost k times the μ of one, k² times its square (docs/proofs/accounting.md A7)."""
+    """k rows cost k times the μ, so k² times the μ², of one row (docs/proofs/accounting.md A7)."""
     return rows**2
 
 
 def replace_one(amount: int) -> int:
-    """Two steps of add/remove: twice the μ, four times its square (group privacy of GDP)."""
+    """Two steps of add/remove: twice the μ, so four times the μ² (group privacy of GDP)."""
     return 4 * amount

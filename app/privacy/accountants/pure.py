@@ -17,20 +17,20 @@ def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The exact ε of an event on an account of ``adjacency``; a leaf costs sensitivity times inverse scale.
 
     Raises:
-        NoBoundHere: an event without a pure bound, such as one with Gaussian noise.
+        NoBoundInUnit: an event without a pure bound, such as one with Gaussian noise.
         UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
     """
     return composed(event, adjacency=adjacency, leaf=lambda each: pure_loss(each, accountant=NAME), label_factor=2)
 
 
 def price(epsilon: Fraction, delta: Fraction | None = None) -> int:
-    """What a job that asks for ``epsilon`` costs: nano-ε, rounded up."""
+    """The price of a job with ``epsilon``: nano-ε, rounded up."""
     _no(delta)
     return steps_up(epsilon, PLACES)
 
 
 def cap(epsilon: Fraction, delta: Fraction | None = None) -> int:
-    """The cap an owner's ``epsilon`` opens: nano-ε, rounded down."""
+    """The cap that an owner's ``epsilon`` opens: nano-ε, rounded down."""
     _no(delta)
     return steps_down(epsilon, PLACES)
 
@@ -42,12 +42,12 @@ def epsilon_of(amount: int, delta: Fraction | None = None) -> Fraction:
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None = None) -> Fraction:
-    """All of what remains."""
+    """The whole remaining ε."""
     return epsilon_of(max(remaining, 0), delta)
 
 
 def group(rows: int) -> int:
-    """k rows cost k times the ε of one (lemma L7)."""
+    """k rows cost k times the ε of one row (lemma L7)."""
     return rows
 
 

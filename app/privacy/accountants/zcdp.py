@@ -5,8 +5,8 @@
 
     δ = inf over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1).
 
-Every α > 1 gives a valid bound, so the search for the best α needs no certainty: only the bound at the α that the
-search ends with must be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
+Every α > 1 gives a valid bound, so the search for the best α need not be exact: only the bound at the resulting α must
+be an enclosure. Solved for ρ and for ε, with c(α) = ln δ − α·ln(1 − 1/α) + ln(α − 1):
 
     ρ(α) = (c + (α − 1)ε) / (α(α − 1))          the largest is granted, rounded down
     ε(α) = αρ − c / (α − 1)                     the smallest is printed, rounded up
@@ -41,14 +41,14 @@ TAKES_DELTA = True
 _ORDERS = 110
 """α − 1 is searched for between 10^−110 and 10^110; δ is at least 10^−99 in any request."""
 _HALVINGS = 48
-"""Give the best α to twelve digits, and the bound, which is flat there, to more than twenty."""
+"""Rounds of the search: they give the best α to twelve digits, and the bound, which is flat there, to over twenty."""
 
 
 def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
     """The ρ of an event on an account of ``adjacency``, rounded up.
 
-    Gaussian noise costs Δ²/2σ², what is ε-DP costs ε·tanh(ε/2), and the exponential mechanism ε²/8 where that is less
-    (docs/proofs/accounting.md A4).
+    Gaussian noise costs Δ²/2σ², an ε-DP mechanism ε·tanh(ε/2), and the exponential mechanism ε²/8 where that is
+    smaller (docs/proofs/accounting.md A4).
 
     Raises:
         UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
@@ -68,7 +68,7 @@ def _leaf(leaf: Leaf) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def of_pure(epsilon: Fraction) -> Fraction:
-    """ε·tanh(ε/2), rounded up: what every ε-DP mechanism satisfies. It is at most ε²/2 and at most ε."""
+    """ε·tanh(ε/2), rounded up: the ρ of every ε-DP mechanism. At most ε²/2 and at most ε."""
     return min(upper_end(_tanh_cost(epsilon)), epsilon**2 / 2, epsilon)
 
 
@@ -79,7 +79,7 @@ def price(epsilon: Fraction, delta: Fraction | None) -> int:
 
 @lru_cache(maxsize=1024)
 def largest_pure(amount: int) -> Fraction:
-    """An ε above that of every ε-DP mechanism that costs at most this amount, tight up to a relative 10⁻⁶."""
+    """An upper bound, tight to a relative 10⁻⁶, on the ε of ε-DP mechanisms that cost at most this amount."""
     rho = Fraction(amount, 10**PLACES)
     limit = enclosure(rho)
     low, high = Fraction(0), rho + 2  # ε·tanh(ε/2) is at least ε − 1
@@ -101,13 +101,13 @@ def cap(epsilon: Fraction, delta: Fraction | None) -> int:
     Raises:
         ValueError: δ is missing, or not strictly between 0 and 1.
     """
-    asked, log_delta = enclosure(epsilon), enclosure(checked_delta(delta)).log()
+    epsilon_ball, log_delta = enclosure(epsilon), enclosure(checked_delta(delta)).log()
 
     def rho(alpha: "_Order") -> arb:
-        return (alpha.constant(log_delta) + alpha.less_one * asked) / (alpha.value * alpha.less_one)
+        return (alpha.constant(log_delta) + alpha.less_one * epsilon_ball) / (alpha.value * alpha.less_one)
 
     def still_rising(alpha: "_Order") -> bool:
-        return bool((alpha.value + alpha.less_one) * rho(alpha) - asked + alpha.log < 0)
+        return bool((alpha.value + alpha.less_one) * rho(alpha) - epsilon_ball + alpha.log < 0)
 
     return steps_down(lower_end(rho(_best(still_rising))), PLACES)
 
@@ -132,12 +132,12 @@ def epsilon_of(amount: int, delta: Fraction | None) -> Fraction:
 
 
 def largest_that_fits(remaining: int, delta: Fraction | None) -> Fraction:
-    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if there is none."""
+    """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining``; zero if no multiple is."""
     return largest_epsilon(remaining, epsilon_of=partial(epsilon_of, delta=delta), price=partial(price, delta=delta))
 
 
 def group(rows: int) -> int:
-    """k rows cost k² times the ρ of one (docs/proofs/accounting.md A7)."""
+    """k rows cost k² times the ρ of one row (docs/proofs/accounting.md A7)."""
     return rows**2
 
 
@@ -162,7 +162,7 @@ class _Order:
 
 
 def _best(better_above: Callable[[_Order], bool]) -> _Order:
-    """Halves the range of orders (in the logarithm) towards the one where ``better_above`` turns false."""
+    """Finds the order where ``better_above`` turns false, by halving the range of orders on a logarithmic scale."""
     low, high = arb(10) ** -_ORDERS, arb(10) ** _ORDERS
     for _ in range(_HALVINGS):
         middle = (low * high).sqrt().mid()

@@ -1,9 +1,9 @@
 """Computes the exact loss over joint cells of declared partitions (parallel composition), and the scopes of jobs.
 
 A dataset's loss is the maximum over *joint cells* of the sum of the charges that cover the cell (Theorem L,
-docs/proofs/lemmas.md). A partition puts every row into exactly one cell by a rule that looks at nothing but that row,
-so the charges of disjoint cells never add up for one record. With several partitions a record lies in one cell of each,
-and the maximum runs over all combinations: it is not the maximum over the partitions taken one by one.
+docs/proofs/lemmas.md). A partition assigns every row to exactly one cell by a rule that depends on that row alone, so
+the charges of disjoint cells never add up for one row. With several partitions a row lies in one cell of each, and the
+maximum is over all combinations of cells; it can differ from the maximum over each partition separately.
 """
 
 from app.privacy.composition.cover import Table

@@ -1,7 +1,7 @@
 """Represents boxes as arrays: the distinct lists of cells of each partition, and the lists of every box.
 
-Accounts have many boxes and few lists of cells, so everything that depends on cells is worked out once per list, and
-everything that depends on amounts is a sum over arrays.
+Accounts have many boxes and few lists of cells. So values that depend on cells are computed once per list, and values
+that depend on amounts are sums over arrays.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ Table: TypeAlias = NDArray[Any]
 Numbers: TypeAlias = NDArray[np.intp]
 
 _CHUNK = 2**20
-"""Elements of a temporary array; larger work is done in parts."""
+"""Most elements of a temporary array; larger arrays are processed in parts."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class Lists:
     """The lists of cells that boxes have in one partition, clipped to a domain.
 
     Attributes:
-        covers: ``(n_lists, n_cells)``, distinct rows; the first is that of boxes that do not restrict the partition.
-        of_box: the row of every box.
+        covers: ``(n_lists, n_cells)``: whether a list contains a cell. Rows are distinct; the first row is the list of
+            all cells, for boxes that do not restrict the partition.
+        of_box: the row of every box's list.
     """
 
     covers: NDArray[np.bool_]
@@ -40,22 +41,22 @@ class Lists:
         return lengths
 
     def sums(self, amounts: Table, lists: Numbers) -> Table:
-        """For every cell the sum of the amounts, each of which is on one list."""
+        """Adds amounts cell by cell; each amount counts in every cell of its list."""
         of_list = np.zeros(len(self.covers), amounts.dtype)
         np.add.at(of_list, lists, amounts)
-        found = np.zeros(self.covers.shape[1], amounts.dtype)
+        result = np.zeros(self.covers.shape[1], amounts.dtype)
         for part in _parts(np.unique(lists), self.covers.shape[1]):
-            found += of_list[part] @ self.covers[part].astype(amounts.dtype)
-        return found
+            result += of_list[part] @ self.covers[part].astype(amounts.dtype)
+        return result
 
 
 def distinct(covers: NDArray[np.bool_], of_box: Numbers) -> Lists:
-    """Lists of which some may be equal, the first one that of boxes that do not restrict the partition."""
+    """Merges equal lists. The first list is that of boxes that do not restrict the partition."""
     first: dict[bytes, int] = {}
     number = np.array([first.setdefault(each.tobytes(), len(first)) for each in np.packbits(covers, axis=1)], np.intp)
-    kept = np.zeros(len(first), np.intp)
-    kept[number[::-1]] = np.arange(len(covers))[::-1]
-    return Lists(covers[kept], number[of_box])
+    positions = np.zeros(len(first), np.intp)
+    positions[number[::-1]] = np.arange(len(covers))[::-1]
+    return Lists(covers[positions], number[of_box])
 
 
 @dataclass(frozen=True)
@@ -75,25 +76,25 @@ class Coupled:
     @classmethod
     def merged(cls, names: tuple[str, ...], lists: Numbers, amounts: Table) -> "Coupled":
         """Merges equal boxes and adds their amounts."""
-        number = lists[:, 0]
+        numbers = lists[:, 0]
         for column in lists.T[1:]:
-            pairs = number * (int(column.max()) + 1) + column
-            number = np.unique(pairs, return_inverse=True)[1]
-        _, first, number = np.unique(number, return_index=True, return_inverse=True)
+            pairs = numbers * (int(column.max()) + 1) + column
+            numbers = np.unique(pairs, return_inverse=True)[1]
+        _, first, numbers = np.unique(numbers, return_index=True, return_inverse=True)
         sums = np.zeros(len(first), amounts.dtype)
-        np.add.at(sums, number, amounts)
+        np.add.at(sums, numbers, amounts)
         return cls(names, lists[first], sums)
 
     def volume(self, covers: Sequence[NDArray[np.bool_]]) -> int:
-        """How many combinations of values the boxes cover, each counted by itself.
+        """The number of combinations of values that each box covers, summed over the boxes.
 
         Args:
-            covers: for each of the names which list covers which value.
+            covers: for each of the names, bool ``(n_lists, n_values)``: whether a list covers a value.
         """
         return int(self._volumes(covers).sum())
 
     def table(self, covers: Sequence[NDArray[np.bool_]]) -> Table:
-        """The sum of the amounts at every combination of values; one axis for each of the names."""
+        """The sum of the amounts at every combination of values, with one axis per name."""
         shape = [each.shape[1] for each in covers]
         flat = np.zeros(int(np.prod(shape)), self.amounts.dtype)
         starts, values = zip(*(_listed(each) for each in covers), strict=True)
@@ -102,8 +103,8 @@ class Coupled:
         for rows in np.split(np.arange(len(self.amounts)), cuts):
             box, place = rows, np.zeros(len(rows), np.intp)
             for axis, size in enumerate(shape):
-                mine = self.lists[box, axis]
-                first, count = starts[axis][mine], starts[axis][mine + 1] - starts[axis][mine]
+                lists = self.lists[box, axis]
+                first, count = starts[axis][lists], starts[axis][lists + 1] - starts[axis][lists]
                 again = np.repeat(np.arange(len(box)), count)
                 nth = np.arange(len(again)) - np.repeat(np.cumsum(count) - count, count)
                 place = place[again] * size + values[axis][first[again] + nth]
@@ -112,7 +113,7 @@ class Coupled:
         return flat.reshape(shape)
 
     def _volumes(self, covers: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-        """Exact up to 2⁵³, and what is more is more than anybody may spend."""
+        """The number of combinations of values per box; exact up to 2⁵³, which exceeds every limit of work."""
         volumes = np.ones(len(self.amounts))
         for axis, each in enumerate(covers):
             volumes *= each.sum(axis=1)[self.lists[:, axis]]
@@ -120,7 +121,7 @@ class Coupled:
 
 
 def _listed(covers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Where each row's values start in a list of all of them, and that list."""
+    """The values of all rows in one array, and the position at which each row starts."""
     starts = np.concatenate([np.zeros(1, np.intp), np.cumsum(covers.sum(axis=1, dtype=np.intp))])
     return starts, covers.nonzero()[1]
 

@@ -1,8 +1,9 @@
 """Maximizes a sum of tables over combinations of a few variables, by max-sum variable elimination.
 
-The variables are partitions, a variable's values are groups of cells that no box tells apart. Finding the largest
-sum over boxes is MAX-2-CSP, hence NP-hard in general; elimination is exact, and its cost is exponential only in how
-entangled the boxes are. :func:`plan` works that cost out before anything is computed, so that a caller can decline.
+The variables are partitions; the values of a variable are groups of cells that every box covers wholly or not at all.
+Finding the largest sum over boxes is MAX-2-CSP, hence NP-hard in general. Elimination is exact; its cost is exponential
+only in how densely boxes connect the partitions (the treewidth). :func:`plan` computes the cost in advance, so that a
+caller can decline.
 """
 
 import math
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from app.privacy.composition.cover import Table
 
 Factor: TypeAlias = tuple[tuple[int, ...], Table]
-"""Some variables in order, and an amount at every combination of their values: one axis for each."""
+"""Variables in order, and an amount at every combination of their values, with one axis per variable."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Order:
 
 
 def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: int | None = None) -> Order:
-    """The cheapest order of all, found by dynamic programming over sets of eliminated variables.
+    """Finds the cheapest order by dynamic programming over sets of eliminated variables.
 
-    The optimum, and not a greedy guess, because then the work never falls when something is coupled that was not, or
-    more of it.
+    The result is the optimum, because the work of the optimum never falls when amounts on boxes are added. The work
+    of a greedy order could fall.
 
     Args:
         sizes: number of values of each variable; few variables (the cost is 2ⁿ).
@@ -55,8 +56,8 @@ def plan(sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int], *, last: 
 
 
 def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tuple[int, ...], int]) -> int:
-    """Of the table in which a variable is eliminated after ``done``: its entries, once for each set of variables that
-    arrives, and the amounts that are added up for those sets."""
+    """The work to eliminate a variable after ``done``: the entries of its table, once per table that is added to it,
+    and the amounts that those tables sum."""
     entries = math.prod(sizes[axis] for axis in {variable, *_reached(variable, done, volumes)})
     coupled = [
         volume
@@ -67,7 +68,7 @@ def _work(variable: int, done: int, *, sizes: Sequence[int], volumes: Mapping[tu
 
 
 def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> set[int]:
-    """The other variables whose table meets ``variable`` when it is eliminated after ``done``."""
+    """The other variables of the table in which ``variable`` is eliminated after ``done``."""
     met, grows = {variable}, True
     cliques = list(cliques)
     while grows:
@@ -77,14 +78,15 @@ def _reached(variable: int, done: int, cliques: Iterable[tuple[int, ...]]) -> se
     return {other for other in met if other != variable and not done >> other & 1}
 
 
-class Eliminated:
-    """All variables but the last of an order maximised away, with a way back to the values that attain a maximum."""
+class Elimination:
+    """Maximizes over all variables of an order but the last, and finds the values that attain a maximum."""
 
     def __init__(self, unary: Sequence[Table], coupled: Sequence[Factor], order: Sequence[int]) -> None:
         """Runs the elimination.
 
         Args:
-            unary: for each variable its own amount at each value; the dtype of all tables.
+            unary: for each variable, the amount that depends on this variable alone, by value; fixes the dtype of all
+                tables.
             coupled: amounts at combinations of values.
             order: every variable once.
         """
@@ -101,26 +103,26 @@ class Eliminated:
 
     def assignment(self, value: int) -> dict[int, int]:
         """The values of all variables that attain the maximum with the last variable at ``value``."""
-        found = {self._order[-1]: value}
+        values = {self._order[-1]: value}
         for variable, (scope, choices) in zip(self._order[-2::-1], reversed(self._choices), strict=True):
-            found[variable] = int(choices[tuple(found[other] for other in scope)])
-        return found
+            values[variable] = int(choices[tuple(values[other] for other in scope)])
+        return values
 
 
 def _joined(variable: int, factors: Sequence[Factor], unary: Sequence[Table]) -> Factor:
-    """One table of everything that involves a variable: its own axis first, then those of the scope."""
+    """Adds all tables that involve a variable: the axis of the variable comes first, then the axes of the scope."""
     others = {other for scope, _ in factors for other in scope}
     scope = tuple(sorted(others - {variable}))
     axes = (variable, *scope)
     table = np.zeros([len(unary[axis]) for axis in axes], dtype=unary[variable].dtype)
     table += _spread(unary[variable], (variable,), axes)
-    for mine, factor in factors:
-        table += _spread(factor, mine, axes)
+    for factor_scope, factor in factors:
+        table += _spread(factor, factor_scope, axes)
     return scope, table
 
 
-def _spread(factor: Table, mine: Sequence[int], axes: Sequence[int]) -> Table:
-    """A factor over ``mine`` seen over all ``axes``."""
-    ordered = np.transpose(factor, [mine.index(axis) for axis in axes if axis in mine])
+def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
+    """Reshapes a factor over ``scope`` so that it broadcasts over ``axes``."""
+    ordered = np.transpose(factor, [scope.index(axis) for axis in axes if axis in scope])
     sides = iter(ordered.shape)
-    return ordered.reshape([next(sides) if axis in mine else 1 for axis in axes])
+    return ordered.reshape([next(sides) if axis in scope else 1 for axis in axes])

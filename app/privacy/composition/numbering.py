@@ -1,7 +1,7 @@
-"""Caches scopes by key, and numbers every list of cells and every cell.
+"""Caches scopes by key as numbers of lists of cells.
 
-What is asked of an account's boxes changes with every job, and what the boxes are hardly ever does. So they are read
-and numbered once and kept, and a question looks up numbers by keys.
+The boxes of an account rarely change, but every job evaluates them inside another box. So every list of cells and every
+cell gets a number when it is first read, and later evaluations look up numbers by the keys of scopes.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,16 +16,16 @@ from app.privacy.composition.partitions import Cell, Scope
 
 
 class Numbering:
-    """Scopes over some partitions by key. Entries are only added, so threads may share the cache.
+    """Caches the scopes over a set of partitions, by key. Entries are never removed, so threads may share the cache.
 
-    ``size`` is what it takes in memory: the number of scopes, and of cells of distinct lists.
+    ``size`` measures the memory of the cache: the number of scopes plus the number of cells in distinct lists.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Starts with none.
+        """Creates an empty cache.
 
         Args:
-            names: of the partitions.
+            names: names of the partitions.
         """
         self.size = 0
         self._columns = {name: _Column() for name in names}
@@ -36,13 +36,13 @@ class Numbering:
         return key in self._of_key
 
     def add(self, key: Hashable, scope: Scope) -> None:
-        """Adds a scope. A key denotes the same scope for ever."""
+        """Adds a scope. A key never denotes another scope."""
         with self._growing:
             self._of_key[key] = tuple(column.number(scope.get(name)) for name, column in self._columns.items())
             self.size = len(self._of_key) + sum(column.n_cells for column in self._columns.values())
 
     def boxes(self, keys: Sequence[Hashable], amounts: Table) -> "Boxes":
-        """Amounts on the scopes of keys that are known."""
+        """Pairs amounts with the scopes of their keys; every key must have been added."""
         of_box = np.array([self._of_key[key] for key in keys], np.intp).reshape(len(keys), len(self._columns))
         columns = dict(zip(self._columns, of_box.T, strict=True))
         return Boxes({name: Restricted(self._columns[name], numbers) for name, numbers in columns.items()}, amounts)
@@ -50,11 +50,11 @@ class Numbering:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Amounts ≥ 0 on boxes: int64 where their sum is below 2⁶², else Python integers.
+    """Boxes with an amount ≥ 0 each: int64 if the sum is below 2⁶², otherwise Python integers.
 
     Attributes:
-        sides: by partition, what every box has there.
-        amounts: one for each box.
+        sides: the cells of every box, by partition.
+        amounts: the amount on every box.
     """
 
     sides: "dict[str, Restricted]"
@@ -70,17 +70,17 @@ class Restricted:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every listed cell, in canonical order."""
+        """Every cell that a box lists, in canonical order."""
         return self._column.cells_of(np.unique(self._of_box))
 
     def clipped(self, domain: Sequence[Cell]) -> Lists:
-        """The lists, clipped to a domain."""
+        """The distinct lists of the boxes, restricted to a domain of cells."""
         used, of_box = np.unique(np.concatenate([np.zeros(1, np.intp), self._of_box]), return_inverse=True)
         return distinct(self._column.covers(used, domain), of_box[1:])
 
 
 class _Column:
-    """The lists of cells of one partition, numbered from 1; 0 is no list."""
+    """The lists of cells in one partition, numbered from 1; 0 stands for no restriction."""
 
     def __init__(self) -> None:
         self.n_cells = 0
@@ -89,25 +89,25 @@ class _Column:
         self._cells: dict[Cell, int] = {}
 
     def number(self, cells: tuple[Cell, ...] | None) -> int:
-        """The number of a list, which is added if it is unknown."""
-        found = self._numbers.get(cells)
-        if found is None:
+        """Returns the number of a list of cells, and adds the list if it is new."""
+        number = self._numbers.get(cells)
+        if number is None:
             assert cells is not None
             places = [self._cells.setdefault(cell, len(self._cells)) for cell in cells]
             self._lists.append(np.array(places, np.intp))
             self.n_cells += len(cells)
-            found = self._numbers[cells] = len(self._lists) - 1
-        return found
+            number = self._numbers[cells] = len(self._lists) - 1
+        return number
 
     def cells_of(self, lists: Numbers) -> tuple[Cell, ...]:
-        """Every cell of some lists, in canonical order."""
+        """Every cell of the given lists, in canonical order."""
         names = list(self._cells)
-        found = np.unique(np.concatenate([np.zeros(0, np.intp), *(self._lists[each] for each in lists)]))
-        return tuple(sorted(names[place] for place in found))
+        cells = np.unique(np.concatenate([np.zeros(0, np.intp), *(self._lists[each] for each in lists)]))
+        return tuple(sorted(names[place] for place in cells))
 
     def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
-        """``(n_lists, n_cells)``: which list covers which cell of a domain; no list covers all of them."""
-        n_known = len(self._cells)  # another thread may add cells meanwhile, which none of these lists has
+        """Whether each list contains each cell of a domain, ``(n_lists, n_cells)``; list 0 contains every cell."""
+        n_known = len(self._cells)  # another thread may add cells, but these lists do not contain them
         at = np.full(n_known, -1)
         for place, cell in enumerate(domain):
             if (number := self._cells.get(cell, n_known)) < n_known:

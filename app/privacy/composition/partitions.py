@@ -1,8 +1,8 @@
 """Defines declared partitions, and the scopes of jobs over them.
 
-A partition is a rule that puts every row into exactly one cell without a look at any other row: a keyed hash of the
-row's own id, a column with a declared domain, or the upload that brought the row. Never a position, a size, or a list
-of the values present: those move when a row is added.
+A partition is a rule that assigns every row to exactly one cell and depends on no other row: a keyed hash of the row's
+id, a column with a declared domain, or the upload that contained the row. A position, a size or a list of the values
+present is not a partition, because they change when another row is added.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ Cell: TypeAlias = int | str
 """A cell of one partition: a number for ``hash``, a declared text for ``column``, an upload's id for ``epoch``."""
 
 Scope: TypeAlias = Mapping[str, tuple[Cell, ...]]
-"""A box: for each restricted partition the sorted cells it covers. Empty = the whole dataset."""
+"""A box: the sorted cells that it covers, for each restricted partition. An empty scope is the whole dataset."""
 
 OTHER_CELL = "OTHER"
 """The cell of values outside the declared categories."""
@@ -66,10 +66,10 @@ class ColumnPartition:
 
     Attributes:
         name: of the partition.
-        column: the column that is read.
-        is_feature: the column is a feature of the schema; otherwise it is a column of its own, stored with the row.
+        column: the column whose value decides the cell.
+        is_feature: the column is a feature of the schema; otherwise it is an additional column, stored with the row.
         categories: the declared domain, in declared order.
-        has_missing: an empty value is legal and has a cell of its own.
+        has_missing: an empty value is legal and has a separate cell.
         sizes: the declared number of rows of each listed cell; ``None``: all cells count alike.
     """
 
@@ -94,7 +94,7 @@ class ColumnPartition:
 
     @property
     def known_cells(self) -> tuple[Cell, ...]:
-        """Every cell, in canonical order: that of the code points."""
+        """Every cell in canonical order, which is the order of code points."""
         return tuple(sorted(self.listed_cells))
 
     def is_cell(self, value: object) -> bool:
@@ -114,7 +114,7 @@ class ColumnPartition:
 
 @dataclass(frozen=True)
 class EpochPartition:
-    """A declared epoch partition: the upload that brought the row. New uploads are new cells that start at nothing.
+    """A declared epoch partition: the upload that contained the row. A new upload is a new cell without charges.
 
     Attributes:
         name: of the partition.
@@ -127,7 +127,7 @@ class EpochPartition:
 
     @property
     def known_cells(self) -> None:
-        """Uploads come as they come: which exist is known to the catalog, and a scope always lists them."""
+        """``None``: the catalog knows the uploads, and a resolved scope lists them."""
         return None
 
     def is_cell(self, value: object) -> bool:
@@ -169,11 +169,11 @@ class Partitions:
         return next((partition for partition in self.declared if isinstance(partition, EpochPartition)), None)
 
     def read_scope(self, value: Mapping[str, object]) -> Scope:
-        """The normal form of a scope of a request: known partitions, sorted distinct known cells.
+        """Reads a request's scope in normal form: declared partitions, each with sorted, distinct, declared cells.
 
         Raises:
             UnknownPartition: a name that was not declared.
-            CellProblem: an empty list, or an entry that is no cell.
+            CellProblem: an empty list, or an entry that is not a cell.
         """
         known = {partition.name: partition for partition in self.declared}
         if not set(value) <= set(known):
@@ -181,14 +181,14 @@ class Partitions:
         return {name: _cells(known[name], listed) for name, listed in sorted(value.items())}
 
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
-        """The public share of rows that a box is expected to hold, as a fraction.
+        """The public share of rows that a box is expected to contain, as a fraction.
 
-        Cells of a partition count alike, unless their sizes were declared. No share is 0: a box of cells that are said
-        to be empty counts as one row.
+        Cells of a partition have equal shares, unless their sizes were declared. No share is 0: a box of cells whose
+        declared sizes are 0 counts as one row.
 
         Args:
             scope: in normal form.
-            n_epochs: uploads so far, a public number.
+            n_epochs: the public number of uploads so far.
         """
         inside = all_cells = 1
         for partition in self.declared:
@@ -200,7 +200,7 @@ class Partitions:
 
 
 def are_disjoint(one: Scope, other: Scope) -> bool:
-    """Whether no row can lie in both of two scopes in normal form: some partition tells them apart."""
+    """Whether no row can lie in both scopes: they have disjoint lists of cells in a partition. Normal forms only."""
     return any(set(cells).isdisjoint(other[name]) for name, cells in one.items() if name in other)
 
 

@@ -34,8 +34,12 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         if dataset.id not in owned:
             raise RoleMissing([Role.OWNER.value])
         epochs = catalog.epochs(session, dataset.id)
-        facts = {each: catalog.find(session, each) for each in owned}
-        files = {each: _files(installation, session, each) for each in owned if not facts[each].is_deleted}
+        facts = {dataset_id: catalog.find(session, dataset_id) for dataset_id in owned}
+        files = {
+            dataset_id: _files(installation, session, dataset_id)
+            for dataset_id in owned
+            if not facts[dataset_id].is_deleted
+        }
     try:
         overlaps = fingerprints.compare(files.get(dataset.id, {}), files)
     except FileNotFoundError:  # a dataset was erased meanwhile

@@ -74,7 +74,7 @@ def tidy_rows(installation: Installation) -> None:
     with installation.database.read() as session:
         epochs, deleted = catalog.epoch_ids(session), catalog.deleted_ids(session)
     kinds = (row_files.ROWS_FOLDER, row_files.PRINTS_FOLDER)
-    for folder in (each for kind in kinds for each in (installation.home / kind).glob("*")):
+    for folder in (path for kind in kinds for path in (installation.home / kind).glob("*")):
         if folder.name in deleted:
             row_files.erase_dataset(installation.home, folder.name)
         for file in [*folder.glob("*.parquet"), *folder.glob("*.prints")]:

@@ -64,8 +64,8 @@ def charge_external(
 
     def write(session: Session, charge: ExternalCharge, _at: datetime) -> Answer:
         living = catalog.locked(session, charge.dataset.id).living()
-        new = _reservation(charge, body, attested_by=principal.key_id)
-        reservation_id = external.charge(session, new, delta=charge.delta, actor=principal.key_id)
+        new_reservation = _reservation(charge, body, attested_by=principal.key_id)
+        reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=principal.key_id)
         reservation = _reservation_out(session, living, external.find(session, living.id, reservation_id))
         return Answer.of(201, reservation, location=f"/ledger/{living.id}/reservations/{reservation_id}")
 

@@ -18,7 +18,7 @@ from app.privacy.accountants.accountant import steps_up
 from app.privacy.adjacency import Adjacency
 from app.privacy.composition import Scope
 from app.privacy.declared import DeclaredLoss
-from app.privacy.events import Event, NoBoundHere, UnknownPrivacyEvent
+from app.privacy.events import Event, NoBoundInUnit, UnknownPrivacyEvent
 from app.services.spending.scopes import read_scope
 from app.wire.external_charges import DeclaredLossIn, ExternalIn, ExternalPrice
 
@@ -141,8 +141,8 @@ def _event(value: dict[str, Any] | None) -> Event:
         raise InvalidRequest.at("/event", "unknown-event") from None
 
 
-def _declared(given: DeclaredLossIn) -> DeclaredLoss:
-    return DeclaredLoss(Adjacency(given.adjacency), given.epsilon, given.rho, given.mu, given.delta)
+def _declared(declared: DeclaredLossIn) -> DeclaredLoss:
+    return DeclaredLoss(Adjacency(declared.adjacency), declared.epsilon, declared.rho, declared.mu, declared.delta)
 
 
 def _coverable(dataset: Dataset, scope: Scope) -> Scope:
@@ -193,7 +193,7 @@ def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fr
         if isinstance(stated, DeclaredLoss):
             return declared.loss(stated, accountant=accountant, adjacency=dataset.adjacency)
         return accountants.by_name(accountant).loss(stated, adjacency=dataset.adjacency)
-    except NoBoundHere:
+    except NoBoundInUnit:
         raise AccountantMismatch(accountant, _accepting(dataset, stated)) from None
     except UnknownPrivacyEvent:
         at = "/declared/adjacency" if isinstance(stated, DeclaredLoss) else "/event"

@@ -11,7 +11,7 @@ from app.privacy.calibration import Budget, fitted
 from app.privacy.events import (
     DiscreteLaplace,
     Event,
-    NoBoundHere,
+    NoBoundInUnit,
     Part,
     PermuteAndFlip,
     RoundedGaussian,
@@ -83,7 +83,7 @@ def test_label_account_gets_half_the_strength() -> None:
 
 
 def test_event_without_a_bound_in_the_unit_is_refused() -> None:
-    with pytest.raises(NoBoundHere):
+    with pytest.raises(NoBoundInUnit):
         fitted(
             budget("pure", Fraction(1)),
             lambda strength: RoundedGaussian(AR, Fraction(1), 1 / strength, 1),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.privacy import declared
 from app.privacy.adjacency import Adjacency
 from app.privacy.declared import DeclaredLoss
-from app.privacy.events import NoBoundHere, UnknownPrivacyEvent
+from app.privacy.events import NoBoundInUnit, UnknownPrivacyEvent
 
 ROW, LABEL = Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
@@ -36,7 +36,7 @@ def _loss(stated: DeclaredLoss, accountant: str, adjacency: Adjacency = ROW) -> 
 def test_a_statement_is_taken_where_it_has_a_bound(stated: DeclaredLoss, accepted: tuple[str, ...]) -> None:
     assert declared.accepting(stated, adjacency=ROW) == accepted
     for accountant in {"pure", "zcdp", "gdp"} - set(accepted):
-        expected = UnknownPrivacyEvent if stated.adjacency is not ROW else NoBoundHere
+        expected = UnknownPrivacyEvent if stated.adjacency is not ROW else NoBoundInUnit
         with pytest.raises(expected):
             _loss(stated, accountant)
 
