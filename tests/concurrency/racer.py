@@ -135,10 +135,10 @@ def reserve_under_moving_caps(installation: Installation, number: int, options: 
             continue
         cells = sorted(chance.sample(range(CELLS), chance.randint(1, CELLS)))
         amount, job_id = chance.randint(1, options["largest"]), f"jb_{number}_{turn}"
-        new = ledger.NewReservation(options["account"], amount, {"shard": tuple(cells)}, EVENT, job_id)
+        new_reservation = ledger.NewReservation(options["account"], amount, {"shard": tuple(cells)}, EVENT, job_id)
         with suppress(BudgetExceeded):
             with installation.database.write() as session:
-                reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
+                reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
             done.append([job_id, amount])
             if chance.random() < 0.5:
                 with installation.database.write() as session:
@@ -152,10 +152,10 @@ def charge_delta(installation: Installation, number: int, options: Options) -> l
     charged: list[list[Any]] = []
 
     def ask(delta: int, cells: list[int]) -> bool:
-        new = ledger.NewReservation(options["account"], 1, {"shard": tuple(cells)}, EVENT, None)
+        new_reservation = ledger.NewReservation(options["account"], 1, {"shard": tuple(cells)}, EVENT, None)
         try:
             with installation.database.write() as session:
-                external.charge(session, new, delta=delta, actor="key_attester")
+                external.charge(session, new_reservation, delta=delta, actor="key_attester")
         except BudgetExceeded:
             return False
         charged.append([delta, cells])
@@ -240,10 +240,10 @@ def reserve_members(installation: Installation, number: int, options: Options) -
 
     def ask(amount: int, wanted: list[str]) -> bool:
         job_id = f"jb_{number}_{len(admitted)}"
-        new = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in wanted]
+        new_reservations = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in wanted]
         try:
             with installation.database.write() as session:
-                ledger.reserve(session, new, actor="key_analyst")
+                ledger.reserve(session, new_reservations, actor="key_analyst")
         except BudgetExceeded:
             return False
         admitted.append([job_id, amount, wanted, None])

@@ -31,8 +31,8 @@ def installation(database_url: str, tmp_path: Path):
     installation = open_installation(database_url, tmp_path / "home")
     with installation.database.write() as session:
         for name, cap in CAPS.items():
-            new = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
-            populations.open_population(session, new, at=clock.now())
+            new_population = populations.NewPopulation(name, name, "pure", cap, None, OWNER.key_id)
+            populations.open_population(session, new_population, at=clock.now())
     for account in MEMBERS:
         open_account(installation, account, cap=120, partitions=Partitions(()))
     with installation.database.write() as session:

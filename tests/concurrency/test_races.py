@@ -71,13 +71,13 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(race: Race,
 
 def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -> None:
     account, smallest, aside = "ds_hot", 7, 500
-    new = ledger.NewAccount(
+    new_account = ledger.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions((HashPartition("shard", CELLS),)),
         delta_set_aside=external.delta_text(aside),
     )  # fmt: skip
     with scene.installation.database.write() as session:
-        ledger.open_account(session, new, actor="key_owner")
+        ledger.open_account(session, new_account, actor="key_owner")
     results = race(scene.installation, "charge_delta", account=account, rounds=4, smallest=smallest, largest=60)
     charged = [(delta, cells) for result in results for delta, cells in result]
     for cell in range(CELLS):
@@ -93,9 +93,9 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     open_account(scene.installation, account, cap=100)
     reservations = {}
     for number in range(12):
-        new = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
+        new_reservation = ledger.NewReservation(account, amount, {"shard": (number % CELLS,)}, EVENT, f"jb_{number}")
         with scene.installation.database.write() as session:
-            reservations[ledger.reserve(session, [new], actor="key_analyst")[0]] = f"jb_{number}"
+            reservations[ledger.reserve(session, [new_reservation], actor="key_analyst")[0]] = f"jb_{number}"
     results = race(scene.installation, "settle", reservations=list(reservations))
     settled = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(settled) == len(reservations)

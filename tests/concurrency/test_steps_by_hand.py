@@ -33,8 +33,8 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
     for account in ("ds_1", "ds_2"):
         open_account(installation, account, cap=100)
     with installation.database.write() as session:
-        new = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
-        populations.open_population(session, new, at=clock.now())
+        new_population = populations.NewPopulation(POPULATION, POPULATION, "pure", 100, None, "key_owner")
+        populations.open_population(session, new_population, at=clock.now())
         for account in ("ds_1", "ds_2"):
             populations.join(session, POPULATION, account, actor="key_owner", at=clock.now())
     yield installation
@@ -42,8 +42,8 @@ def installation(postgresql_database_url: str, tmp_path: Path) -> Iterator[Insta
 
 
 def _reserve(account: str, amount: int, job_id: str) -> Callable[[Session], str]:
-    new = ledger.NewReservation(account, amount, {}, EVENT, job_id)
-    return lambda session: ledger.reserve(session, [new], actor="key_analyst")[0]
+    new_reservation = ledger.NewReservation(account, amount, {}, EVENT, job_id)
+    return lambda session: ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _done(installation: Installation, step: Callable[[Session], str]) -> str:
@@ -120,8 +120,8 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
 def test_an_account_joins_one_population(installation: Installation) -> None:
     open_account(installation, "ds_3", cap=100)
     with installation.database.write() as session:
-        new = populations.NewPopulation("pop_b", "pop_b", "pure", 100, None, "key_owner")
-        populations.open_population(session, new, at=clock.now())
+        new_population = populations.NewPopulation("pop_b", "pop_b", "pure", 100, None, "key_owner")
+        populations.open_population(session, new_population, at=clock.now())
 
     def join(population: str) -> Step:
         return lambda session: populations.join(session, population, "ds_3", actor="key_owner", at=clock.now())

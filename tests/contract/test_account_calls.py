@@ -49,10 +49,10 @@ class Held:
     def cap(
         self, epsilon: str, *, by: Principal = OWNER, reason: str = "a reason", key: str | None = None, at: str = ""
     ) -> Answer:
-        wanted = CapIn.model_validate({"cap": epsilon, "reason": reason})
+        fields = CapIn.model_validate({"cap": epsilon, "reason": reason})
         body = f"{epsilon} {reason}".encode().ljust(32, b".")
         request = None if key is None else IdempotentRequest(by.key_id, f"POST /ledger/{at}/cap", key, body)
-        return change_cap(self.installation, by, at or self.id, wanted, request=request)
+        return change_cap(self.installation, by, at or self.id, fields, request=request)
 
     def balance(self, by: Principal = OWNER) -> AccountBalance:
         return balances.show_balance(self.installation, by, self.id, scope={})
@@ -71,16 +71,16 @@ class Held:
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def _held(installation: Installation, kind: str, budget: dict[str, str]) -> Held:
     if kind == "dataset":
         return Held(installation, kind, people.declared(installation, name="patients", budget=budget)["id"])
-    wanted = PopulationIn.model_validate({"name": "patients", "budget": budget})
-    return Held(installation, kind, json.loads(open_population(installation, OWNER, wanted, request=None).body)["id"])
+    body = PopulationIn.model_validate({"name": "patients", "budget": budget})
+    return Held(installation, kind, json.loads(open_population(installation, OWNER, body, request=None).body)["id"])
 
 
 @pytest.fixture(params=["dataset", "population"])
@@ -199,8 +199,8 @@ def test_a_population_has_no_cells(installation: Installation) -> None:
 
 def test_checkpoints_and_proofs_are_of_the_account(held: Held) -> None:
     held.cap("2")
-    asked = ProofRequest(sequence=2, from_size=None, size=None)
-    proof = evidence.show_proof(held.installation, OWNER, held.id, asked)
+    requested = ProofRequest(sequence=2, from_size=None, size=None)
+    proof = evidence.show_proof(held.installation, OWNER, held.id, requested)
     assert (proof.kind, proof.origin, proof.size) == ("inclusion", f"grovekeeper/ledger/{held.id}", 2)
     signer = Heads(held.installation).signer
     note = evidence.show_checkpoint(held.installation, AUDITOR, held.id, signer=signer)

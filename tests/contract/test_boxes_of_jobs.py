@@ -30,9 +30,9 @@ LANDS = ("EU", "US", "XX", "")
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def _upload(installation: Installation, dataset: str, first_age: int) -> str:
@@ -42,7 +42,7 @@ def _upload(installation: Installation, dataset: str, first_age: int) -> str:
 
 
 def _submit(installation: Installation, dataset: str, key: str, scope: dict[str, Any], *, epsilon: str = "1") -> None:
-    wanted = TrainIn(
+    body = TrainIn(
         dataset=dataset,
         algorithm="rdt-ta",
         epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
@@ -50,7 +50,7 @@ def _submit(installation: Installation, dataset: str, key: str, scope: dict[str,
         scope=scope,
     )
     request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
-    assert submit_training(installation, OWNER, wanted, request=request).status == 202
+    assert submit_training(installation, OWNER, body, request=request).status == 202
 
 
 def _ages_read(installation: Installation) -> set[int]:

@@ -22,13 +22,13 @@ STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
     """A pure account of ε = 3."""
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> None:
-    wanted = CapIn.model_validate({"cap": epsilon, "reason": "a reason"})
-    change_cap(scene.installation, by, scene.dataset_id, wanted, request=None)
+    body = CapIn.model_validate({"cap": epsilon, "reason": "a reason"})
+    change_cap(scene.installation, by, scene.dataset_id, body, request=None)
 
 
 def _balance(scene: Scene) -> AccountBalance:

@@ -34,9 +34,9 @@ SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def _declared(installation: Installation, **changes: object) -> str:
@@ -140,8 +140,8 @@ def test_delta_of_several_rows_is_refused_and_that_of_a_unit_taken(installation:
 
 def test_a_changed_cap_is_converted_at_the_rest_of_delta(installation: Installation) -> None:
     dataset = _declared(installation)
-    wanted = CapIn.model_validate({"cap": "0.5", "reason": "a test"})
-    lowered = json.loads(change_cap(installation, OWNER, dataset, wanted, request=None).body)
+    body = CapIn.model_validate({"cap": "0.5", "reason": "a test"})
+    lowered = json.loads(change_cap(installation, OWNER, dataset, body, request=None).body)
     assert Fraction(lowered["cap"]) == Fraction(zcdp.cap(Fraction(1, 2), DELTA - ASIDE), 10**12)
     assert _balance(installation, dataset).guarantee["add_remove"] == {"epsilon": "0.5", "delta": "0.000001"}
 

@@ -38,8 +38,8 @@ LAPLACE = {
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
     """A pure account of ε = 3 over four hash cells."""
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _wanted(**changes: Any) -> ExternalIn:
@@ -57,16 +57,19 @@ def _charge(scene: Scene, wanted: ExternalIn, *, key: str = "k", by: Principal =
 
 
 def _granted(scene: Scene, role: str) -> Principal:
-    made = create_key(scene.installation, ADMIN, KeyIn(name="somebody", roles=[]))
-    put_grant(scene.installation, OWNER, scene.dataset_id, made.id, role=role)
-    return Principal(made.id)
+    key = create_key(scene.installation, ADMIN, KeyIn(name="somebody", roles=[]))
+    put_grant(scene.installation, OWNER, scene.dataset_id, key.id, role=role)
+    return Principal(key.id)
 
 
 def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
     attester = _granted(scene, "attester")
-    given = _charge(scene, _wanted(scope={"shard": [1]}), by=attester)
-    body = json.loads(given.body)
-    assert (given.status, given.location) == (201, f"/ledger/{scene.dataset_id}/reservations/{body['reservation_id']}")
+    answer = _charge(scene, _wanted(scope={"shard": [1]}), by=attester)
+    body = json.loads(answer.body)
+    assert (answer.status, answer.location) == (
+        201,
+        f"/ledger/{scene.dataset_id}/reservations/{body['reservation_id']}",
+    )
     assert (body["state"], body["attested_by"], body["scope"]) == ("charged", attester.key_id, {"shard": [1]})
     assert body["price"] == {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}
     reserve, charge = scene.entries()[1:]
@@ -130,8 +133,8 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
             break
     assert shown == made
     job = next(entry.job_id for entry in scene.entries() if entry.job_id not in {None, *made})
-    held = scene.job(str(job)).parts[0].reservation_id
-    for reservation in (held, job, "rs_none"):
+    reservation_id = scene.job(str(job)).parts[0].reservation_id
+    for reservation in (reservation_id, job, "rs_none"):
         with pytest.raises(NotFound):
             external.show_reservation(scene.installation, OWNER, "census", str(reservation))
 

@@ -22,9 +22,9 @@ from tests.support.crash_scene import Scene, open_account, opened
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        found.submit(key="first")
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        opened_scene.submit(key="first")
+        yield opened_scene
 
 
 def _folder(scene: Scene) -> HeadFolder:

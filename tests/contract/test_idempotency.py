@@ -27,8 +27,8 @@ class Refused(Exception):
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _must_not_run() -> Answer:

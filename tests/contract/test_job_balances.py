@@ -23,21 +23,21 @@ HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
 @pytest.fixture
 def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
     installation = open_installation(database_url, tmp_path / "home")
-    with installation.database.write() as found:
-        new = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
-        populations.open_population(found, new, at=clock.now())
+    with installation.database.write() as opened_session:
+        new_population = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
+        populations.open_population(opened_session, new_population, at=clock.now())
         for name in ("ds_1", "ds_2", "ds_alone"):
-            _open(found, name)
-        yield found
+            _open(opened_session, name)
+        yield opened_session
     installation.close()
 
 
 def _open(session: Session, name: str) -> None:
-    new = ledger.NewAccount(
+    new_account = ledger.NewAccount(
         id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
         privacy_unit={"column": None, "max_rows": 1}, partitions=HALVES,
     )  # fmt: skip
-    ledger.open_account(session, new, actor=OWNER.key_id)
+    ledger.open_account(session, new_account, actor=OWNER.key_id)
     if name != "ds_alone":
         populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
 
@@ -52,10 +52,10 @@ def _rooms(session: Session, *asked: Asked) -> list[int]:
 
 def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
     """The reason why admission refuses the job, or nothing; the reservations are rolled back."""
-    new = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
+    new_reservations = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
     nested = session.begin_nested()
     try:
-        ledger.reserve(session, new, actor="key_a")
+        ledger.reserve(session, new_reservations, actor="key_a")
     except BudgetExceeded as refused:
         return refused
     finally:
@@ -85,14 +85,14 @@ def test_both_parts_fit_exactly_where_admission_takes_both(session: Session, tur
     boxes: list[dict[str, tuple[int, ...]]] = [{}, {"half": (0,)}, {"half": (1,)}]
     outcomes = set()
     for box, one, two in itertools.product(boxes, (1, 2, 5, 7, 11), (1, 4, 5, 6)):
-        asked: list[Asked] = [("ds_1", box, one), ("ds_2", {}, two)]
-        asked = asked[::-1] if turned else asked
-        rooms = _rooms(session, *asked)
-        fits = all(amount <= room for (*_, amount), room in zip(asked, rooms, strict=True))
-        refused = _refused(session, *asked)
-        assert fits is (refused is None), (asked, rooms)
+        requested: list[Asked] = [("ds_1", box, one), ("ds_2", {}, two)]
+        requested = requested[::-1] if turned else requested
+        rooms = _rooms(session, *requested)
+        fits = all(amount <= room for (*_, amount), room in zip(requested, rooms, strict=True))
+        refused = _refused(session, *requested)
+        assert fits is (refused is None), (requested, rooms)
         if refused is not None:  # the refusal of either part agrees with the quote of that part
-            room = {name: each for (name, *_), each in zip(asked, rooms, strict=True)}[refused.dataset]
+            room = {name: each for (name, *_), each in zip(requested, rooms, strict=True)}[refused.dataset]
             assert Fraction(refused.largest_that_fits) * 10**9 == room
         outcomes.add(None if refused is None else refused.dataset)
     assert outcomes == {None, "ds_1", "ds_2"}

@@ -28,8 +28,8 @@ from tests.support.sweeping import expired_at
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
@@ -96,11 +96,11 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     for job_id in (one, several):
         run(scene)
         assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
-    found = show_evaluation(scene.installation, OWNER, str(scene.job(several).evaluation_id))
-    assert found.best in (first, second)
-    assert found.warnings == []
+    released = show_evaluation(scene.installation, OWNER, str(scene.job(several).evaluation_id))
+    assert released.best in (first, second)
+    assert released.warnings == []
     models.delete_model(scene.installation, OWNER, first)
-    assert show_evaluation(scene.installation, OWNER, found.id) == found
+    assert show_evaluation(scene.installation, OWNER, released.id) == released
     scene.assert_no_orphans()
     scene.verified()
 

@@ -30,16 +30,18 @@ End = Callable[..., None]
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     """An account of 100 nano-ε over four cells."""
-    found = open_installation(database_url, tmp_path / "home")
-    open_account(found, ACCOUNT, cap=CAP)
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    open_account(opened_installation, ACCOUNT, cap=CAP)
+    yield opened_installation
+    opened_installation.close()
 
 
 def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
-    new = ledger.NewReservation(account_id=ACCOUNT, amount=amount, scope=scope or {}, event=EVENT, job_id=job_id)
+    new_reservation = ledger.NewReservation(
+        account_id=ACCOUNT, amount=amount, scope=scope or {}, event=EVENT, job_id=job_id
+    )
     with installation.database.write() as session:
-        return ledger.reserve(session, [new], actor="key_analyst")[0]
+        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _settle(installation: Installation, end: End, reservation_id: str) -> None:
@@ -97,9 +99,11 @@ def test_a_reservation_ends_once(installation: Installation, end: End, state: st
 @pytest.mark.parametrize(("end", "_state"), ENDS)
 def test_every_step_of_a_reservation_says_its_details(installation: Installation, end: End, _state: str) -> None:
     details = {"attested_by": "key_analyst"}
-    new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id="jb_1", details=details)
+    new_reservation = ledger.NewReservation(
+        account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id="jb_1", details=details
+    )
     with installation.database.write() as session:
-        reservation_id = ledger.reserve(session, [new], actor="key_analyst")[0]
+        reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
         steps = ledger.entries(session, ACCOUNT, after=1, limit=9)
@@ -155,10 +159,10 @@ def test_a_job_has_one_reservation(installation: Installation) -> None:
 
 
 def test_accounts_and_reservations_that_are_not_there_are_not_found(installation: Installation) -> None:
-    new = ledger.NewReservation(account_id="ds_none", amount=1, scope={}, event=EVENT, job_id="jb_1")
+    new_reservation = ledger.NewReservation(account_id="ds_none", amount=1, scope={}, event=EVENT, job_id="jb_1")
     with installation.database.write() as session:
         with pytest.raises(NotFound, match="no such account"):
-            ledger.reserve(session, [new], actor="key_analyst")
+            ledger.reserve(session, [new_reservation], actor="key_analyst")
         with pytest.raises(NotFound, match="no such account"):
             ledger.balance(session, "ds_none")
         for end, _ in ENDS:
@@ -182,8 +186,8 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
     open_account(installation, "ds_other", cap=CAP)
     _reserve(installation, "jb_1", CAP)
     with installation.database.write() as session:
-        new = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
-        ledger.reserve(session, [new], actor="key_analyst")
+        new_reservation = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
+        ledger.reserve(session, [new_reservation], actor="key_analyst")
         assert [entry.sequence for entry in ledger.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 
@@ -202,10 +206,10 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
+    with opened(database_url, tmp_path / "home") as opened_scene:
         for number in range(5):
-            found.submit(key=f"k{number}", scope={"shard": [number % 4]} if number else {})
-        yield found
+            opened_scene.submit(key=f"k{number}", scope={"shard": [number % 4]} if number else {})
+        yield opened_scene
 
 
 def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,16 +29,16 @@ PARTITIONS = Partitions(
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    open_account(found, ACCOUNT, cap=100, partitions=PARTITIONS)
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    open_account(opened_installation, ACCOUNT, cap=100, partitions=PARTITIONS)
+    yield opened_installation
+    opened_installation.close()
 
 
 def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:
-    new = ledger.NewReservation(ACCOUNT, amount, dict(sorted(scope.items())), EVENT, job_id)
+    new_reservation = ledger.NewReservation(ACCOUNT, amount, dict(sorted(scope.items())), EVENT, job_id)
     with installation.database.write() as session:
-        return ledger.reserve(session, [new], actor="key_analyst")[0]
+        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
@@ -83,8 +83,8 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
     cells = tuple(range(limits.MAX_HASH_CELLS))
     with installation.database.write() as session:
         for number in range(2):
-            new = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
-            ledger.reserve(session, [new], actor="key_analyst")
+            new_reservation = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
+            ledger.reserve(session, [new_reservation], actor="key_analyst")
         assert ledger.balance(session, "ds_wide").remaining == 0
 
 
@@ -134,19 +134,19 @@ def test_what_is_given_back_between_two_reads_carries_nothing(
 ) -> None:
     """A reader of a population's member does not lock it: a row of totals may disappear between the two reads."""
     _reserve(installation, "jb_1", 5, shard=(0,))
-    held = _reserve(installation, "jb_2", 7, shard=(3,))
+    reservation_id = _reserve(installation, "jb_2", 7, shard=(3,))
     monkeypatch.setattr(scope_cache, "_by_names", {})
     real = scope_cache.numbering
 
     def late(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
-        settling.void(session, held, actor="worker")
+        settling.void(session, reservation_id, actor="worker")
         return real(session, account_id, partitions, digests)
 
     with installation.database.write() as session:
         monkeypatch.setattr(scope_cache, "numbering", late)
         account = repository.account(session, ACCOUNT)
-        found = state.tightest(session, account, {})
-    assert (found.cell, found.reserved) == ({"region": "EU", "shard": 0}, 5)
+        tightest = state.tightest(session, account, {})
+    assert (tightest.cell, tightest.reserved) == ({"region": "EU", "shard": 0}, 5)
 
 
 def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
     open_account(installation, "ds_large", cap=10**18, partitions=cut)
 
     def reserve(session: Session, amount: int, scope: Scope) -> None:
-        new = ledger.NewReservation("ds_large", amount, scope, EVENT, f"jb_{len(_jobs)}")
-        ledger.reserve(session, [new], actor="key_analyst")
-        _jobs.append(new)
+        new_reservation = ledger.NewReservation("ds_large", amount, scope, EVENT, f"jb_{len(_jobs)}")
+        ledger.reserve(session, [new_reservation], actor="key_analyst")
+        _jobs.append(new_reservation)
 
     _jobs: list[ledger.NewReservation] = []
     with installation.database.write() as session:

@@ -16,8 +16,10 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
     for size in (301, 901):
         Filler(grown).fill(size)
         with grown.database.write() as session:  # the service continues from the filler's last entry
-            new = ledger.NewReservation(grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}")
-            ledger.reserve(session, [new], actor="key_owner")
+            new_reservation = ledger.NewReservation(
+                grown.account, 1, {}, {"type": "sequential/1", "parts": []}, f"jb_own_{size}"
+            )
+            ledger.reserve(session, [new_reservation], actor="key_owner")
     with grown.database.read() as session:
         head = checkpoint_of(session, grown.account, ledger.size(session, grown.account))
         balance = ledger.balance(session, grown.account)

@@ -28,11 +28,11 @@ def on_postgresql(postgresql_database_url: str, tmp_path: Path) -> Iterator[Inst
 
 
 def _installation(url: str, folder: Path) -> Iterator[Installation]:
-    found = open_installation(url, folder / "home")
+    opened_installation = open_installation(url, folder / "home")
     for account_id in ACCOUNTS:
-        open_account(found, account_id, cap=CAP)
-    yield found
-    found.close()
+        open_account(opened_installation, account_id, cap=CAP)
+    yield opened_installation
+    opened_installation.close()
 
 
 def _wanted(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:

@@ -25,13 +25,13 @@ approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def opened(installation: Installation, accountant: str, *, cap: int | None = None) -> None:
-    new = ledger.NewAccount(
+    new_account = ledger.NewAccount(
         id=ACCOUNT,
         name="census",
         accountant=accountant,
@@ -42,13 +42,13 @@ def opened(installation: Installation, accountant: str, *, cap: int | None = Non
         partitions=Partitions((HashPartition("shard", 2),)),
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new, actor="key_owner")
+        ledger.open_account(session, new_account, actor="key_owner")
 
 
 def reserved(installation: Installation, job_id: str, amount: int, *, delta: Fraction | None = DELTA) -> str:
-    new = ledger.NewReservation(ACCOUNT, amount, {}, EVENT, job_id, delta)
+    new_reservation = ledger.NewReservation(ACCOUNT, amount, {}, EVENT, job_id, delta)
     with installation.database.write() as session:
-        return ledger.reserve(session, [new], actor="key_analyst")[0]
+        return ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
 
 
 def charged(installation: Installation, job_id: str, amount: int) -> None:
@@ -122,10 +122,10 @@ def test_highest_cap_forgets_what_was_in_force_before_anything_was_held_only(
 def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Installation, accountant: str) -> None:
     """A reservation under cap 900 is charged after the cap fell to 300: a guarantee of 300 would be false."""
     opened(installation, accountant, cap=900)
-    held = reserved(installation, "jb_0", 800)
+    reservation_id = reserved(installation, "jb_0", 800)
     cap_set(installation, 300)
     with installation.database.write() as session:
-        ledger.charge(session, held, actor="worker")
+        ledger.charge(session, reservation_id, actor="worker")
         assert caps.printable(session, ACCOUNT).amount == ledger.highest_cap(session, ACCOUNT).amount == 900
 
 

@@ -26,20 +26,20 @@ from tests.support.job_kinds import evaluated
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 @contextmanager
 def _questions(installation: Installation) -> Iterator[list[str]]:
-    asked: list[str] = []
+    queries: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        asked.append(statement)
+        queries.append(statement)
 
     event.listen(installation.database.engine, "before_cursor_execute", note)
-    yield asked
+    yield queries
     event.remove(installation.database.engine, "before_cursor_execute", note)
 
 
@@ -60,9 +60,9 @@ def test_a_list_asks_as_often_for_many_as_for_few(
         for _ in range(n_more):
             dataset = people.declared(installation, population=population)["id"]
             people.upload(installation, dataset, b"age,income\n30,low\n")
-        with _questions(installation) as asked:
+        with _questions(installation) as queries:
             ask(installation)
-        counts.append(len(asked))
+        counts.append(len(queries))
     assert counts[0] == counts[1] <= 12, counts
 
 
@@ -72,11 +72,11 @@ def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation:
         for number in numbers:
             for _ in range(2):
                 people.declared(installation, population=f"people-{number}")
-        with _questions(installation) as asked:
-            found = populations.list_populations(installation, OWNER, PageRequest(500)).populations
-        counts.append(len(asked))
-        assert [len(each.members) for each in found] == [2] * (numbers[-1] + 1)
-        assert not any("account_boxes" in each for each in asked)
+        with _questions(installation) as queries:
+            page = populations.list_populations(installation, OWNER, PageRequest(500)).populations
+        counts.append(len(queries))
+        assert [len(each.members) for each in page] == [2] * (numbers[-1] + 1)
+        assert not any("account_boxes" in each for each in queries)
     assert counts[0] == counts[1] <= 8, counts
 
 
@@ -102,9 +102,9 @@ def test_a_balance_reads_and_computes_the_state_of_its_account_once(
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]
     dataset = people.declared(installation, population="patients", partitions=shards)["id"]
     computed.clear()
-    with _questions(installation) as asked:
+    with _questions(installation) as queries:
         balances.show_balance(installation, OWNER, dataset, scope=scope)
-    assert sum("FROM account_boxes" in each for each in asked) == 1, asked
+    assert sum("FROM account_boxes" in each for each in queries) == 1, queries
     assert computed == boxes
 
 
@@ -122,12 +122,14 @@ def test_a_list_of_accounts_computes_each_balance_once(
 def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> None:
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")
-    listed = {each.name: each for each in show_datasets.list_datasets(installation, OWNER, PageRequest(500)).datasets}
+    listed = {
+        dataset.name: dataset for dataset in show_datasets.list_datasets(installation, OWNER, PageRequest(500)).datasets
+    }
     accounts = balances.list_balances(installation, OWNER, PageRequest(500)).datasets
     for name in names:
         shown = show_datasets.show_dataset(installation, OWNER, name)
         assert listed[name] == shown
-        balance = next(each for each in accounts if each.dataset_name == name)
+        balance = next(account for account in accounts if account.dataset_name == name)
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 
@@ -159,13 +161,13 @@ def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(
             models.list_models(scene.installation, OWNER, PageRequest(500))
             models.show_model(scene.installation, OWNER, model_id)
             assert not computed
-            with _questions(scene.installation) as asked:
-                found = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
-            counts.append(len(asked))
-            assert len(found) == numbers[-1] + 2
+            with _questions(scene.installation) as queries:
+                evaluations = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
+            counts.append(len(queries))
+            assert len(evaluations) == numbers[-1] + 2
             assert len(computed) == 2 + numbers[-1] // 2, "only ``pure`` accounts state a load"
-            told = {each.id: each.guarantee["add_remove"] for each in found}
-            assert (told["ev_0"], told["ev_1"]["delta"]) == (told[made], DELTA)
+            reported = {each.id: each.guarantee["add_remove"] for each in evaluations}
+            assert (reported["ev_0"], reported["ev_1"]["delta"]) == (reported[made], DELTA)
     assert counts[0] == counts[1] <= 9, counts
 
 
@@ -188,7 +190,7 @@ def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Instal
     shown, cursor = [], None
     while True:
         page = models.list_models(installation, OWNER, PageRequest(2, cursor))
-        shown += [each.id for each in page.models]
+        shown += [model.id for model in page.models]
         cursor = page.next
         if cursor is None:
             break
@@ -200,4 +202,4 @@ def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Instal
 def test_what_is_no_place_in_a_list_of_models_is_refused(installation: Installation, cursor: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         models.list_models(installation, OWNER, PageRequest(2, cursor))
-    assert [(each.at, each.problem) for each in refused.value.errors] == [("/cursor", "unknown")]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]

@@ -30,15 +30,15 @@ POPULATIONS = ["pop_a", "pop_b"]
 def pair(postgresql_database_url: str, tmp_path: Path) -> Iterator[Pair]:
     """The first dataset in order of ids belongs to the second population, and the second one to the first."""
     with opened(postgresql_database_url, tmp_path / "home") as scene:
-        found = Pair.beside(scene)
+        result = Pair.beside(scene)
         with scene.installation.database.write() as session:
             for population in POPULATIONS:
-                new = populations.NewPopulation(population, population, "pure", 10**10, None, OWNER.key_id)
-                populations.open_population(session, new, at=clock.now())
+                new_population = populations.NewPopulation(population, population, "pure", 10**10, None, OWNER.key_id)
+                populations.open_population(session, new_population, at=clock.now())
         with scene.installation.database.write() as session:
-            for account, population in zip(_ids(found), reversed(POPULATIONS), strict=True):
+            for account, population in zip(_ids(result), reversed(POPULATIONS), strict=True):
                 populations.join(session, population, account, actor=OWNER.key_id, at=clock.now())
-        yield found
+        yield result
 
 
 def _ids(pair: Pair) -> list[str]:
@@ -85,11 +85,13 @@ def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
 @pytest.mark.parametrize("is_crossed", [False, True])
 def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
     """The ledger locks accounts in order of id, whatever the caller locked before."""
-    wanted = [ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)]
+    reservations = [
+        ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)
+    ]
 
     def reserve() -> None:
         with pair.first.installation.database.write() as session:
-            ledger.reserve(session, wanted, actor="key_a")
+            ledger.reserve(session, reservations, actor="key_a")
 
     _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 
@@ -141,11 +143,11 @@ def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
 
 def test_the_end_of_one_reservation(pair: Pair) -> None:
     one = _ids(pair)[1]
-    held = _holding(pair.first, one)
+    reservation_id = _holding(pair.first, one)
 
     def void() -> None:
         with pair.first.installation.database.write() as session:
-            settling.void(session, held, actor="key_a")
+            settling.void(session, reservation_id, actor="key_a")
 
     _assert_order(pair, void, _accounts(one) + _populations("pop_a"))
 

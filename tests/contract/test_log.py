@@ -24,19 +24,19 @@ N_ENTRIES = 41
 def installation(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     """Two accounts, the first with 41 entries, and subtrees stored at the heights 2, 4, …"""
     monkeypatch.setattr(logs, "STEP", 2)
-    found = open_installation(database_url, tmp_path / "home")
+    opened_installation = open_installation(database_url, tmp_path / "home")
     for account_id in (ACCOUNT, "ds_other"):
-        open_account(found, account_id, cap=1_000_000)
-    with found.database.write() as session:
+        open_account(opened_installation, account_id, cap=1_000_000)
+    with opened_installation.database.write() as session:
         for number in range(N_ENTRIES - 1):
             _reserve(session, number)
-    yield found
-    found.close()
+    yield opened_installation
+    opened_installation.close()
 
 
 def _reserve(session: Session, number: int) -> None:
-    new = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id=f"jb_{number}")
-    ledger.reserve(session, [new], actor="key_analyst")
+    new_reservation = ledger.NewReservation(account_id=ACCOUNT, amount=1, scope={}, event=EVENT, job_id=f"jb_{number}")
+    ledger.reserve(session, [new_reservation], actor="key_analyst")
 
 
 def _leaves(session: Session) -> list[bytes]:
@@ -80,9 +80,9 @@ def test_few_rows_are_read_for_a_root(installation: Installation, monkeypatch: p
         original = getattr(Log, name)
 
         def counted(self: Log, *place: int, original: object = original) -> list[bytes]:
-            found: list[bytes] = original(self, *place)  # type: ignore[operator]
-            read.append(len(found))
-            return found
+            result: list[bytes] = original(self, *place)  # type: ignore[operator]
+            read.append(len(result))
+            return result
 
         monkeypatch.setattr(Log, name, counted)
     with installation.database.read() as session:

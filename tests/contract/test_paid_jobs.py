@@ -31,8 +31,8 @@ COSTLY = {
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _of_task(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, str], None]:

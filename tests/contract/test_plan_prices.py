@@ -66,16 +66,16 @@ def test_event_is_covered_by_the_price_and_uses_most_of_it(
         assert refused.value.accountant == accountant
         assert set(refused.value.accepted_by) == set(catalogue.BY_SLUG[slug].accountants)
         return
-    made = planned(slug, accountant, epsilon, adjacency)
+    job_plan = planned(slug, accountant, epsilon, adjacency)
     limit = Fraction(unit.price(epsilon, delta_for(accountant)), 10**unit.PLACES)
 
-    for part in parts_of(made):
+    for part in parts_of(job_plan):
         loss = unit.loss(part.event, adjacency=adjacency)
         assert limit * Fraction(99, 100) < loss <= limit
         assert verifier.total(part.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert planning.read(made.to_json()) == made
-    assert any("A changed label is both" in warning for warning in made.warnings) is (adjacency is not native(slug))
-    receipt = receipts.in_words(made.event, accountant=accountant, adjacency=made.adjacency)
+    assert planning.read(job_plan.to_json()) == job_plan
+    assert any("A changed label is both" in warning for warning in job_plan.warnings) is (adjacency is not native(slug))
+    receipt = receipts.in_words(job_plan.event, accountant=accountant, adjacency=job_plan.adjacency)
     assert unit.SYMBOL in receipt.splitlines()[-1]
 
 
@@ -89,19 +89,19 @@ def test_price_is_that_of_a_whole_unit(slug: str, accountant: str, adjacency: Ad
     ):
         return
     unit, max_rows = accountants.by_name(accountant), 3
-    made = planned(slug, accountant, Fraction(4), adjacency, max_rows)
+    job_plan = planned(slug, accountant, Fraction(4), adjacency, max_rows)
     limit = Fraction(unit.price(Fraction(4), delta_for(accountant)), 10**unit.PLACES)
 
     times = max_rows if accountant == "pure" else max_rows**2
-    loss = unit.loss(made.event, adjacency=adjacency)
+    loss = unit.loss(job_plan.event, adjacency=adjacency)
     assert limit * Fraction(98, 100) < times * loss <= limit
-    assert times * verifier.total(made.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
-    assert planning.read(made.to_json()) == made
+    assert times * verifier.total(job_plan.event.to_json(), adjacency=adjacency.value, accountant=accountant) <= limit
+    assert planning.read(job_plan.to_json()) == job_plan
     with pytest.raises(planning.PlanInvalid):
-        planning.read({**made.to_json(), "max_rows": max_rows + 1})
-    words = receipts.in_words(made.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
-    told = words.splitlines()[-1]
-    assert told.startswith(f"For all of the at most {max_rows} rows of one unit together: {unit.SYMBOL} ")
+        planning.read({**job_plan.to_json(), "max_rows": max_rows + 1})
+    words = receipts.in_words(job_plan.event, accountant=accountant, adjacency=adjacency, max_rows=max_rows)
+    reported = words.splitlines()[-1]
+    assert reported.startswith(f"For all of the at most {max_rows} rows of one unit together: {unit.SYMBOL} ")
 
 
 @each_algorithm

@@ -28,9 +28,9 @@ STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
     with three.database.write() as session:
         for name in ("ds_1", "ds_2"):
             join(session, name)
-        held = reserve(session, "ds_1", 2 * 10**9, "jb_1")
+        reservation_id = reserve(session, "ds_1", 2 * 10**9, "jb_1")
     with three.database.write() as session:
         caps.change(session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id)
     with three.database.write() as session:
@@ -56,7 +56,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
         with pytest.raises(BudgetExceeded) as refused:
             reserve(session, "ds_2", 1, "jb_2")
         assert (refused.value.cap, refused.value.population) == ("1", "patients")
-        ledger.charge(session, held, actor="worker")
+        ledger.charge(session, reservation_id, actor="worker")
         assert verified(session, "pop_a").printable == 2 * 10**9
 
 
@@ -64,10 +64,10 @@ def test_lists_take_cursors_of_theirs_and_no_others(three: Installation) -> None
     with three.database.write() as session:
         other = NewPopulation("pop_b", "others", "pure", 5, None, STRANGER.key_id)
         populations.open_population(session, other, at=clock.now())
-    found = list_populations(three, ADMIN, PageRequest(1))
-    assert ([each.id for each in found.populations], found.next) == (["pop_a"], "pop_a")
-    found = list_populations(three, ADMIN, PageRequest(1, found.next))
-    assert ([each.id for each in found.populations], found.next) == (["pop_b"], None)
+    page = list_populations(three, ADMIN, PageRequest(1))
+    assert ([population.id for population in page.populations], page.next) == (["pop_a"], "pop_a")
+    page = list_populations(three, ADMIN, PageRequest(1, page.next))
+    assert ([population.id for population in page.populations], page.next) == (["pop_b"], None)
     for principal, cursor in ((ADMIN, "junk"), (ADMIN, "patients"), (OWNER, "pop_b")):
         with pytest.raises(InvalidRequest):
             list_populations(three, principal, PageRequest(1, cursor))

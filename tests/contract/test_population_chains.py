@@ -27,17 +27,17 @@ from tests.support.population_accounts import ADMIN, ZCDP, account, join, opened
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def test_entries_say_what_happened_and_to_which_entry_of_which_member(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1")
-        held = reserve(session, "ds_1", 60, "jb_1", 0)
+        reservation_id = reserve(session, "ds_1", 60, "jb_1", 0)
         reserve(session, "ds_1", 30, "jb_2", 1)
-        settling.void(session, held, actor="key_b")
+        settling.void(session, reservation_id, actor="key_b")
         entries = ledger.entries(session, "pop_a", after=0, limit=9)
         (own, *_, voided) = ledger.entries(session, "ds_1", after=0, limit=9)
     objects = [entry.to_json() for entry in entries]
@@ -82,14 +82,14 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
 ) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
-        held = reserve(session, "ds_1", 5, "jb_1")
+        reservation_id = reserve(session, "ds_1", 5, "jb_1")
         ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
         monkeypatch.setattr(clock, "now", lambda: ahead)
         reserve(session, "ds_2", 10, "jb_2")
         early = list(export(session, "pop_a"))
         monkeypatch.setattr(clock, "now", lambda: behind)  # of another machine, which runs the next transaction
         reserve(session, "ds_1", 20, "jb_3")
-        settling.void(session, held, actor="key_b")
+        settling.void(session, reservation_id, actor="key_b")
         members = [MemberLedger(list(export(session, name)), (), file=name) for name in ("ds_1", "ds_2")]
     assert verify(early, members).compared["ds_1"].n_later == 2, "nothing was kept quiet"
 
@@ -97,8 +97,8 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
 def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
-        wanted = [ledger.NewReservation(each, 20, {}, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
-        ledger.reserve(session, wanted, actor="key_a")
+        reservations = [ledger.NewReservation(each, 20, {}, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
+        ledger.reserve(session, reservations, actor="key_a")
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
             (entry.details["member"]["dataset"], entry.amount)
@@ -135,8 +135,8 @@ def test_datasets_outside_have_no_part_in_it(installation: Installation) -> None
 def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1")
-        held = [reserve(session, "ds_1", 40, f"jb_{shard}", shard) for shard in range(3)]
-        ledger.charge(session, held[0], actor="worker")
+        reservation_id = [reserve(session, "ds_1", 40, f"jb_{shard}", shard) for shard in range(3)]
+        ledger.charge(session, reservation_id[0], actor="worker")
         account(session, "ds_2")
         reserve(session, "ds_2", 90, "jb_late", 0)
         caps.change(session, "pop_a", 70, reason="less", actor=OWNER.key_id)
@@ -146,11 +146,11 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(installatio
             reserve(session, "ds_1", 1, "jb_no", 1)
         caps.change(session, "pop_a", 170, reason="more", actor=ADMIN.key_id)
         reserve(session, "ds_1", 40, "jb_4", 1)
-        settling.void(session, held[1], actor="key_a")
-        found = verified(session, "pop_a")
-    assert found.kinds == {"open": 1, "join": 2, "load": 5, "cap": 2}
-    assert (found.together, found.printable) == (130, 170)
-    assert all((each.n_bounds, each.n_too_complex) == (0, 0) for each in found.compared.values())
+        settling.void(session, reservation_id[1], actor="key_a")
+        summary = verified(session, "pop_a")
+    assert summary.kinds == {"open": 1, "join": 2, "load": 5, "cap": 2}
+    assert (summary.together, summary.printable) == (130, 170)
+    assert all((each.n_bounds, each.n_too_complex) == (0, 0) for each in summary.compared.values())
 
 
 def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installation: Installation) -> None:
@@ -159,7 +159,7 @@ def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installatio
         caps.change(session, "pop_a", 300, reason="unused", actor=ADMIN.key_id)
         caps.change(session, "pop_a", 90, reason="unused", actor=ADMIN.key_id)
         assert verified(session, "pop_a").printable == 90
-        held = reserve(session, "ds_1", 10, "jb_1")
+        reservation_id = reserve(session, "ds_1", 10, "jb_1")
         caps.change(session, "pop_a", 50, reason="used", actor=OWNER.key_id)
         assert verified(session, "pop_a").printable == 90
         account(session, "ds_2", ZCDP, cap=70)
@@ -168,7 +168,7 @@ def test_with_a_delta_the_highest_cap_counts_since_something_is_held(installatio
         assert verified(session, "pop_a").printable == 160
         caps.change(session, "pop_a", 200, reason="used", actor=ADMIN.key_id)
         assert verified(session, "pop_a").printable == 200
-        for reservation in (held, late):
+        for reservation in (reservation_id, late):
             settling.void(session, reservation, actor="key_a")
         caps.change(session, "pop_a", 20, reason="nothing was ever charged", actor=OWNER.key_id)
         assert verified(session, "pop_a").printable == 20
@@ -202,8 +202,8 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
             box = {name: (number % 4, (number + at) % 4) for at, name in enumerate(("a", "b", "c"), start=1)}
             scope = {name: tuple(sorted(cells)) for name, cells in box.items()}
             with suppress(BudgetExceeded):
-                new = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, scope, EVENT, f"jb_{number}")
-                ledger.reserve(session, [new], actor="key_a")
+                new_reservation = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, scope, EVENT, f"jb_{number}")
+                ledger.reserve(session, [new_reservation], actor="key_a")
                 n_admitted += 1
         assert not ledger.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
@@ -221,12 +221,12 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         account(session, "ds_1", partitions=cut)
         join(session, "ds_1")
         for cell in (0, 1):
-            new = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
-            ledger.reserve(session, [new], actor="key_a")
+            new_reservation = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
+            ledger.reserve(session, [new_reservation], actor="key_a")
         balance = ledger.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
-        new = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
-        settling.void(session, ledger.reserve(session, [new], actor="key_a")[0], actor="key_a")
+        new_reservation = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")
+        settling.void(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="key_a")
         assert said(session)[2:] == [("load", 5)] * 4, "what is given back raises no load"
         verified(session, "pop_a")

@@ -28,9 +28,9 @@ CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name 
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def opened(session: Session, *, cap: int) -> None:
@@ -38,11 +38,11 @@ def opened(session: Session, *, cap: int) -> None:
         session, NewPopulation("pop_a", "patients", "pure", cap, None, OWNER.key_id), at=clock.now()
     )
     for name in NAMES:
-        new = ledger.NewAccount(
+        new_account = ledger.NewAccount(
             id=name, name=name, accountant="pure", adjacency="add_remove", cap=100, delta=None,
             privacy_unit={"column": None, "max_rows": 1}, partitions=CUT,
         )  # fmt: skip
-        ledger.open_account(session, new, actor=OWNER.key_id)
+        ledger.open_account(session, new_account, actor=OWNER.key_id)
         populations.join(session, "pop_a", name, actor=OWNER.key_id, at=clock.now())
 
 
@@ -52,11 +52,11 @@ def reserve(session: Session, name: str, amount: int, job: str, scope: dict[str,
 
 def recomputed(session: Session) -> dict[str, MemberTotal]:
     """Totals recomputed from all boxes of all members; no load exceeds the bound that follows from the load before."""
-    found = {}
+    results = {}
     for name, kept in population_totals.of_population(session, "pop_a").members.items():
         tightest = state.tightest(session, repository.account(session, name), {})
-        found[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
-    return found
+        results[name] = MemberTotal(min(tightest.load, kept.load), tightest.reserved, tightest.is_exact)
+    return results
 
 
 @pytest.mark.parametrize("work", [limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"])
@@ -90,15 +90,15 @@ def test_what_is_kept_is_what_the_boxes_say_after_every_step(
 @contextmanager
 def _boxes_read(installation: Installation) -> Iterator[list[object]]:
     """The arguments of every query of boxes."""
-    asked: list[object] = []
+    queries: list[object] = []
 
     def note(_connection: object, _cursor: object, statement: str, parameters: object, *_rest: object) -> None:
         if "account_boxes" in statement:
-            asked.append(parameters)
+            queries.append(parameters)
 
     engine = installation.database.engine
     event.listen(engine, "before_cursor_execute", note)
-    yield asked
+    yield queries
     event.remove(engine, "before_cursor_execute", note)
 
 
@@ -106,21 +106,21 @@ def test_a_refusal_in_a_population_reads_no_boxes_of_other_members(installation:
     with installation.database.write() as session:
         opened(session, cap=100)
         for number, name in enumerate(NAMES[1:]):
-            held = reserve(session, name, 40, f"jb_{number}", {"a": (number,)})
+            reservation_id = reserve(session, name, 40, f"jb_{number}", {"a": (number,)})
             reserve(session, name, 5, f"jb_beside_{number}", {"b": (number,)})
-            ledger.charge(session, held, actor="worker")
+            ledger.charge(session, reservation_id, actor="worker")
     with installation.database.write() as session:
-        with _boxes_read(installation) as asked, pytest.raises(BudgetExceeded) as refused:
+        with _boxes_read(installation) as queries, pytest.raises(BudgetExceeded) as refused:
             reserve(session, "ds_1", 11, "jb_more", {"c": (1,)})
-        told = refused.value.population, refused.value.charged, refused.value.reserved
-        assert told == ("patients", "0.00000008", "0.00000001")
-        assert len(asked) == 1
-        assert "ds_2" not in str(asked)
-        assert "ds_3" not in str(asked)
-    with installation.database.read() as session, _boxes_read(installation) as asked:
+        reported = refused.value.population, refused.value.charged, refused.value.reserved
+        assert reported == ("patients", "0.00000008", "0.00000001")
+        assert len(queries) == 1
+        assert "ds_2" not in str(queries)
+        assert "ds_3" not in str(queries)
+    with installation.database.read() as session, _boxes_read(installation) as queries:
         kept = population_totals.of_population(session, "pop_a").members.values()
         assert [(each.charged, each.reserved) for each in kept] == [(0, 0), (40, 5), (40, 5)]
-        assert asked == []
+        assert queries == []
 
 
 def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
@@ -129,10 +129,10 @@ def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
     """A charge, which no load entry follows, may put the member's clock ahead of the population's."""
     with installation.database.write() as session:
         opened(session, cap=100)
-        held = reserve(session, "ds_1", 5, "jb_1", {})
+        reservation_id = reserve(session, "ds_1", 5, "jb_1", {})
         ahead, behind = clock.now() + timedelta(seconds=5), clock.now()
         monkeypatch.setattr(clock, "now", lambda: ahead)
-        ledger.charge(session, held, actor="worker")
+        ledger.charge(session, reservation_id, actor="worker")
         monkeypatch.setattr(clock, "now", lambda: behind)
         reserve(session, "ds_1", 20, "jb_2", {})
         newest = [ledger.entries(session, name, after=0, limit=99)[-1] for name in ("ds_1", "pop_a")]

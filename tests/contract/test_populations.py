@@ -29,14 +29,14 @@ ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
 @pytest.fixture
 def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
     installation = open_installation(database_url, tmp_path / "home")
-    with installation.database.write() as found:
-        yield found
+    with installation.database.write() as opened_session:
+        yield opened_session
     installation.close()
 
 
 def opened(session: Session, like: ledger.NewAccount = PURE, *, cap: int = 100) -> str:
-    new = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
-    return populations.open_population(session, new, at=_now()).id
+    new_population = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
+    return populations.open_population(session, new_population, at=_now()).id
 
 
 def _now():
@@ -46,15 +46,15 @@ def _now():
 
 
 def account(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
-    new = dataclasses.replace(like, id=f"ds_{number}", **changes)  # type: ignore[arg-type]
-    ledger.open_account(session, new, actor=OWNER.key_id)
-    return new.id
+    new_account = dataclasses.replace(like, id=f"ds_{number}", **changes)  # type: ignore[arg-type]
+    ledger.open_account(session, new_account, actor=OWNER.key_id)
+    return new_account.id
 
 
 def member(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
-    found = account(session, number, like, **changes)
-    populations.join(session, "pp_a", found, actor=OWNER.key_id, at=_now())
-    return found
+    result = account(session, number, like, **changes)
+    populations.join(session, "pp_a", result, actor=OWNER.key_id, at=_now())
+    return result
 
 
 def reserve(session: Session, account_id: str, amount: int, job: str, *shards: int) -> str:
@@ -83,13 +83,13 @@ def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None
     assert ledger.balance(session, two).room == 10
     with pytest.raises(BudgetExceeded) as refused:
         reserve(session, two, 11, "jb_3")
-    told = refused.value
-    assert told.population == "patients"
-    assert (told.cap, told.charged, told.reserved, told.remaining) == (
+    reported = refused.value
+    assert reported.population == "patients"
+    assert (reported.cap, reported.charged, reported.reserved, reported.remaining) == (
         "0.0000001", "0.00000007", "0.00000002", "0.00000001",
     )  # fmt: skip
-    assert told.largest_that_fits == "0.00000001"
-    assert "left for population patients of dataset census" in str(told)
+    assert reported.largest_that_fits == "0.00000001"
+    assert "left for population patients of dataset census" in str(reported)
     reserve(session, two, 10, "jb_4")
     assert ledger.balance(session, one).room == ledger.balance(session, two).room == 0
 
@@ -105,9 +105,9 @@ def test_the_accounts_own_cap_is_named_where_it_leaves_less(session: Session) ->
 def test_what_is_given_back_fits_again(session: Session) -> None:
     opened(session)
     one, two = member(session, 1), member(session, 2)
-    held = [reserve(session, one, 60, "jb_1"), reserve(session, two, 40, "jb_2")]
-    settling.void(session, held[0], actor="key_a")
-    settling.expire(session, held[1], actor="sweeper")
+    reservation_id = [reserve(session, one, 60, "jb_1"), reserve(session, two, 40, "jb_2")]
+    settling.void(session, reservation_id[0], actor="key_a")
+    settling.expire(session, reservation_id[1], actor="sweeper")
 
     assert reserve(session, two, 100, "jb_3")
 
@@ -163,9 +163,9 @@ def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None
     opened(session)
     for number, max_rows in enumerate((2, 5)):
         member(session, number, privacy_unit={"column": "patient", "max_rows": max_rows})
-    found = populations.find(session, "patients")
-    assert found is not None
-    assert found.unit_column == "patient"
+    stored = populations.find(session, "patients")
+    assert stored is not None
+    assert stored.unit_column == "patient"
     with pytest.raises(PopulationMismatch):
         member(session, 3, privacy_unit={"column": "person", "max_rows": 2})
 
@@ -210,13 +210,13 @@ def test_while_the_sum_is_over_the_cap_nothing_is_admitted_in_cells_that_spent_l
     opened(session)
     reserve(session, member(session, 1), 60, "jb_1")
     late = account(session, 2)
-    held = reserve(session, late, 80, "jb_2", 0)
+    reservation_id = reserve(session, late, 80, "jb_2", 0)
     populations.join(session, "pp_a", late, actor=OWNER.key_id, at=_now())
 
     assert ledger.balance(session, late, {"shard": (1,)}).room == 0
     with pytest.raises(BudgetExceeded):
         reserve(session, late, 1, "jb_3", 1)
-    settling.void(session, held, actor="key_a")
+    settling.void(session, reservation_id, actor="key_a")
     assert reserve(session, late, 40, "jb_4", 1)
 
 
@@ -234,12 +234,12 @@ def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theore
 def test_jobs_on_two_members_take_from_one_cap(session: Session) -> None:
     opened(session)
     one, two = member(session, 1), member(session, 2)
-    wanted = [ledger.NewReservation(each, 51, {}, EVENT, "jb_1") for each in (two, one)]
+    reservations = [ledger.NewReservation(each, 51, {}, EVENT, "jb_1") for each in (two, one)]
     with pytest.raises(BudgetExceeded) as refused, session.begin_nested():
-        ledger.reserve(session, wanted, actor="key_a")
+        ledger.reserve(session, reservations, actor="key_a")
     assert refused.value.population == "patients"
-    wanted = [dataclasses.replace(each, amount=50) for each in wanted]
-    ledger.reserve(session, wanted, actor="key_a")
+    reservations = [dataclasses.replace(each, amount=50) for each in reservations]
+    ledger.reserve(session, reservations, actor="key_a")
     assert population(session, one).reserved == 100
 
 
@@ -247,9 +247,9 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(session: Session)
     """The remaining ε is stated at the δ of the request, for a dataset and for a population."""
     opened(session, ZCDP, cap=10**9)
     one = member(session, 1, ZCDP, cap=10**12)
-    new = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
+    new_reservation = ledger.NewReservation(one, 10**10, {}, EVENT, "jb_1", delta=Fraction(1, 10**3))
     with pytest.raises(BudgetExceeded) as refused:
-        ledger.reserve(session, [new], actor="key_a")
+        ledger.reserve(session, [new_reservation], actor="key_a")
     assert refused.value.population == "patients"
     assert Fraction(refused.value.largest_that_fits) > 0
 
@@ -265,8 +265,8 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
-        new = ledger.NewReservation(entangled, 20, box, EVENT, f"jb_{number}")
-        ledger.reserve(session, [new], actor="key_a")
+        new_reservation = ledger.NewReservation(entangled, 20, box, EVENT, f"jb_{number}")
+        ledger.reserve(session, [new_reservation], actor="key_a")
     for account_id in (simple, entangled):
         with pytest.raises(BudgetExceeded) as refused:
             ledger.reserve(session, [ledger.NewReservation(account_id, 101, {}, EVENT, "jb_x")], actor="key_a")

@@ -125,9 +125,9 @@ def test_a_refusal_says_in_a_sentence_what_is_left_and_where() -> None:
 
 @pytest.fixture
 def app(sqlite_database_url: str, tmp_path: Path) -> Iterator[FastAPI]:
-    made = create_app(Settings(home=tmp_path / "home", database_url=sqlite_database_url))
-    yield made
-    made.state.installation.close()
+    application = create_app(Settings(home=tmp_path / "home", database_url=sqlite_database_url))
+    yield application
+    application.state.installation.close()
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ TTL_S = 600
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as found:
-        yield found
+    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
+        yield opened_scene
 
 
 @pytest.fixture
 def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
     """PostgreSQL only: on SQLite a write transaction excludes every other one."""
-    with opened(postgresql_database_url, tmp_path / "home", lease_ttl_s=TTL_S) as found:
-        yield found
+    with opened(postgresql_database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
+        yield opened_scene
 
 
 def _after_leases(scene: Scene) -> datetime:

@@ -22,8 +22,8 @@ THE_QUEUE_LIMIT = timedelta(seconds=limits.MAX_QUEUE_S)
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as found:
-        yield found
+    with opened(database_url, tmp_path / "home", lease_ttl_s=TTL_S) as opened_scene:
+        yield opened_scene
 
 
 def _claimed(scene: Scene) -> tuple[str, Claim]:

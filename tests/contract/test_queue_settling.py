@@ -34,15 +34,15 @@ MUCH_LATER = timedelta(hours=1)
 
 @pytest.fixture
 def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
+    with opened(database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 @pytest.fixture
 def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
     """PostgreSQL only: on SQLite a write transaction excludes every other one."""
-    with opened(postgresql_database_url, tmp_path / "home") as found:
-        yield found
+    with opened(postgresql_database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _claim(scene: Scene) -> tuple[str, Claim]:

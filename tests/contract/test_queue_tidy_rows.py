@@ -22,8 +22,8 @@ JUST_NOW = STALE_UPLOAD - timedelta(hours=1)
 
 @pytest.fixture
 def scene(sqlite_database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(sqlite_database_url, tmp_path / "home") as found:
-        yield found
+    with opened(sqlite_database_url, tmp_path / "home") as opened_scene:
+        yield opened_scene
 
 
 def _aged(path: Path, age: timedelta) -> Path:

@@ -20,8 +20,8 @@ def test_every_connection_is_durable_and_strict(sqlite_database_url: str) -> Non
     database = Database.open(sqlite_database_url)
     with database.read() as first, database.read() as second:
         for session in (first, second):
-            found = {name: session.execute(text(f"PRAGMA {name}")).scalar_one() for name in _PRAGMAS}
-            assert found == _PRAGMAS
+            result = {name: session.execute(text(f"PRAGMA {name}")).scalar_one() for name in _PRAGMAS}
+            assert result == _PRAGMAS
     database.close()
 
 

@@ -143,7 +143,7 @@ def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come
     with ThreadPoolExecutor(8) as pool:
         job_ids = list(pool.map(one, range(12), timeout=600))
     for job_id in job_ids:
-        told = CHARGED if job_id in charged else VOIDED if job_id in cancelled else ["reserve"]
-        assert pair.kinds_of(job_id) == (told, told)
+        reported = CHARGED if job_id in charged else VOIDED if job_id in cancelled else ["reserve"]
+        assert pair.kinds_of(job_id) == (reported, reported)
     assert charged, "somebody whose own job was taken by another knows that it was charged"
     pair.verify()

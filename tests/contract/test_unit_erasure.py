@@ -23,21 +23,21 @@ UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("b
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 @pytest.fixture
 def dataset(installation: Installation) -> str:
-    found = people.declared(
+    result = people.declared(
         installation,
         privacy_unit=people.per_patient(3),
         partitions=[{"name": "shard", "kind": "hash", "cells": 4}],
     )["id"]
     for rows in UPLOADS:
-        people.upload(installation, found, people.visits(rows))
-    return str(found)
+        people.upload(installation, result, people.visits(rows))
+    return str(result)
 
 
 def epochs(installation: Installation, dataset: str) -> list[str]:
@@ -61,14 +61,14 @@ def test_the_rows_go_from_every_upload_and_the_others_stay_as_they_were(
     assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 3
 
     assert ages(installation, dataset) == [[2], [4], [6]]
-    own = people.id_of(installation, dataset, "ann")
-    assert people.stored_rows(installation, dataset) == [[row for row in epoch if row[0] != own] for epoch in before]
+    row_id = people.id_of(installation, dataset, "ann")
+    assert people.stored_rows(installation, dataset) == [[row for row in epoch if row[0] != row_id] for epoch in before]
     remaining = [prints(installation, dataset, epoch) for epoch in epochs(installation, dataset)]
     assert remaining == [[kept[0][1]], kept[1], [kept[2][1]]]
     with installation.database.read() as session:
-        found = catalog.find(session, dataset)
+        stored = catalog.find(session, dataset)
     files = [row_files.epoch_file(installation.home, dataset, epoch) for epoch in epochs(installation, dataset)]
-    rows = private_rows.read(files, schema=found.schema, partitions=found.partitions, scope={})
+    rows = private_rows.read(files, schema=stored.schema, partitions=stored.partitions, scope={})
     assert len(rows.y) == 3, "the files are of the form that jobs read"
 
 
@@ -113,8 +113,8 @@ def test_an_erased_row_does_not_give_its_place_back(installation: Installation, 
 
 def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
     with installation.database.write() as session:
-        new = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
-        ledger.charge(session, ledger.reserve(session, [new], actor="key_a")[0], actor="worker")
+        new_reservation = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
+        ledger.charge(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
         before = ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)
     erase_unit(installation, OWNER, dataset, unit="ann")
     with installation.database.read() as session:

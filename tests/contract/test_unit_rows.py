@@ -16,9 +16,9 @@ from tests.support.crash_scene import OWNER, open_installation
 
 @pytest.fixture
 def installation(database_url: str, tmp_path: Path):
-    found = open_installation(database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def ages(installation: Installation, dataset_id: str, patient: str) -> list[list[int]]:
@@ -89,7 +89,7 @@ def test_a_unit_column_that_cannot_be_read_is_refused(
     dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
     with pytest.raises(RowsInvalid) as refused:
         people.upload(installation, dataset, body)
-    assert [(each.name, each.problem, each.count) for each in refused.value.columns] == [problem]
+    assert [(column.name, column.problem, column.count) for column in refused.value.columns] == [problem]
     assert people.stored_rows(installation, dataset) == []
 
 
@@ -101,10 +101,10 @@ def test_an_epoch_that_came_in_between_is_noticed_without_locks(
     epochs = catalog.epochs
 
     def then_another_ends(session: Session, dataset_id: str) -> list[EpochRow]:
-        found = epochs(session, dataset_id)
+        result = epochs(session, dataset_id)
         monkeypatch.setattr(catalog, "epochs", epochs)
         catalog.add_epoch(session, dataset_id, epoch_id="ep_other", at=installation.database.now(session))
-        return found
+        return result
 
     monkeypatch.setattr(catalog, "epochs", then_another_ends)
     with pytest.raises(Unavailable):

@@ -22,14 +22,14 @@ def _request(key: str) -> IdempotentRequest:
 
 
 def _profile(scene: Scene, key: str) -> str:
-    wanted = ProfileIn(epsilon="0.01")  # type: ignore[arg-type]  # as it comes over the wire
-    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, wanted, request=_request(key))
+    body = ProfileIn(epsilon="0.01")  # type: ignore[arg-type]  # as it comes over the wire
+    answer = submit_profile(scene.installation, OWNER, scene.dataset_id, body, request=_request(key))
     return str(json.loads(answer.body)["job_id"])
 
 
 def _evaluation(scene: Scene, model_id: str, key: str) -> str:
-    wanted = EvaluationIn(epsilon="0.01", metrics=["accuracy"])  # type: ignore[arg-type]
-    answer = submit_evaluation(scene.installation, OWNER, [model_id], wanted, request=_request(key))
+    body = EvaluationIn(epsilon="0.01", metrics=["accuracy"])  # type: ignore[arg-type]
+    answer = submit_evaluation(scene.installation, OWNER, [model_id], body, request=_request(key))
     return str(json.loads(answer.body)["job_id"])
 
 

@@ -41,5 +41,5 @@ def test_a_population_cap_is_changed_once_or_not_at_all(
     kill_request(point, member.scene)
     assert member.verified().kinds.get("cap", 0) == n_changes
     member.lower_cap("1", key=point)
-    found = member.verified()
-    assert (found.cap, found.kinds["cap"]) == (10**9, 1)
+    summary = member.verified()
+    assert (summary.cap, summary.kinds["cap"]) == (10**9, 1)

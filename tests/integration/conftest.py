@@ -18,16 +18,16 @@ from tests.support.server import Server, running_server
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def server(request: pytest.FixtureRequest) -> Server:
     """A server with one worker. Each test that uses it runs once on each database, with its own datasets."""
-    found: Server = request.getfixturevalue(f"_{request.param}_server")
-    return found
+    fixture: Server = request.getfixturevalue(f"_{request.param}_server")
+    return fixture
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def idle_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server without a worker: jobs stay queued until a test starts a worker, and are cancelled after the module."""
-    found: Server = request.getfixturevalue(f"_idle_{request.param}_server")
-    yield found
-    found.cancel_what_waits()
+    fixture: Server = request.getfixturevalue(f"_idle_{request.param}_server")
+    yield fixture
+    fixture.cancel_what_waits()
 
 
 @pytest.fixture(scope="package")

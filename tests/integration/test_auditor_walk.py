@@ -17,17 +17,17 @@ _FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def _steps() -> list[tuple[str, str]]:
     """The commands of the page, each with its output; ``> `` continues a command."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     for line in "".join(_FENCE.findall(_PAGE)).splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], ""))
+            results.append((line[2:], ""))
         elif line.startswith("> "):
-            command, output = found.pop()
-            found.append((f"{command}\n{line[2:]}", output))
+            command, output = results.pop()
+            results.append((f"{command}\n{line[2:]}", output))
         else:
-            command, output = found.pop()
-            found.append((command, f"{output}{line}\n"))
-    return found
+            command, output = results.pop()
+            results.append((command, f"{output}{line}\n"))
+    return results
 
 
 @pytest.fixture

@@ -70,16 +70,16 @@ def _ready_url(process: "subprocess.Popen[str]") -> str:
 
 def _descendants(process: "subprocess.Popen[str]", *, at_least: int) -> list[psutil.Process]:
     deadline = time.monotonic() + _GIVE_UP_S
-    while len(found := psutil.Process(process.pid).children(recursive=True)) < at_least:
+    while len(result := psutil.Process(process.pid).children(recursive=True)) < at_least:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return found
+    return result
 
 
 def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        if all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in processes):
+        if all(not processe.is_running() or processe.status() == psutil.STATUS_ZOMBIE for processe in processes):
             return True
         time.sleep(0.05)
     return False
@@ -249,9 +249,9 @@ def test_the_api_alone_is_unready_until_the_upgrade(start: Start, tmp_path: Path
     assert start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=_GIVE_UP_S) == 0
     assert start("db", "status").wait(timeout=_GIVE_UP_S) == 0
     assert _readiness(port) == 200
-    made = start("keys", "create-admin", "--json")
-    assert made.stdout is not None
-    for admin in (key, json.loads(made.stdout.read())["key"]):
+    started = start("keys", "create-admin", "--json")
+    assert started.stdout is not None
+    for admin in (key, json.loads(started.stdout.read())["key"]):
         headers = {"Authorization": f"Bearer {admin}"}
         assert httpx.get(f"http://127.0.0.1:{port}/keys", headers=headers, trust_env=False).status_code == 200
     process.send_signal(signal.SIGTERM)
@@ -272,13 +272,13 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing(start: Start, tmp_path: Pat
     (tmp_path / "temporary").mkdir()
     process = start("demo", "--exit", "--json", "--port", "0", GROVEKEEPER_HOME="", TMPDIR=str(tmp_path / "temporary"))
     assert process.stdout is not None
-    told = json.loads(process.stdout.read())
+    reported = json.loads(process.stdout.read())
     assert process.wait(timeout=_GIVE_UP_S) == 0
-    assert told["price"]["amount"] == told["ledger"]["charged"] == "1"
-    assert (told["refusal"]["type"], told["refusal"]["largest_that_fits"]) == ("budget-exceeded", "2")
-    assert told["verified"] is True
-    assert told["held_out"]["rows"] == 3_256
-    assert told["held_out"]["accuracy"] > told["held_out"]["majority_class"] + 0.03
+    assert reported["price"]["amount"] == reported["ledger"]["charged"] == "1"
+    assert (reported["refusal"]["type"], reported["refusal"]["largest_that_fits"]) == ("budget-exceeded", "2")
+    assert reported["verified"] is True
+    assert reported["held_out"]["rows"] == 3_256
+    assert reported["held_out"]["accuracy"] > reported["held_out"]["majority_class"] + 0.03
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

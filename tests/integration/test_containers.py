@@ -150,10 +150,10 @@ def stack(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "POSTGRES_USER": str(server.username),
         "SECRETS": str(built.secrets),
     }
-    made = subprocess.run(
+    completed = subprocess.run(
         [_ROOT / "deploy/postgres/roles.sh"], env=environ, capture_output=True, text=True, check=False
     )
-    assert (made.returncode, made.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     try:
         yield built
     finally:
@@ -217,8 +217,8 @@ def _assert_health_checks_pass(port: int, environ: dict[str, str]) -> None:
     of_compose = _SERVICES["api"]["healthcheck"]["test"][1:]
     for check in (of_image, [part.replace(":8731/", f":{port}/") for part in of_compose]):
         assert check[0] == "python"
-        asked = subprocess.run([sys.executable, *check[1:]], env=environ, capture_output=True, check=False)
-        assert asked.returncode == 0, asked.stderr
+        completed = subprocess.run([sys.executable, *check[1:]], env=environ, capture_output=True, check=False)
+        assert completed.returncode == 0, completed.stderr
     closed = {**environ, "GROVEKEEPER_PORT": str(free_port())}
     assert subprocess.run([sys.executable, *of_image[1:]], env=closed, capture_output=True, check=False).returncode
 

@@ -43,8 +43,8 @@ def test_declared_budget_becomes_a_cap_in_the_accounts_unit(server: Server, acco
 @pytest.mark.parametrize("algorithm", ["mrf", "rdt-mv", "rpf", "nbrt"])
 def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accountant: str, algorithm: str) -> None:
     dataset = server.uploaded(budget=budget(accountant))
-    asked = training(dataset["id"], algorithm=algorithm, delta=DELTA)
-    quote = server.admin.http.post("/plans", json=asked).json()
+    body = training(dataset["id"], algorithm=algorithm, delta=DELTA)
+    quote = server.admin.http.post("/plans", json=body).json()
 
     assert quote["price"] == {
         "accountant": accountant, "unit": UNITS[accountant], "amount": CAPS[accountant], "epsilon": "1",
@@ -56,7 +56,7 @@ def test_job_for_all_of_a_fresh_account_fits_it_exactly(server: Server, accounta
     assert (job["state"], job["price"]) == ("succeeded", quote["price"])
     balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
     assert (balance["charged"], balance["remaining"]) == (CAPS[accountant], "0")
-    quote = server.admin.http.post("/plans", json=asked).json()
+    quote = server.admin.http.post("/plans", json=body).json()
     assert (quote["fits"], quote["largest_that_fits"]) == (False, "0")
 
 
@@ -84,13 +84,13 @@ def test_refusal_says_what_fits_and_it_fits(server: Server, accountant: str) -> 
     refused = server.submitted(dataset["id"], epsilon="0.9", delta=DELTA)
 
     assert refused.status_code == 409
-    told = refused.json()
-    fits = told["largest_that_fits"]
-    assert told["type"] == "budget-exceeded"
-    assert told["detail"].startswith(f"{told['requested']} {SYMBOLS[accountant]} requested, ")
-    assert (told["accountant"], told["unit"]) == (accountant, UNITS[accountant])
-    assert Decimal(told["remaining"]) == left
-    assert Decimal(told["requested"]) == price_of(accountant, "0.9")
+    problem = refused.json()
+    fits = problem["largest_that_fits"]
+    assert problem["type"] == "budget-exceeded"
+    assert problem["detail"].startswith(f"{problem['requested']} {SYMBOLS[accountant]} requested, ")
+    assert (problem["accountant"], problem["unit"]) == (accountant, UNITS[accountant])
+    assert Decimal(problem["remaining"]) == left
+    assert Decimal(problem["requested"]) == price_of(accountant, "0.9")
     assert Decimal("0.5") < Decimal(fits) < Decimal("0.8"), "ρ and μ² leave more than the difference of ε"
     assert price_of(accountant, fits) <= left < price_of(accountant, str(Decimal(fits) + Decimal("1e-9")))
     assert server.submitted(dataset["id"], epsilon=str(Decimal(fits) + Decimal("1e-9")), delta=DELTA).status_code == 409
@@ -199,16 +199,16 @@ def test_cards_and_ledgers_tell_the_highest_cap_that_outputs_were_released_under
     """
 
     def capped(epsilon: str) -> Decimal:
-        asked = {"cap": epsilon, "reason": "a test"}
-        answer = server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=asked)
+        body = {"cap": epsilon, "reason": "a test"}
+        answer = server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=body)
         assert answer.status_code == 200, answer.text
         return Decimal(answer.json()["cap"])
 
     def claims() -> set[tuple[str, str]]:
-        found = [server.admin.http.get(f"/models/{model}").json()["guarantee"] for model in models]
-        found.append(server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"])
-        assert all(each["replace_one"] == found[0]["replace_one"] for each in found)
-        return {(each["add_remove"]["epsilon"], each["add_remove"]["delta"]) for each in found}
+        guarantee = [server.admin.http.get(f"/models/{model}").json()["guarantee"] for model in models]
+        guarantee.append(server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"])
+        assert all(each["replace_one"] == guarantee[0]["replace_one"] for each in guarantee)
+        return {(each["add_remove"]["epsilon"], each["add_remove"]["delta"]) for each in guarantee}
 
     dataset = server.uploaded(budget=budget(accountant, "2"))
     models: list[str] = []
@@ -232,8 +232,8 @@ def test_a_changed_cap_reaches_the_cards_of_a_pure_account_and_no_addition(serve
     added = server.admin.http.get(model).json()["guarantee"]["adds"]
     for cap, told in (("2", "2"), ("3", "3"), ("0.5", "1")):
         if cap != "2":
-            asked = {"cap": cap, "reason": "a test"}
-            assert server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=asked).status_code == 200
+            body = {"cap": cap, "reason": "a test"}
+            assert server.admin.http.post(f"/ledger/{dataset['id']}/cap", json=body).status_code == 200
         shown = server.admin.http.get(model).json()["guarantee"]
         account = server.admin.http.get(f"/ledger/{dataset['id']}").json()["guarantee"]
         assert shown["add_remove"] == account["add_remove"] == {"epsilon": told, "delta": "0"}

@@ -30,11 +30,11 @@ def uploaded(server: Server, n_questions: int) -> str:
 @pytest.mark.parametrize("n_questions", [2, 3])
 def test_what_questions_tell_together_is_learned_for_what_was_quoted(server: Server, n_questions: int) -> None:
     dataset = uploaded(server, n_questions)
-    asked: dict[str, Any] = {
+    body: dict[str, Any] = {
         "algorithm": "rpf", "epsilon": "4", "parameters": {"n_estimators": 1, "max_depth": n_questions},
     }  # fmt: skip
-    quote = server.admin.http.post("/plans", json=training(dataset, **asked)).json()
-    job = server.trained(dataset, **asked)
+    quote = server.admin.http.post("/plans", json=training(dataset, **body)).json()
+    job = server.trained(dataset, **body)
     columns = {name: [answers[place] for answers in ANSWERS] for place, name in enumerate(QUESTIONS)}
     answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"columns": columns})
 

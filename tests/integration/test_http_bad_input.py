@@ -45,11 +45,11 @@ def test_what_breaks_a_rule_is_refused_without_a_trace(place: Place, group: str)
     before = place.server.footprint()
     for case in GROUPS[group]():
         answer = place.send(case)
-        found = _complaints(case, answer)
+        complaints = _complaints(case, answer)
         if place.server.footprint() != before:
-            found.append("it changed something")
+            complaints.append("it changed something")
             before = place.server.footprint()
-        failures += [f"{case.name}: {complaint}: {answer.status_code} {answer.text[:300]}" for complaint in found]
+        failures += [f"{case.name}: {complaint}: {answer.status_code} {answer.text[:300]}" for complaint in complaints]
     assert not failures, "\n".join(failures)
     assert CANARY not in place.server.log()
 
@@ -58,23 +58,23 @@ def _complaints(case: Refused, answer: httpx.Response) -> list[str]:
     if answer.status_code < 400 or answer.headers["content-type"] != "application/problem+json":
         return ["not a problem"]
     body = answer.json()
-    found = []
+    results = []
     if (body["type"], body["status"], answer.status_code) != (case.type, STATUS_OF[case.type], STATUS_OF[case.type]):
-        found.append(f"wanted {case.type}")
+        results.append(f"wanted {case.type}")
     if not body["title"] or not body["detail"] or not answer.headers["X-Request-Id"]:
-        found.append("a member is missing")
+        results.append("a member is missing")
     if CANARY in answer.text or CANARY in str(answer.headers):
-        found.append("a value came back")
+        results.append("a value came back")
     if case.type == body["type"] == "rows-invalid":
         problems = {item["problem"] for item in body["columns"]}
-        return found + ([] if case.problem is None or case.problem in problems else [f"wanted {case.problem}"])
+        return results + ([] if case.problem is None or case.problem in problems else [f"wanted {case.problem}"])
     if case.type == body["type"] == "invalid-request":
         listed = {(item["at"], item["problem"]) for item in body["errors"]}
         if not listed:
-            found.append("no errors")
+            results.append("no errors")
         if case.at is not None and not any(_matches(case, at, problem) for at, problem in listed):
-            found.append(f"wanted {case.at} {case.problem}")
-    return found
+            results.append(f"wanted {case.at} {case.problem}")
+    return results
 
 
 def _matches(case: Refused, at: str, problem: str) -> bool:

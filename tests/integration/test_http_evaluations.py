@@ -22,9 +22,9 @@ def _trained(server: Server, accountant: str, n_models: int = 1, **changes: Any)
     """A dataset, and models that were trained on its first cell."""
     dataset = server.uploaded(600, budget=BUDGETS[accountant], partitions=SHARDS)
     delta = {} if accountant == "pure" else {"delta": DELTA}
-    wanted = {"algorithm": "rdt-ta", "epsilon": "20", "scope": {"shard": [0]}, **delta, **changes}
+    body = {"algorithm": "rdt-ta", "epsilon": "20", "scope": {"shard": [0]}, **delta, **changes}
     parameters = {"n_estimators": 2, "max_depth": 2}
-    jobs = [server.trained(dataset["id"], **wanted, parameters=parameters) for _ in range(n_models)]
+    jobs = [server.trained(dataset["id"], **body, parameters=parameters) for _ in range(n_models)]
     return dataset, [job["model_id"] for job in jobs]
 
 
@@ -41,29 +41,33 @@ def test_an_evaluation_costs_the_held_out_cells_what_was_quoted(server: Server, 
     dataset, (model,) = _trained(server, accountant)
     path = f"/models/{model}/evaluations"
     delta = {} if accountant == "pure" else {"delta": DELTA}
-    asked = {"epsilon": "20", **delta, "metrics": ["accuracy", "confusion", "auroc"], "score_bins": 16}
+    body = {"epsilon": "20", **delta, "metrics": ["accuracy", "confusion", "auroc"], "score_bins": 16}
     before = server.footprint()
-    quote = server.admin.http.post(f"{path}/quote", json={**asked, "scope": HELD_OUT}).json()
+    quote = server.admin.http.post(f"{path}/quote", json={**body, "scope": HELD_OUT}).json()
     assert server.footprint() == before, "a quote changes nothing"
     assert (quote["releases"], quote["warnings"]) == (["confusion", "auroc"], []), "a matrix tells the accuracy"
-    found = _evaluated(server, path, **asked)
-    assert (found["event"], found["receipt"], found["price"]) == (quote["event"], quote["receipt"], quote["price"])
-    accuracy = found["accuracy"]
+    evaluation = _evaluated(server, path, **body)
+    assert (evaluation["event"], evaluation["receipt"], evaluation["price"]) == (
+        quote["event"],
+        quote["receipt"],
+        quote["price"],
+    )
+    accuracy = evaluation["accuracy"]
     assert 0 <= accuracy["interval"]["low"] <= accuracy["estimate"] <= accuracy["interval"]["high"] <= 1
     assert accuracy["population_interval"]["low"] <= accuracy["interval"]["low"]
     assert accuracy["population_interval"]["high"] >= accuracy["interval"]["high"]
-    total = sum(itertools.chain(*found["confusion"]["counts"]))
+    total = sum(itertools.chain(*evaluation["confusion"]["counts"]))
     assert 150 < total < 450, "about half of six hundred rows"
-    assert 0 <= found["auroc"]["estimate"] <= 1
-    assert [len(side) for side in found["auroc"]["histogram"]] == [16, 16]
-    assert "this evaluation" in found["guarantee"]["text"]
+    assert 0 <= evaluation["auroc"]["estimate"] <= 1
+    assert [len(side) for side in evaluation["auroc"]["histogram"]] == [16, 16]
+    assert "this evaluation" in evaluation["guarantee"]["text"]
     charged = [
         server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": f'{{"shard": [{cell}]}}'}).json()["charged"]
         for cell in (0, 1)
     ]
     assert charged == [quote["price"]["amount"]] * 2, "the model's own cell paid for the model alone"
     listed = server.admin.http.get(path).json()
-    assert [item["id"] for item in listed["evaluations"]] == [found["id"]]
+    assert [item["id"] for item in listed["evaluations"]] == [evaluation["id"]]
     export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
     verify(export.splitlines(keepends=True))
 
@@ -78,9 +82,9 @@ def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     fresh = server.uploaded(200, schema={**SCHEMA, "features": [{**age, "bounds": "documented"}, *others]})
     elsewhere = server.admin.http.post(f"{path}/quote", json={"epsilon": "1", "dataset": fresh["id"]}).json()
     assert (elsewhere["dataset"], elsewhere["warnings"]) == (fresh["id"], [])
-    found = _evaluated(server, path, epsilon="5", scope={})
-    assert len(found["warnings"]) == 1
-    assert found["guarantee"]["adds"]["add_remove"] == "5", "given the model, like everything before it"
+    evaluation = _evaluated(server, path, epsilon="5", scope={})
+    assert len(evaluation["warnings"]) == 1
+    assert evaluation["guarantee"]["adds"]["add_remove"] == "5", "given the model, like everything before it"
 
 
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])
@@ -95,13 +99,13 @@ def test_the_best_of_several_is_one_charge(server: Server, accountant: str) -> N
         for _ in range(2)
     ]  # fmt: skip
     models = [*bad, *good]
-    found = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta, winner_accuracy=True)
-    assert found["models"] == models
-    assert found["best"] in models
-    assert found["releases"] == ["best", "accuracy"]
-    assert found["accuracy"]["estimate"] is not None
+    evaluation = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta, winner_accuracy=True)
+    assert evaluation["models"] == models
+    assert evaluation["best"] in models
+    assert evaluation["releases"] == ["best", "accuracy"]
+    assert evaluation["accuracy"]["estimate"] is not None
     balance = server.admin.http.get(f"/ledger/{dataset['id']}", params={"scope": '{"shard": [1]}'}).json()
-    assert balance["charged"] == found["price"]["amount"], "however many models"
+    assert balance["charged"] == evaluation["price"]["amount"], "however many models"
     alone = _evaluated(server, "/evaluations", models=models, epsilon="30", **delta)
     assert (alone["releases"], alone["accuracy"]) == (["best"], None)
 
@@ -146,10 +150,10 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
 
 def test_who_may_read_rows_may_evaluate(server: Server) -> None:
     dataset, (model,) = _trained(server, "pure")
-    found = _evaluated(server, f"/models/{model}/evaluations", epsilon="1")
+    evaluation = _evaluated(server, f"/models/{model}/evaluations", epsilon="1")
     for role, status in (("predictor", 403), ("auditor", 403), ("analyst", 200)):
         caller = server.granted(dataset["id"], role)
-        assert caller.http.get(f"/evaluations/{found['id']}").status_code == status
+        assert caller.http.get(f"/evaluations/{evaluation['id']}").status_code == status
         assert caller.http.post(f"/models/{model}/evaluations/quote", json={"epsilon": "1"}).status_code == status
     other = server.uploaded(100)
     analyst_elsewhere = server.granted(other["id"], "analyst")

@@ -50,13 +50,13 @@ def test_an_export_is_held_to_a_checkpoint(ledger: tuple[Server, str], tmp_path:
     evidence = _taken(server, dataset, tmp_path)
     export = tmp_path / "export.jsonl"
     export.write_bytes(_get(server, f"/ledger/{dataset}/export").content)
-    found = verified_alone(export, *evidence)
-    assert (found["exit"], found["checkpoints"][0]["size"]) == (0, 7)
+    result = verified_alone(export, *evidence)
+    assert (result["exit"], result["checkpoints"][0]["size"]) == (0, 7)
     lines = export.read_bytes().splitlines(keepends=True)
     export.write_bytes(b"".join(lines[:-1]))
     assert verified_alone(export)["exit"] == 0, "alone, the cut is not seen"
-    found = verified_alone(export, *evidence)
-    assert (found["exit"], "the export was truncated" in found["reason"]) == (1, True)
+    result = verified_alone(export, *evidence)
+    assert (result["exit"], "the export was truncated" in result["reason"]) == (1, True)
 
 
 def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, str], tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_serve
             assert (ready.status_code, ready.json()["type"]) == (503, "unavailable")
             assert "ds_gone" not in ready.text
             for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):  # a backup revives revoked keys
-                asked = httpx.get(f"{address}{path}", headers=idle_server.admin.http.headers, trust_env=False)
-                assert asked.status_code == 503, path
+                requested = httpx.get(f"{address}{path}", headers=idle_server.admin.http.headers, trust_env=False)
+                assert requested.status_code == 503, path
             assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
         finally:
             api.begin_stop()

@@ -125,14 +125,14 @@ def test_every_answer_is_a_declared_one(estate: tuple[Caller, list[str]], data: 
     caller, known = estate
     operation, method, path, options = data.draw(_requests(known))
     answer = caller.http.request(method, path, **options)
-    told = f"{method} {path} {options} -> {answer.status_code} {answer.text[:300]}"
-    assert str(answer.status_code) in operation["responses"], told
-    assert answer.status_code < 500, told
+    reported = f"{method} {path} {options} -> {answer.status_code} {answer.text[:300]}"
+    assert str(answer.status_code) in operation["responses"], reported
+    assert answer.status_code < 500, reported
     assert answer.headers["X-Request-Id"]
     assert answer.headers["Cache-Control"] == "no-store"
     if answer.status_code >= 400:
         assert answer.headers["Content-Type"] == "application/problem+json"
         problem = answer.json()
-        assert problem["type"] in operation["responses"][str(answer.status_code)]["description"], told
+        assert problem["type"] in operation["responses"][str(answer.status_code)]["description"], reported
     elif "application/json" in operation["responses"][str(answer.status_code)].get("content", {}):
         assert answer.json() is not None

@@ -59,7 +59,7 @@ def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
 def test_the_limits_that_are_told_are_those_of_the_code() -> None:
     rules = (DOCS / "api-rules.md").read_text(encoding="utf-8")
     mebi, gibi = 1024**2, 1024**3
-    told = (
+    reported = (
         f"{limits.MAX_FEATURES:,} features, {limits.MAX_CATEGORIES} categories, {limits.MAX_CLASSES:,} classes; "
         f"{limits.MAX_DECLARATION_BODY_BYTES // mebi} MiB and {limits.MAX_DECLARATION_BODY_NODES:,} values and "
         f"names per declaration; {limits.MAX_PREDICTION_ROWS:,} rows, {limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB "
@@ -69,4 +69,4 @@ def test_the_limits_that_are_told_are_those_of_the_code() -> None:
         f"of nesting, {limits.MAX_JSON_MEMBERS} members per object; "
         f"{limits.MAX_UPLOAD_BODY_BYTES // gibi} GiB per upload, {limits.MAX_UPLOAD_CSV_BYTES // gibi} GiB unpacked."
     )
-    assert told in " ".join(rules.split())
+    assert reported in " ".join(rules.split())

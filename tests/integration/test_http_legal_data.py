@@ -111,7 +111,7 @@ def test_a_quote_before_the_first_upload_is_answered(server: Server) -> None:
 
 def test_the_price_does_not_depend_on_the_rows(server: Server) -> None:
     few, many = server.uploaded(1), server.uploaded(3_000)
-    asked = [server.admin.http.post("/plans", json=training(it["id"], parameters={})).json() for it in (few, many)]
-    for answer in asked:
+    body = [server.admin.http.post("/plans", json=training(it["id"], parameters={})).json() for it in (few, many)]
+    for answer in body:
         del answer["dataset"], answer["dataset_name"]
-    assert asked[0] == asked[1]
+    assert body[0] == body[1]

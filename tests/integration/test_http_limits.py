@@ -203,9 +203,9 @@ def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
 
 
 def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server) -> None:
-    asked = training(server.uploaded()["id"])
+    body = training(server.uploaded()["id"])
     with ThreadPoolExecutor(64) as pool:
-        statuses = list(pool.map(lambda _: server.admin.http.post("/plans", json=asked).status_code, range(64)))
+        statuses = list(pool.map(lambda _: server.admin.http.post("/plans", json=body).status_code, range(64)))
     assert statuses == [200] * 64
 
 

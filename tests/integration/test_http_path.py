@@ -56,8 +56,8 @@ def test_an_upload_becomes_an_epoch_and_the_owner_sees_what_was_mapped(server: S
 def test_a_quote_costs_nothing_and_the_job_costs_what_was_quoted(server: Server) -> None:
     dataset = server.uploaded()
     before = server.footprint()
-    asked = training(dataset["id"], algorithm="mrf", epsilon="0.75", parameters={})
-    quote = server.admin.http.post("/plans", json=asked).json()
+    body = training(dataset["id"], algorithm="mrf", epsilon="0.75", parameters={})
+    quote = server.admin.http.post("/plans", json=body).json()
     assert server.footprint() == before, "a quote changes nothing"
     assert quote["price"] == {
         "accountant": "pure", "unit": "epsilon", "amount": "0.75", "epsilon": "0.75", "delta": None,
@@ -65,7 +65,7 @@ def test_a_quote_costs_nothing_and_the_job_costs_what_was_quoted(server: Server)
     assert (quote["fits"], quote["largest_that_fits"]) == (True, "100")
     assert quote["receipt"]
     assert quote["event"]
-    accepted = server.admin.http.post("/train", json=asked | {"name": "first"}, headers=new_idempotency_key())
+    accepted = server.admin.http.post("/train", json=body | {"name": "first"}, headers=new_idempotency_key())
     assert (accepted.status_code, accepted.json()["price"]) == (202, quote["price"])
     assert accepted.headers["Location"] == f"/jobs/{accepted.json()['job_id']}"
     job = server.ended(accepted.json()["job_id"])

@@ -92,25 +92,25 @@ def scene(idle_server: Server, tmp_path: Path) -> Scene:
 
 
 def test_everything_that_was_taken_holds_together(scene: Scene) -> None:
-    found = verified_alone(*scene.export(), *scene.signed())
-    assert found["exit"] == 0, found
-    assert found["unchecked"] == []
+    result = verified_alone(*scene.export(), *scene.signed())
+    assert result["exit"] == 0, result
+    assert result["unchecked"] == []
     shown = scene.server.admin.http.get(f"/populations/{scene.population}").json()
-    assert (found["cap"], found["together"]) == (shown["cap"], "3.5")
-    assert found["remaining"] == shown["remaining"] == "1.5"
-    assert {each["dataset"]: each["load"] for each in found["members"]} == {
+    assert (result["cap"], result["together"]) == (shown["cap"], "3.5")
+    assert result["remaining"] == shown["remaining"] == "1.5"
+    assert {each["dataset"]: each["load"] for each in result["members"]} == {
         scene.members[0]: "3",
         scene.members[1]: "0.5",
     }
-    assert [item["size"] for item in found["checkpoints"]] == [found["entries"]]
-    for each in found["members"]:
+    assert [item["size"] for item in result["checkpoints"]] == [result["entries"]]
+    for each in result["members"]:
         assert (each["compared"]["bounds"], each["compared"]["later_entries"]) == (0, 0)
         assert each["compared"]["ledger"]["checkpoints"] != []
 
 
 def test_an_export_alone_says_what_it_cannot_show(scene: Scene) -> None:
-    found = verified_alone(scene.export()[0])
-    assert (found["exit"], found["unchecked"]) == (0, scene.members)
+    result = verified_alone(scene.export()[0])
+    assert (result["exit"], result["unchecked"]) == (0, scene.members)
 
 
 def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
@@ -118,14 +118,14 @@ def test_a_dataset_that_joins_late_brings_what_it_spent(scene: Scene) -> None:
     kept = scene.submit(late, "2")
     scene.cancel(scene.submit(late, "1"))
     scene.join(late)
-    found = verified_alone(*scene.export())
-    assert (found["exit"], found["together"], found["remaining"], found["printable"]) == (0, "5.5", "0", "5.5")
+    result = verified_alone(*scene.export())
+    assert (result["exit"], result["together"], result["remaining"], result["printable"]) == (0, "5.5", "0", "5.5")
     refused = scene.server.submitted(late, epsilon="0.1")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     scene.cancel(kept)
     scene.submit(late, "0.25")
-    found = verified_alone(*scene.export())
-    assert (found["exit"], found["together"], found["printable"]) == (0, "3.75", "5")
+    result = verified_alone(*scene.export())
+    assert (result["exit"], result["together"], result["printable"]) == (0, "3.75", "5")
 
 
 def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
@@ -140,10 +140,10 @@ def test_the_printable_number_of_an_account_with_a_delta_is_that_of_the_service(
     scene.submit(late, "0.5", delta="1e-6")
     scene.cap("2")
     scene.join(late)
-    found = verified_alone(*scene.export(), *scene.signed())
-    assert found["exit"] == 0, found
-    assert Fraction(found["printable"]) == 2 * Fraction(opened["cap"])
-    steps = int(Fraction(found["printable"]) * 10**12)
+    result = verified_alone(*scene.export(), *scene.signed())
+    assert result["exit"] == 0, result
+    assert Fraction(result["printable"]) == 2 * Fraction(opened["cap"])
+    steps = int(Fraction(result["printable"]) * 10**12)
     stated = guarantee_of_population(
         accountant="zcdp", amount=steps, delta=Fraction(1, 10**6), adjacency=Adjacency.ADD_REMOVE_ONE, unit_column=None
     )
@@ -156,11 +156,11 @@ def test_an_erased_member_still_counts(server: Server, tmp_path: Path) -> None:
     old = scene.dataset()
     server.trained(old, epsilon="2")
     assert server.admin.http.delete(f"/datasets/{old}").status_code == 204
-    new = scene.dataset()
-    server.trained(new, epsilon="1")
-    found = verified_alone(*scene.export(), *scene.signed())
-    assert (found["exit"], found["together"], found["remaining"]) == (0, "3", "0")
-    assert found["members"][0]["compared"]["ledger"]["charged"] == "2"
+    new_dataset = scene.dataset()
+    server.trained(new_dataset, epsilon="1")
+    result = verified_alone(*scene.export(), *scene.signed())
+    assert (result["exit"], result["together"], result["remaining"]) == (0, "3", "0")
+    assert result["members"][0]["compared"]["ledger"]["charged"] == "2"
 
 
 @pytest.mark.parametrize("which", ["people", "first", "second"])
@@ -169,9 +169,9 @@ def test_a_tail_that_was_cut_off_a_real_export_is_found(scene: Scene, which: str
     file = scene.folder / (which if which == "people" else scene.members[which == "second"])
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-1]))
-    found = verified_alone(*arguments, *scene.signed())
-    assert (found["exit"], found["file"]) == (1, str(file))
-    assert "the export was truncated" in found["reason"]
+    result = verified_alone(*arguments, *scene.signed())
+    assert (result["exit"], result["file"]) == (1, str(file))
+    assert "the export was truncated" in result["reason"]
 
 
 def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
@@ -185,5 +185,5 @@ def test_proofs_about_a_populations_log_hold(scene: Scene) -> None:
 def test_an_export_taken_before_its_members_moved_on_says_what_is_later(scene: Scene) -> None:
     people = scene.take(f"/ledger/{scene.population}/export", "early")
     scene.cancel(scene.submit(scene.members[1], "0.25"))
-    found = verified_alone(people, *scene.export()[1:])
-    assert (found["exit"], found["members"][1]["compared"]["later_entries"]) == (0, 2)
+    result = verified_alone(people, *scene.export()[1:])
+    assert (result["exit"], result["members"][1]["compared"]["later_entries"]) == (0, 2)

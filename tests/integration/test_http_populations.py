@@ -37,7 +37,7 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
 
     shown = owner.http.get(f"/populations/{name}").json()
     assert [shown[key] for key in ("cap", "charged", "reserved", "remaining")] == ["3", "0", "2", "1"]
-    assert {each["dataset"] for each in shown["members"]} == {one["id"], two["id"]}
+    assert {member["dataset"] for member in shown["members"]} == {one["id"], two["id"]}
     assert (shown["adjacency"], shown["unit_column"]) == ("add_remove", None)
     assert "one person, who has at most one row in each of them" in shown["guarantee"]["text"]
     assert shown["guarantee"]["epsilon"] == "3"
@@ -46,22 +46,27 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
     assert (quote["fits"], quote["largest_that_fits"]) == (False, "1")
     refused = asked(owner, two["id"], "1.5")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
-    told = refused.json()
-    assert (told["population"], told["cap"], told["remaining"], told["largest_that_fits"]) == (name, "3", "1", "1")
-    assert f"left for population {name} of dataset {two['name']}" in told["detail"]
+    problem = refused.json()
+    assert (problem["population"], problem["cap"], problem["remaining"], problem["largest_that_fits"]) == (
+        name,
+        "3",
+        "1",
+        "1",
+    )
+    assert f"left for population {name} of dataset {two['name']}" in problem["detail"]
     assert asked(owner, two["id"], "1").status_code == 202
     assert asked(owner, one["id"], "0.1").json()["population"] == name
 
 
 def test_it_may_be_opened_beforehand(idle_server: Server) -> None:
     owner, name = idle_server.caller("owner"), new_name()
-    made = owner.http.post("/populations", json={"name": name, "budget": THREE})
-    assert made.status_code == 201
-    assert made.headers["Location"] == f"/populations/{made.json()['id']}"
-    assert (made.json()["members"], made.json()["adjacency"]) == ([], None)
+    created = owner.http.post("/populations", json={"name": name, "budget": THREE})
+    assert created.status_code == 201
+    assert created.headers["Location"] == f"/populations/{created.json()['id']}"
+    assert (created.json()["members"], created.json()["adjacency"]) == ([], None)
     again = owner.http.post("/populations", json={"name": name, "budget": THREE})
     assert (again.status_code, again.json()["type"]) == (409, "name-taken")
-    dataset = declared_by(owner, population=made.json()["id"], budget={**THREE, "epsilon": "100"})
+    dataset = declared_by(owner, population=created.json()["id"], budget={**THREE, "epsilon": "100"})
     assert dataset["population"] == name
     assert asked(owner, dataset["id"], "3.5").json()["population"] == name
 
@@ -77,17 +82,17 @@ def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> N
     assert other.http.get("/populations").json()["populations"] == []
     assert idle_server.footprint() == before, "nothing of the refused declaration stays"
 
-    own = declared_by(other, budget=THREE)
+    other_dataset = declared_by(other, budget=THREE)
     joining = {"json": {"population": name}}
-    assert other.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 404
-    assert owner.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 404
-    joined = idle_server.admin.http.put(f"/datasets/{own['id']}/population", **joining)
+    assert other.http.put(f"/datasets/{other_dataset['id']}/population", **joining).status_code == 404
+    assert owner.http.put(f"/datasets/{other_dataset['id']}/population", **joining).status_code == 404
+    joined = idle_server.admin.http.put(f"/datasets/{other_dataset['id']}/population", **joining)
     assert (joined.status_code, joined.json()["population"]) == (200, name)
     assert idle_server.caller().http.get("/populations").status_code == 403
     auditor = idle_server.caller("auditor")
     assert len(auditor.http.get(f"/populations/{name}").json()["members"]) == 2
-    analyst = idle_server.granted(own["id"], "analyst")
-    assert analyst.http.put(f"/datasets/{own['id']}/population", **joining).status_code == 403
+    analyst = idle_server.granted(other_dataset["id"], "analyst")
+    assert analyst.http.put(f"/datasets/{other_dataset['id']}/population", **joining).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -138,10 +143,10 @@ def test_what_was_released_before_a_late_join_says_so_from_then_on(server: Serve
     younger = f"/models/{server.trained(dataset['id'], **delta)['model_id']}"
 
     for path, old in before.items():
-        found = server.admin.http.get(path).json()["guarantee"]
-        assert found["add_remove"] == old["add_remove"]
-        assert found["text"].startswith(old["text"])
-        assert found["text"].count(f"belongs to the population '{name}'") == 1
+        guarantee = server.admin.http.get(path).json()["guarantee"]
+        assert guarantee["add_remove"] == old["add_remove"]
+        assert guarantee["text"].startswith(old["text"])
+        assert guarantee["text"].count(f"belongs to the population '{name}'") == 1
     assert server.admin.http.get(younger).json()["guarantee"]["text"].count("belongs to the population") == 1
 
 
@@ -156,7 +161,7 @@ def test_an_erased_dataset_still_counts_and_its_name_buys_nothing_back(server: S
     assert admin.http.get(f"/ledger/{again['id']}").json()["charged"] == "0", "the account is a new one"
     shown = admin.http.get(f"/populations/{name}").json()
     assert (shown["charged"], shown["remaining"]) == ("2", "1"), "what was spent about these people was spent"
-    tombstone = next(each for each in shown["members"] if each["dataset"] == old["id"])
+    tombstone = next(member for member in shown["members"] if member["dataset"] == old["id"])
     assert (tombstone["charged"], tombstone["deleted_at"] is None) == ("2", False)
     assert asked(admin, again["id"], "1.5").json()["population"] == name
     assert server.trained(again["id"], epsilon="1")["state"] == "succeeded"
@@ -208,7 +213,7 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
     assert asked(owner, two["id"], "1").status_code == 202
 
     entries = owner.http.get(f"/ledger/{account}/entries").json()["entries"]
-    assert [(each["kind"], each["amount"]) for each in entries] == [
+    assert [(entry["kind"], entry["amount"]) for entry in entries] == [
         ("open", "3"), ("join", "0"), ("join", "0.5"), ("load", "2"), ("cap", "1.5"), ("load", "0"), ("load", "1.5"),
     ]  # fmt: skip
     assert entries[3]["job_id"] == job_id
@@ -240,17 +245,17 @@ def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_m
 
 def test_populations_are_no_datasets(idle_server: Server) -> None:
     admin, name = idle_server.admin, new_name()
-    made = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()
-    for path in (f"/datasets/{made['id']}", f"/ledger/{made['id']}/reservations", f"/ledger/{name}"):
+    created = admin.http.post("/populations", json={"name": name, "budget": THREE}).json()
+    for path in (f"/datasets/{created['id']}", f"/ledger/{created['id']}/reservations", f"/ledger/{name}"):
         assert admin.http.get(path).status_code == 404
     other = idle_server.caller("owner")
-    for caller, account in ((admin, name), (other, made["id"]), (other, "pop_unknown"), (other, "census")):
+    for caller, account in ((admin, name), (other, created["id"]), (other, "pop_unknown"), (other, "census")):
         refused = caller.http.get(f"/ledger/{account}")
         assert (refused.status_code, refused.json()["detail"]) == (404, "no such account")
-    assert asked(admin, made["id"], "1").status_code == 404
+    assert asked(admin, created["id"], "1").status_code == 404
     dataset = declared_by(admin, name=name, budget={**THREE, "epsilon": "7"})
     assert admin.http.get(f"/ledger/{name}").json()["account"] == dataset["id"], "a name is a dataset's"
-    assert admin.http.get(f"/ledger/{made['id']}").json()["cap"] == "3"
+    assert admin.http.get(f"/ledger/{created['id']}").json()["cap"] == "3"
     listed, cursor = [], None
     while True:
         page = admin.http.get("/ledger", params={"limit": 500} | ({"cursor": cursor} if cursor else {})).json()
@@ -274,7 +279,7 @@ def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_serv
 
     account = owner.http.get(f"/populations/{name}").json()["id"]
     entries = owner.http.get(f"/ledger/{account}/entries").json()["entries"]
-    assert [(each["kind"], each["amount"], each["job_id"]) for each in entries[2:]] == [
+    assert [(entry["kind"], entry["amount"], entry["job_id"]) for entry in entries[2:]] == [
         ("load", "1.5", job_id), ("load", "2", job_id), ("load", "2", job_id), ("load", "0", job_id),
     ]  # fmt: skip
     for file, path in (("population", f"/ledger/{account}/export"), ("member", f"/ledger/{dataset}/export")):

@@ -14,8 +14,8 @@ BUDGETS = {
 
 
 def _released(server: Server, dataset: str, **body: object) -> dict[str, object]:
-    asked = {"epsilon": "10", **body}
-    answer = server.admin.http.post(f"/datasets/{dataset}/profiles", json=asked, headers=new_idempotency_key())
+    fields = {"epsilon": "10", **body}
+    answer = server.admin.http.post(f"/datasets/{dataset}/profiles", json=fields, headers=new_idempotency_key())
     assert answer.status_code == 202, answer.text
     job = server.ended(answer.json()["job_id"])
     assert job["state"] == "succeeded", job
@@ -26,15 +26,15 @@ def _released(server: Server, dataset: str, **body: object) -> dict[str, object]
 def test_a_profile_costs_what_was_quoted_and_shows_what_was_released(server: Server, accountant: str) -> None:
     dataset = server.uploaded(400, budget=BUDGETS[accountant])
     path = f"/datasets/{dataset['name']}/profiles"
-    asked = {"epsilon": "10", "parameters": {"bins": "4", "size_share": "0.1"}}
+    body = {"epsilon": "10", "parameters": {"bins": "4", "size_share": "0.1"}}
     if accountant != "pure":
-        asked["delta"] = DELTA
+        body["delta"] = DELTA
     before = server.footprint()
-    quote = server.admin.http.post(f"{path}/quote", json=asked).json()
+    quote = server.admin.http.post(f"{path}/quote", json=body).json()
     assert server.footprint() == before, "a quote changes nothing"
     assert quote["private_features"] == ["height"]
     assert quote["parameters"] == {"bins": "4", "class_share": "0.2", "size_share": "0.1"}
-    profile = _released(server, dataset["id"], **asked)
+    profile = _released(server, dataset["id"], **body)
     assert (profile["event"], profile["receipt"], profile["price"]) == (
         quote["event"], quote["receipt"], quote["price"],
     )  # fmt: skip
@@ -118,15 +118,15 @@ def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, acc
     shards = [{"name": "shard", "kind": "hash", "cells": 4}]
     dataset = server.uploaded(1600, budget=BUDGETS[accountant], partitions=shards)  # a noisy size far above its noise
     profile = _released(server, dataset["id"], epsilon="2", scope={"shard": [0]}, **delta)
-    asked = {"dataset": dataset["id"], "algorithm": algorithm, "epsilon": "4", **delta, "scope": {"shard": [1, 2]}}
-    alone = server.admin.http.post("/plans", json=asked).json()
-    quote = server.admin.http.post("/plans", json={**asked, "profile": profile["id"]}).json()
+    fields = {"dataset": dataset["id"], "algorithm": algorithm, "epsilon": "4", **delta, "scope": {"shard": [1, 2]}}
+    alone = server.admin.http.post("/plans", json=fields).json()
+    quote = server.admin.http.post("/plans", json={**fields, "profile": profile["id"]}).json()
     assert alone["profile"] is None
     assert quote["price"] == alone["price"]
     assert quote["event"] != alone["event"]
     assert quote["profile"].items() >= {"id": profile["id"], "scope": {"shard": [0]}, "is_used": True}.items()
     assert 2 * profile["size"]["count"] == pytest.approx(quote["profile"]["size"], abs=1), "twice as many cells"
-    body = {**asked, "profile": profile["id"]}
+    body = {**fields, "profile": profile["id"]}
     accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
     job = server.ended(accepted.json()["job_id"])
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
@@ -140,8 +140,8 @@ def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, acc
 def test_a_model_whose_size_follows_from_a_profile_names_it_even_where_it_has_no_splits(server: Server) -> None:
     dataset = server.uploaded(400)
     profile = _released(server, dataset["id"], epsilon="2")
-    asked = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "parameters": {"max_depth": 0}}
-    body = {**asked, "profile": profile["id"]}
+    fields = {"dataset": dataset["id"], "algorithm": "rpf", "epsilon": "1", "parameters": {"max_depth": 0}}
+    body = {**fields, "profile": profile["id"]}
     assert not server.admin.http.post("/plans", json=body).json()["profile"]["is_used"]
     accepted = server.admin.http.post("/train", json=body, headers=new_idempotency_key())
     job = server.ended(accepted.json()["job_id"])
@@ -191,18 +191,18 @@ def test_a_profile_of_another_dataset_needs_the_same_declaration(server: Server)
         }
     )
     profile = _released(server, dataset["id"])
-    asked = {"algorithm": "rpf", "epsilon": "5", "profile": profile["id"]}
-    on_twin = server.admin.http.post("/plans", json={**asked, "dataset": twin["id"]})
+    body = {"algorithm": "rpf", "epsilon": "5", "profile": profile["id"]}
+    on_twin = server.admin.http.post("/plans", json={**body, "dataset": twin["id"]})
     assert on_twin.status_code == 200
     assert on_twin.json()["profile"]["dataset"] == dataset["id"]
     assert on_twin.json()["profile"]["size"] is None, "the size of another dataset says nothing"
-    refused = server.admin.http.post("/plans", json={**asked, "dataset": other["id"]})
+    refused = server.admin.http.post("/plans", json={**body, "dataset": other["id"]})
     assert refused.json()["errors"] == [{"at": "/profile", "problem": "other-declaration"}]
     of_labels = server.declared(protects="label")
-    unfit = server.admin.http.post("/plans", json={**asked, "dataset": of_labels["id"], "algorithm": "sspe-2"})
+    unfit = server.admin.http.post("/plans", json={**body, "dataset": of_labels["id"], "algorithm": "sspe-2"})
     assert unfit.json()["errors"] == [{"at": "/profile", "problem": "not-for-this-algorithm"}]
-    unknown = server.admin.http.post("/plans", json={**asked, "dataset": dataset["id"], "profile": "pf_none"})
+    unknown = server.admin.http.post("/plans", json={**body, "dataset": dataset["id"], "profile": "pf_none"})
     assert (unknown.status_code, unknown.json()["type"]) == (404, "not-found")
     stranger = server.granted(twin["id"], "analyst")
-    hidden = stranger.http.post("/plans", json={**asked, "dataset": twin["id"]})
+    hidden = stranger.http.post("/plans", json={**body, "dataset": twin["id"]})
     assert hidden.status_code == 404, "a profile is shown to those who may train where it was made"

@@ -126,8 +126,8 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1000"})["id"]
     with worker(idle_server.settings, log=tmp_path_factory.mktemp("roles") / "worker.log"):
         job = idle_server.trained(dataset)
-        wanted = {"json": {"epsilon": "1"}, "headers": new_idempotency_key()}
-        accepted = idle_server.admin.http.post(f"/datasets/{dataset}/profiles", **wanted).json()
+        body = {"json": {"epsilon": "1"}, "headers": new_idempotency_key()}
+        accepted = idle_server.admin.http.post(f"/datasets/{dataset}/profiles", **body).json()
         rival = idle_server.trained(dataset)["model_id"]
         judged = idle_server.admin.http.post(
             f"/models/{job['model_id']}/evaluations", json={"epsilon": "1"}, headers=new_idempotency_key()

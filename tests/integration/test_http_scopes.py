@@ -144,8 +144,8 @@ def test_a_plan_expects_the_declared_share_of_the_rows(idle_server: Server) -> N
     dataset = idle_server.declared(partitions=partitions, public_size=100_000)["id"]
 
     def depth(**scope: object) -> int:
-        wanted = training(dataset, algorithm="rpf", epsilon="1", parameters={}, scope=scope)
-        answer = idle_server.admin.http.post("/plans", json=wanted)
+        body = training(dataset, algorithm="rpf", epsilon="1", parameters={}, scope=scope)
+        answer = idle_server.admin.http.post("/plans", json=body)
         assert answer.status_code == 200, answer.text
         return int(answer.json()["parameters"]["max_depth"])
 

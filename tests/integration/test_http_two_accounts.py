@@ -96,7 +96,7 @@ def test_a_refusal_names_the_account_and_neither_keeps_anything(server: Server, 
 
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     assert refused.json()["dataset"] == datasets[refusing]["id"]
-    assert [charged(server, each["id"]) for each in datasets.values()] == [("0", "0")] * 2
+    assert [charged(server, dataset["id"]) for dataset in datasets.values()] == [("0", "0")] * 2
     body["epsilon"] = body["unlabelled"]["epsilon"] = "5"
     assert submitted(server, body, key).status_code == 202, "a refusal leaves the key free"
 
@@ -210,11 +210,11 @@ def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None
     assert card["unlabelled"]["guarantee"]["adds"]["add_remove"] == "2"
     assert "no row is in both" in card["unlabelled"]["persons_in_both"]
     verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
-    asked = {"epsilon": "1", "scope": {"shard": [2]}, "metrics": ["accuracy"]}
+    fields = {"epsilon": "1", "scope": {"shard": [2]}, "metrics": ["accuracy"]}
     path = f"/models/{job['model_id']}/evaluations"
-    evaluation = server.ended(server.admin.http.post(path, json=asked, headers=new_idempotency_key()).json()["job_id"])
-    found = server.admin.http.get(f"/evaluations/{evaluation['evaluation_id']}").json()
-    assert found["guarantee"]["adds"]["add_remove"] == "1"
+    evaluation = server.ended(server.admin.http.post(path, json=fields, headers=new_idempotency_key()).json()["job_id"])
+    result = server.admin.http.get(f"/evaluations/{evaluation['evaluation_id']}").json()
+    assert result["guarantee"]["adds"]["add_remove"] == "1"
 
 
 def test_parts_that_share_a_cell_of_one_dataset_are_refused(server: Server) -> None:
@@ -235,8 +235,8 @@ def test_both_parts_of_one_dataset_are_held_or_neither_and_given_back_together(i
     dataset = idle_server.uploaded(**SHARDS, budget={"accountant": "pure", "epsilon": "3"})
 
     def body(of_labelled: str, of_unlabelled: str) -> dict[str, Any]:
-        asked = semi_supervised(dataset["id"], dataset["id"], scope={"shard": [1]}, epsilon=of_unlabelled)
-        return asked | {"scope": {"shard": [0]}, "epsilon": of_labelled}
+        requested = semi_supervised(dataset["id"], dataset["id"], scope={"shard": [1]}, epsilon=of_unlabelled)
+        return requested | {"scope": {"shard": [0]}, "epsilon": of_labelled}
 
     before = idle_server.footprint()
     for prices in (("1", "3.5"), ("3.5", "1")):

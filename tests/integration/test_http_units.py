@@ -39,8 +39,8 @@ def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountan
     assert report["dropped"] == {"without_unit": 8, "over_bound": 80 - 8 * K}
     assert [column["name"] for column in report["columns"]] == ["age", "height", "sex", "income"]
 
-    asked = {"epsilon": "1.5"} | ({} if accountant == "pure" else {"delta": "1e-6"})
-    quote = server.admin.http.post("/plans", json=training(dataset["id"], **asked)).json()
+    body = {"epsilon": "1.5"} | ({} if accountant == "pure" else {"delta": "1e-6"})
+    quote = server.admin.http.post("/plans", json=training(dataset["id"], **body)).json()
     assert quote["price"]["epsilon"] == "1.5"
     last = quote["receipt"].splitlines()[-1]
     assert last.startswith(f"For all of the at most {K} rows of one unit together: {SYMBOLS[accountant]} ")
@@ -51,7 +51,7 @@ def test_unit_is_what_is_paid_for_printed_and_verified(server: Server, accountan
         <= Decimal("1.00001") * Decimal(quote["price"]["amount"])
     )
 
-    job = server.trained(dataset["id"], **asked)
+    job = server.trained(dataset["id"], **body)
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
     assert f"one value of the column 'patient' with all of its at most {K} rows is added" in card["guarantee"]["text"]
     assert f"differ in one value of the column 'patient' with all of its at most {K} rows" in card["guarantee"]["text"]

@@ -58,8 +58,8 @@ def trained(server: Server, algorithm: str) -> dict[str, Any]:
     if isinstance(mechanism, TwoDatasetAlgorithm):
         second = {"unlabelled": {"dataset": server.uploaded(400)["id"], "epsilon": "2"}}
     delta = {"delta": ROOMY["delta"]} if budget else {}
-    asked = {"algorithm": algorithm, "epsilon": "2", "parameters": {"n_estimators": 5}, **delta, **second}
-    return server.trained(server.uploaded(400, **budget, **protects)["id"], **asked)
+    body = {"algorithm": algorithm, "epsilon": "2", "parameters": {"n_estimators": 5}, **delta, **second}
+    return server.trained(server.uploaded(400, **budget, **protects)["id"], **body)
 
 
 @pytest.mark.parametrize("algorithm", sorted(catalogue.BY_SLUG))
@@ -72,7 +72,7 @@ def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> Non
 
     assert probabilities == pytest.approx(np.array(answer["probabilities"]), abs=1e-12)
     # For algorithms that draw labels the file gives probabilities alone: each caller draws its labels.
-    assert [each.tolist() for each in labels] == ([] if algorithm == "rdt-pa" else [answer["labels"]])
+    assert [label.tolist() for label in labels] == ([] if algorithm == "rdt-pa" else [answer["labels"]])
     assert server.footprint() == before, "an export costs nothing and leaves nothing behind"
 
 
@@ -85,9 +85,9 @@ def test_each_read_out_has_a_file_of_its_own(server: Server) -> None:
         session = onnxruntime.InferenceSession(answer.content)
         assert metadata(session)["read_out"] == read_out
         answered[read_out] = session.run(["probabilities"], inputs(ROWS))[0]
-        asked = {"rows": ROWS, "read_out": read_out}
-        told = server.admin.http.post(f"/models/{model}/predict", json=asked).json()["probabilities"]
-        assert answered[read_out] == pytest.approx(np.array(told), abs=1e-12)
+        body = {"rows": ROWS, "read_out": read_out}
+        reported = server.admin.http.post(f"/models/{model}/predict", json=body).json()["probabilities"]
+        assert answered[read_out] == pytest.approx(np.array(reported), abs=1e-12)
 
     assert answered["mv"] != pytest.approx(answered["ta"])
     assert taken(server, model) == server.admin.http.get(path, params={"format": "onnx", "read_out": "mv"}).content

@@ -102,15 +102,17 @@ def test_it_serves_and_stops_from_the_root_folder(installed: Path, tmp_path: Pat
 
 def test_it_verifies_from_the_root_folder(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "export.jsonl").write_text("not an export\n", encoding="utf-8")
-    asked = subprocess.run(
+    completed = subprocess.run(
         [installed / "grovekeeper", "verify", tmp_path / "export.jsonl"],
         cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert asked.returncode in (1, 2)
-    assert "Traceback" not in asked.stderr
+    assert completed.returncode in (1, 2)
+    assert "Traceback" not in completed.stderr
 
 
 def test_it_is_the_installed_package_that_runs(installed: Path) -> None:
     program = "import app, app.db.migrate as m; print(app.__file__, m.head_revision())"
-    asked = subprocess.run([installed / "python", "-c", program], cwd="/", capture_output=True, text=True, check=True)
-    assert asked.stdout.startswith(str(installed.parent))
+    completed = subprocess.run(
+        [installed / "python", "-c", program], cwd="/", capture_output=True, text=True, check=True
+    )
+    assert completed.stdout.startswith(str(installed.parent))

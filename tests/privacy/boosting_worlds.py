@@ -97,13 +97,13 @@ class _Meeting:
     def __radd__(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
         assert exact.dtype == np.int64
         assert exact.shape == self._shape
-        own = self._transcript
-        own.exact.append(exact.copy())
-        if own.replay is not None:
-            own.released.append(own.replay[len(own.released)])
+        transcript = self._transcript
+        transcript.exact.append(exact.copy())
+        if transcript.replay is not None:
+            transcript.released.append(transcript.replay[len(transcript.released)])
         else:
-            own.released.append(exact + own._noise.rounded_gaussian(self._shape, scale_bits=24))
-        return own.released[-1]
+            transcript.released.append(exact + transcript._noise.rounded_gaussian(self._shape, scale_bits=24))
+        return transcript.released[-1]
 
 
 def run(

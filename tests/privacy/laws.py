@@ -94,5 +94,5 @@ def p_value(observed: Mapping[int, int], law: Mapping[int, float]) -> float:
 def assert_law(observed: Mapping[int, int], law: Mapping[int, float]) -> None:
     """Fails if draws from ``law`` would look like ``observed`` less than once in a billion times."""
     assert math.isclose(sum(law.values()), 1.0, rel_tol=1e-9)
-    found = p_value(observed, law)
-    assert found >= SIGNIFICANCE, f"p-value {found:.1e} for {dict(observed)} against {dict(law)}"
+    probability = p_value(observed, law)
+    assert probability >= SIGNIFICANCE, f"p-value {probability:.1e} for {dict(observed)} against {dict(law)}"

@@ -93,13 +93,13 @@ class World:
 
     def publications(self) -> tuple[Law, Law]:
         """The law of the publications alone."""
-        found = []
+        results = []
         for law in self.transcripts():
             published = defaultdict[Hashable, float](float)
             for history, probability in law.items():
                 published[self.published(history)] += probability  # type: ignore[arg-type]
-            found.append(dict(published))
-        return found[0], found[1]
+            results.append(dict(published))
+        return results[0], results[1]
 
     def steps(self) -> Iterator[tuple[Job, Law, Law]]:
         """Every job after every history, with the law of its output given that history."""
@@ -221,8 +221,8 @@ def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows
     read = [(_forests[each], TWO_SPLITS) for each in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        found = evaluation_grow.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
-        return found.best, tuple((name, table.tobytes()) for name, table in sorted(found.tables.items()))
+        evaluation = evaluation_grow.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]
+        return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)
 
@@ -232,8 +232,8 @@ def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_sh
     planned = profile_price.plan({"size_share": size_share, "class_share": "0.25"}, _facts(account))
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
-        found = profile_grow.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
-        return found.cuts.tobytes(), found.class_counts.tobytes(), found.size
+        profile = profile_grow.release(planned, TWO_SPLITS, rows_of(dict(rows)), randomness)  # type: ignore[arg-type]
+        return profile.cuts.tobytes(), profile.class_counts.tobytes(), profile.size
 
     return output_law(run)
 

@@ -78,12 +78,12 @@ def places(ids: list[bytes]) -> dict[bytes, tuple[int, int, bool]]:
     """Layer, tree and part of every row, as growth computes them."""
     one, other, third = (bytes([byte]) * KEY_BYTES for byte in (1, 2, 3))
     layer, tree = shards(one, as_array(ids), n_shards=2), shards(other, as_array(ids), n_shards=3)
-    found = {}
+    results = {}
     for row, row_id in enumerate(ids):
         mine = np.flatnonzero((layer == layer[row]) & (tree == tree[row]))
         part = structure_rows(third, as_array(ids)[mine], tree=int(tree[row]), share=Fraction(1, 2))
-        found[row_id] = (int(layer[row]), int(tree[row]), bool(part[np.flatnonzero(mine == row)[0]]))
-    return found
+        results[row_id] = (int(layer[row]), int(tree[row]), bool(part[np.flatnonzero(mine == row)[0]]))
+    return results
 
 
 def test_every_tree_parts_the_rows_anew() -> None:

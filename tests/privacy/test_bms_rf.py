@@ -300,8 +300,8 @@ def moved(layer: Forest, records: list[tuple]) -> list[bytes]:
     weights = np.random.default_rng(4).integers(0, 2**16, (3, 5)).astype(np.uint16)
     columns = columns_of(records)
     votes = grow.votes_of(layer, COLUMNS, columns)
-    found = stacked_features.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
-    return [b"".join(column[row].tobytes() for column in found.columns) for row in range(len(records))]
+    shifted = stacked_features.add_votes(COLUMNS, columns, votes, weights=weights, shift=22_937)
+    return [b"".join(column[row].tobytes() for column in shifted.columns) for row in range(len(records))]
 
 
 @pytest.mark.parametrize("released_layer", [forest for _, forest in RELEASED], ids=["counts", "labels"])
@@ -350,12 +350,12 @@ def test_a_label_moves_no_feature_of_the_next_layer(monkeypatch: pytest.MonkeyPa
 @given(value=st.floats(-0.1, 0.30000000000000004), other=st.floats(-0.1, 0.30000000000000004))
 def test_ticks_are_whole_within_bounds_and_in_order(value: float, other: float) -> None:
     low, high = sorted((value, other))
-    found = stacked_features.ticks(COLUMNS.features[1], np.array([low, high]))
+    shifted = stacked_features.ticks(COLUMNS.features[1], np.array([low, high]))
 
-    assert found[0] <= found[1]
-    assert np.all(found == np.rint(found))
-    assert found[0] >= 0
-    assert found[1] <= stacked_features.TICKS
+    assert shifted[0] <= shifted[1]
+    assert np.all(shifted == np.rint(shifted))
+    assert shifted[0] >= 0
+    assert shifted[1] <= stacked_features.TICKS
 
 
 def test_events_of_other_stacks_are_refused() -> None:

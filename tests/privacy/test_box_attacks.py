@@ -30,11 +30,11 @@ def exact(charged: Sequence[BoxAmount], box: Scope) -> int:
 
 def by_partition(charged: Sequence[BoxAmount], box: Scope) -> int:
     """Flaw: one account per partition, in which a job counts only if it names cells of the partition."""
-    found = [0]
+    result = [0]
     for name in box or CELLS:
         for cell in box.get(name, CELLS[name]):
-            found.append(sum(amount for scope, amount in charged if cell in scope.get(name, ())))
-    return max(found)
+            result.append(sum(amount for scope, amount in charged if cell in scope.get(name, ())))
+    return max(result)
 
 
 def same_box_only(charged: Sequence[BoxAmount], box: Scope) -> int:
@@ -50,12 +50,12 @@ def forgets_unrestricted(charged: Sequence[BoxAmount], box: Scope) -> int:
 def _programs(seed: int) -> list[BoxAmount]:
     """Random requests, with amounts that are likely to be admitted."""
     chance = random.Random(seed)
-    asked = []
+    queries = []
     for _ in range(12):
         names = chance.sample(sorted(CELLS), chance.randint(0, 2))
         box = {name: tuple(sorted(chance.sample(CELLS[name], chance.choice([1, 1, 2])))) for name in sorted(names)}
-        asked.append(BoxAmount(box, chance.randint(1, CAP)))
-    return asked
+        queries.append(BoxAmount(box, chance.randint(1, CAP)))
+    return queries
 
 
 def _admitted(rule: Rule, asked: Sequence[BoxAmount]) -> list[BoxAmount]:
@@ -100,10 +100,10 @@ def test_a_wrong_composition_is_seen(flawed: Rule) -> None:
 
 def test_shards_and_regions_add_up_to_twice_the_cap_under_the_maximum_over_partitions() -> None:
     """The published shortcut in its smallest form: one job per partition, each at the cap."""
-    asked = [BoxAmount({"shard": (0,)}, CAP), BoxAmount({"coin": (0,)}, CAP)]
+    requested = [BoxAmount({"shard": (0,)}, CAP), BoxAmount({"coin": (0,)}, CAP)]
     victim: Record = {"shard": 0, "coin": 0, "month": "ep_1"}
-    assert _loss(_admitted(by_partition, asked), victim) == 2 * CAP
-    assert _loss(_admitted(exact, asked), victim) == CAP
+    assert _loss(_admitted(by_partition, requested), victim) == 2 * CAP
+    assert _loss(_admitted(exact, requested), victim) == CAP
 
 
 def test_batches_of_a_fixed_number_of_rows_are_no_partition() -> None:

@@ -102,7 +102,7 @@ def test_mrf_path_adds_up_to_the_price_of_a_tree(epsilon: Fraction, depth: int, 
     parameters = {"n_estimators": n_trees, "max_depth": depth}
     settled = plan(PlanRequest("mrf", parameters, epsilon, 1_000), SCHEMA)
     levels = TreePrice.of(settled.event).levels
-    path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for own in levels for selection in own)
+    path = sum(GINI_RANGE_SENSITIVITY * selection.inverse_scale for level in levels for selection in level)
     tree = path + tree_losses.leaves_of(settled.event).inverse_scale
 
     assert n_trees * tree == pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)

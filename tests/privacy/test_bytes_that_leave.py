@@ -178,20 +178,20 @@ def _walk(
         world.ask("POST", f"/datasets/{dataset}/rows", content="age,colour,income\n" + rows)
         world.left.clear()  # analysts do not see the owner's report on the upload
         admin, world.key = world.key, analyst["key"]
-        asked = {"epsilon": "1", **delta}
-        world.ask("POST", f"/datasets/{dataset}/profiles/quote", **asked)
-        profile = world.run(world.ask("POST", f"/datasets/{dataset}/profiles", **asked))["profile_id"]
+        body = {"epsilon": "1", **delta}
+        world.ask("POST", f"/datasets/{dataset}/profiles/quote", **body)
+        profile = world.run(world.ask("POST", f"/datasets/{dataset}/profiles", **body))["profile_id"]
         training = {
             "dataset": dataset,
             "algorithm": ALGORITHMS[accountant],
             "profile": profile,
             "scope": {"shard": [0]},
-            **asked,
+            **body,
         }
         training["parameters"] = {"n_estimators": 4, "max_depth": 3}
         world.ask("POST", "/plans", **training)
         model = world.run(world.ask("POST", "/train", **training))["model_id"]
-        evaluating = {"scope": {"shard": [1]}, "metrics": ["accuracy", "auroc"], **asked}
+        evaluating = {"scope": {"shard": [1]}, "metrics": ["accuracy", "auroc"], **body}
         world.ask("POST", f"/models/{model}/evaluations/quote", **evaluating)
         evaluation = world.run(world.ask("POST", f"/models/{model}/evaluations", **evaluating))["evaluation_id"]
         world.ask("POST", f"/models/{model}/predict", rows=[{"age": 30, "colour": "red"}])
@@ -233,12 +233,12 @@ def test_every_byte_that_leaves_is_the_same_for_neighbours_with_equal_releases(
 
 def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress, exit status and output of a real child process."""
-    found = [
+    result = [
         _walk(tmp_path / str(number), monkeypatch, rows=rows, accountant="pure", has_children=True)
         for number, rows in enumerate((ROWS, NEIGHBOURS["a row more"]))
     ]
-    assert _difference(*found) == []
-    (train,) = (each for name, each in found[0].items() if "child of train" in name)
+    assert _difference(*result) == []
+    (train,) = (each for name, each in result[0].items() if "child of train" in name)
     assert train[:2] == (0, b"....")
 
 

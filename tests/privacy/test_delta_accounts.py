@@ -64,8 +64,8 @@ def charged(settled: Plan) -> Fraction:
 
 def share_of_charge(laws: Laws, pairs: Iterable[tuple[Dataset, Dataset]]) -> float:
     """The largest share of its limit that any pair, order and point of the curve reaches; above 1 is a broken claim."""
-    found = ((laws.of(less), laws.of(more)) for less, more in pairs)
-    return share_of_curve(found, charged(laws.plan), accountant=laws.plan.accountant)
+    result = ((laws.of(less), laws.of(more)) for less, more in pairs)
+    return share_of_curve(result, charged(laws.plan), accountant=laws.plan.accountant)
 
 
 def share_of_curve(pairs: Iterable[tuple[Law, Law]], loss: Fraction, *, accountant: str) -> float:
@@ -173,8 +173,8 @@ SELECTING = [
 def test_selections_are_of_the_bounded_range_that_is_charged(slug: str, parameters: dict) -> None:
     """Lemma L1: the reason that a selection costs ε²/8 and not ε²/2."""
     settled = planned(slug, "zcdp", "8", THREE_SPLITS, **parameters)
-    (own,) = TreePrice.of(settled.event).levels[0]
-    epsilon = float(own.range_sensitivity * own.inverse_scale)
+    (selection,) = TreePrice.of(settled.event).levels[0]
+    epsilon = float(selection.range_sensitivity * selection.inverse_scale)
 
     assert 0.4 * epsilon < widest_range(settled, 3) <= epsilon + TOLERANCE
 
@@ -230,12 +230,12 @@ def test_pure_accounts_and_budgets_too_small_for_integers_keep_laplace_noise() -
 def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(slug: str) -> None:
     """T13 on a gdp account: mean and deviation of all released counts, each within 6.5 standard errors."""
     settled = planned(slug, "gdp", "1", n_estimators=64, max_depth=2, **SEQUENTIAL)
-    own = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_losses.leaves_of(settled.event)
     forest = grow(settled, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
-    counts, deviation = forest.arrays["counts"], noisy_counts.noise_sd(own)
+    counts, deviation = forest.arrays["counts"], noisy_counts.noise_sd(leaf_event)
     n = counts.size
 
-    assert isinstance(own, RoundedGaussian)
+    assert isinstance(leaf_event, RoundedGaussian)
     assert n == 64 * 4 * 2
     assert abs(counts.mean()) < 6.5 * deviation / math.sqrt(n)
     assert abs(counts.std() / deviation - 1) < 6.5 / math.sqrt(2 * n)
@@ -245,7 +245,7 @@ def test_leaves_of_an_empty_dataset_carry_normal_noise_of_the_stated_deviation(s
 def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise: the query is unit · count, and unit² is the squared sensitivity in the event."""
     settled = planned("rdt-ta", "gdp", "1", max_depth=0)
-    own = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_losses.leaves_of(settled.event)
     queries: list[np.ndarray] = []
     honest = noisy_counts.in_whole_rows
     monkeypatch.setattr(
@@ -258,8 +258,8 @@ def test_a_row_moves_the_released_count_of_its_leaf_alone_by_what_was_charged(mo
 
     for before, after in pairwise(queries):
         moved = (after - before).ravel()
-        assert int((moved**2).sum()) == own.l2_sensitivity_squared
-    assert [honest(query, own).sum() for query in queries] == [0, 1, 2, 3]
+        assert int((moved**2).sum()) == leaf_event.l2_sensitivity_squared
+    assert [honest(query, leaf_event).sum() for query in queries] == [0, 1, 2, 3]
 
 
 class SilentNormal(SystemRandomness):
@@ -292,15 +292,15 @@ def test_a_row_that_counts_twice_breaks_the_curve(monkeypatch: pytest.MonkeyPatc
 
 def test_released_counts_are_whole_rows_read_with_their_own_noise() -> None:
     settled = planned("rdt-ta", "gdp", "1", n_estimators=3)
-    own = tree_losses.leaves_of(settled.event)
+    leaf_event = tree_losses.leaves_of(settled.event)
     laplace = DiscreteLaplace(Adjacency.ADD_REMOVE_ONE, Fraction(1), Fraction(1, 4), 8)
-    unit = noisy_counts.per_row(own)
+    unit = noisy_counts.per_row(leaf_event)
     near = np.array([0, unit // 2 - 1, unit // 2 + 1, -unit, 5 * unit - unit // 3])
 
-    assert noisy_counts.in_whole_rows(near, own).tolist() == [0, 0, 1, -1, 5]
+    assert noisy_counts.in_whole_rows(near, leaf_event).tolist() == [0, 0, 1, -1, 5]
     assert noisy_counts.in_whole_rows(near, laplace).tolist() == near.tolist()
     assert leaf_prices.noise_scale(laplace) == 4.0
-    assert leaf_prices.noise_scale(own) == pytest.approx(noisy_counts.noise_sd(own) / math.sqrt(2))
+    assert leaf_prices.noise_scale(leaf_event) == pytest.approx(noisy_counts.noise_sd(leaf_event) / math.sqrt(2))
 
 
 def test_a_stored_plan_with_normal_noise_on_a_pure_account_is_refused() -> None:

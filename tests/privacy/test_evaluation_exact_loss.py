@@ -35,13 +35,13 @@ def facts(epsilon: str) -> PublicFacts:
 @pytest.fixture(scope="module")
 def models() -> Models:
     """Three released forests, each right on other records; their predictions are arbitrary."""
-    wanted = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
-    found: dict[tuple[int, ...], evaluation_grow.Model] = {}
-    while len(found) < 3:  # random forests include three different ones within a few draws
-        forest = grow(wanted, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 1, "max_depth": 1}, Fraction(1), None), TWO_SPLITS)
+    results: dict[tuple[int, ...], evaluation_grow.Model] = {}
+    while len(results) < 3:  # random forests include three different ones within a few draws
+        forest = grow(job_plan, TWO_SPLITS, rows_of(EMPTY), SystemRandomness(), on_tree_done=lambda: None)
         model = (forest, TWO_SPLITS)
-        found.setdefault(tuple(evaluation_grow._correct(model, rows_of({1: record})) for record in RECORDS), model)
-    return list(found.values())
+        results.setdefault(tuple(evaluation_grow._correct(model, rows_of({1: record})) for record in RECORDS), model)
+    return list(results.values())
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +54,8 @@ def law(planned: EvaluationPlan, models: Models, dataset: Dataset) -> dict[objec
     rows = rows_of(dataset)
 
     def run(randomness: EnumeratingRandomness) -> object:
-        found = evaluation_grow.release(planned, models, rows, randomness)  # type: ignore[arg-type]
-        return found.best, tuple((name, table.tobytes()) for name, table in sorted(found.tables.items()))
+        evaluation = evaluation_grow.release(planned, models, rows, randomness)  # type: ignore[arg-type]
+        return evaluation.best, tuple((name, table.tobytes()) for name, table in sorted(evaluation.tables.items()))
 
     return output_law(run)  # type: ignore[return-value, arg-type]
 
@@ -78,17 +78,17 @@ def claim(planned: EvaluationPlan) -> float:
 @pytest.mark.parametrize("metrics", [["accuracy"], ["confusion"], ["auroc"], ["accuracy", "auroc"]])
 def test_tables_lose_exactly_their_price(metrics: list[str], epsilon: str, models: Models) -> None:
     planned = evaluation_price.plan_tables(metrics, facts(epsilon), score_bins=2)
-    found = worst(planned, models[:1], n_rows=2)
+    worst_loss = worst(planned, models[:1], n_rows=2)
     assert claim(planned) <= float(Fraction(epsilon))
-    assert found == pytest.approx(claim(planned), abs=TOLERANCE)
+    assert worst_loss == pytest.approx(claim(planned), abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("winner_accuracy", [False, True])
 def test_the_choice_loses_at_most_its_price(winner_accuracy: bool, models: Models) -> None:
     planned = evaluation_price.plan_best(3, facts("2"), winner_accuracy=winner_accuracy)
-    found = worst(planned, models)
+    worst_loss = worst(planned, models)
     assert claim(planned) <= 2
-    assert 0.3 * claim(planned) < found <= claim(planned) + TOLERANCE
+    assert 0.3 * claim(planned) < worst_loss <= claim(planned) + TOLERANCE
 
 
 def test_every_evaluation_can_come_from_every_dataset(models: Models) -> None:
@@ -155,5 +155,5 @@ def test_no_rows_can_make_an_evaluation_fail(n_rows: int, models: Models) -> Non
     rows = rows_of(dict.fromkeys(range(n_rows), RECORDS[0]))
     for metrics in (["accuracy"], ["confusion", "auroc"]):
         planned = evaluation_price.plan_tables(metrics, facts("1"), score_bins=7)
-        found = evaluation_grow.release(planned, models[:1], rows, SystemRandomness())
-        assert evaluation_read.Evaluation.from_json(found.to_json()).to_json() == found.to_json()
+        evaluation = evaluation_grow.release(planned, models[:1], rows, SystemRandomness())
+        assert evaluation_read.Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()

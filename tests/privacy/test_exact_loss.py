@@ -208,15 +208,15 @@ def test_selection_alone_loses_at_most_its_share() -> None:
 
 def test_exploration_alone_tells_nothing_about_rows_and_half_of_it_tells_less() -> None:
     """The loss of the structure alone: zero with full exploration, and less with half of it than with none."""
-    found = [
+    result = [
         Laws(planned("mrf", THREE_SPLITS, exploration=p), THREE_SPLITS, window=(0, 0)).worst(
             add_remove_pairs(multisets(3))
         )
         for p in ("1", "0.5", "0")
     ]
 
-    assert found[0] == 0.0
-    assert 0.0 < found[1] < found[2] <= 0.6 + TOLERANCE
+    assert result[0] == 0.0
+    assert 0.0 < result[1] < result[2] <= 0.6 + TOLERANCE
 
 
 @pytest.mark.parametrize("slug", ["mrf", "maxtree", "spe", "srt"])

@@ -34,9 +34,9 @@ CHARGES: list[Charge] = [({"region": ["EU"]}, 1), ({"region": ["US"]}, 1), ({"sh
 
 @pytest.fixture
 def installation(sqlite_database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(sqlite_database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(sqlite_database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 def _loss_of_a_unit(charges: list[Charge]) -> int:
@@ -64,8 +64,8 @@ def _charged(installation: Installation, charges: list[Charge], *, max_rows: int
         declared = {"adjacency": "add_remove", "epsilon": str(epsilon)}
         body = {"description": "a mean", "per": per, "declared": declared, "scope": scope}
         request = IdempotentRequest(OWNER.key_id, "", f"k{number}", b"." * 32)
-        wanted = ExternalIn.model_validate(body)
-        charge_external(installation, OWNER, dataset, wanted, request=request)
+        fields = ExternalIn.model_validate(body)
+        charge_external(installation, OWNER, dataset, fields, request=request)
     with installation.database.read() as session:
         return Fraction(ledger.balance(session, dataset).charged, 10**9)
 

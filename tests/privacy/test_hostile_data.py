@@ -113,10 +113,12 @@ def test_any_rows_give_a_model_of_the_planned_shape(
 
     assert shape(forest) == shape(empty)
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
-    found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
-    assert found.shape == (len(records), 3)
-    assert np.all(np.isfinite(found))
-    assert np.allclose(found.sum(axis=1), 1.0)
+    probabilities = predict.probabilities(
+        artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None
+    )
+    assert probabilities.shape == (len(records), 3)
+    assert np.all(np.isfinite(probabilities))
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
 
 
 def test_one_class_only_is_legal_data() -> None:
@@ -139,12 +141,12 @@ def test_schema_without_any_split_still_trains() -> None:
     for slug in ("mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt", "bms-rf", "sspe-2", "pte"):
         settled = planned(slug, {}, schema)
         forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-        found = predict.probabilities(forest, schema, columns, read_out=None)
+        probabilities = predict.probabilities(forest, schema, columns, read_out=None)
 
         assert settled.parameters["max_depth"] == 0
         assert settled.warnings == ("The public schema allows no split: every row lies in one leaf.",)
         assert forest.arrays["feature"].shape == (settled.n_trees, 0)
-        assert np.all(found.argmax(axis=1) == 1)
+        assert np.all(probabilities.argmax(axis=1) == 1)
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "spe", "sspe-2"])
@@ -158,8 +160,8 @@ def test_every_leaf_and_class_of_an_empty_dataset_carries_the_stated_noise(slug:
     rest, expected_rest = counts.size - observed.sum(), (1 - law.sum()) * counts.size
 
     assert counts.size == 64 * 32 * 3
-    found = stats.chisquare([*observed, rest], [*(law * counts.size), expected_rest])
-    assert found.pvalue > SIGNIFICANCE
+    result = stats.chisquare([*observed, rest], [*(law * counts.size), expected_rest])
+    assert result.pvalue > SIGNIFICANCE
     touched = np.any(counts != 0, axis=0)
     assert np.all(touched)  # no leaf and no class is left without noise
 

@@ -29,14 +29,14 @@ FEATURES = ((0, 0.0), (0, 1.0), (1, 1.0))
 
 def records(labels: tuple[int, ...] = (UNKNOWN, 0, 1), features: tuple[tuple[int, float], ...] = FEATURES) -> tuple:
     """Every combination of the given features with the given labels."""
-    return tuple(sorted((*own, label) for own in features for label in labels))
+    return tuple(sorted((*feature, label) for feature in features for label in labels))
 
 
 def planned(slug: str, schema: Schema, epsilon: str = "1", accountant: str = "pure", **parameters: object) -> Plan:
     """A plan of production code for an account of labels."""
-    wanted = {"n_estimators": 1, "max_depth": 1, **parameters}
+    body = {"n_estimators": 1, "max_depth": 1, **parameters}
     delta = None if accountant == "pure" else Fraction(1, 10**6)
-    return plan(PlanRequest(slug, wanted, Fraction(epsilon), None, accountant, delta, Adjacency.LABEL), schema)
+    return plan(PlanRequest(slug, body, Fraction(epsilon), None, accountant, delta, Adjacency.LABEL), schema)
 
 
 def claim(laws: Laws) -> float:
@@ -168,9 +168,9 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(slug: str, 
 
 def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
     """Rows without a known label are dropped before the structure is built."""
-    kept = np.flatnonzero(rows.y >= 0)
-    columns = SanitisedColumns(tuple(column[kept] for column in rows.features.columns), len(kept))
-    return production(plan, schema, SanitisedRows(columns, rows.y[kept], rows.row_ids[kept]), randomness)
+    indices = np.flatnonzero(rows.y >= 0)
+    columns = SanitisedColumns(tuple(column[indices] for column in rows.features.columns), len(indices))
+    return production(plan, schema, SanitisedRows(columns, rows.y[indices], rows.row_ids[indices]), randomness)
 
 
 def test_leaving_out_rows_of_unknown_label_tells_which_they_are() -> None:

@@ -65,8 +65,8 @@ def worst_share(n_classes: int, *, seed: int, mu_squared: float = 0.05, split: F
     whole = run(plan, encoding, X, y, Transcript(seed))
     largest = 0.0
     for row in range(0, 40, 3):
-        kept = np.arange(40) != row
-        fewer = run(plan, encoding, X[kept], y[kept], Transcript(seed, whole.released, whole.selected))
+        is_kept = np.arange(40) != row
+        fewer = run(plan, encoding, X[is_kept], y[is_kept], Transcript(seed, whole.released, whole.selected))
         largest = max(largest, check_neighbours(plan, whole, fewer))
     return largest
 
@@ -92,8 +92,8 @@ def test_a_wild_transcript_changes_nothing() -> None:
         ]
         whole = run(plan, encoding, X, y, Transcript(1, replay=script))
         for row in range(12):
-            kept = np.arange(12) != row
-            check_neighbours(plan, whole, run(plan, encoding, X[kept], y[kept], Transcript(1, replay=script)))
+            is_kept = np.arange(12) != row
+            check_neighbours(plan, whole, run(plan, encoding, X[is_kept], y[is_kept], Transcript(1, replay=script)))
 
 
 def test_a_whole_job_on_one_transcript() -> None:
@@ -104,8 +104,8 @@ def test_a_whole_job_on_one_transcript() -> None:
             "label": {"name": "k", "classes": ["a", "b", "c"]},
         }
     )
-    asked = {"n_estimators": 8, "max_depth": 2}
-    plan = planning.plan(PlanRequest("nbrt", asked, Fraction(2), 60, "gdp", Fraction(1, 10**6)), schema)
+    body = {"n_estimators": 8, "max_depth": 2}
+    plan = planning.plan(PlanRequest("nbrt", body, Fraction(2), 60, "gdp", Fraction(1, 10**6)), schema)
     rng = np.random.default_rng(8)
     X, y = rng.normal(0, 0.4, (30, 2)).clip(-1, 1), rng.integers(0, 3, 30)
 
@@ -249,22 +249,22 @@ def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes:
 @pytest.mark.parametrize("n_rows", [0, 1, 5])
 def test_any_number_of_rows_gives_a_forest_of_the_planned_shape(n_rows: int, n_classes: int, split: Fraction) -> None:
     encoding, X, y = world(n_rows, n_classes, seed=3)
-    told = []
+    reports = []
     for labels in (y, np.zeros_like(y)):
         rows = LocalBoostedRows(X, labels, n_classes=n_classes)
         plan = plan_of(n_trees=6, depth=3, tally_share=0.02, split=split)
-        found = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
+        result = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: reports.append(None))
         n_scores = 1 if n_classes == 2 else n_classes
-        assert found.start.shape == (n_scores,)
-        assert found.trees.feature.shape == (6, 7)
-        assert found.trees.right.shape == (6, 7, 4)
-        assert found.scores.shape == (6, 8, n_scores)
-        assert (found.scores[1 if split else 0 :] != 0).mean() > 0.9  # every leaf has noise, empty leaves included
+        assert result.start.shape == (n_scores,)
+        assert result.trees.feature.shape == (6, 7)
+        assert result.trees.right.shape == (6, 7, 4)
+        assert result.scores.shape == (6, 8, n_scores)
+        assert (result.scores[1 if split else 0 :] != 0).mean() > 0.9  # every leaf has noise, empty leaves included
         if split:
-            assert not found.scores[0, [1, 2, 3, 5, 6, 7]].any()
-        assert found.temperature is not None
-        assert 0 < int(found.temperature[0]) < temperature.LARGEST
-    assert len(told) == 2 * 6
+            assert not result.scores[0, [1, 2, 3, 5, 6, 7]].any()
+        assert result.temperature is not None
+        assert 0 < int(result.temperature[0]) < temperature.LARGEST
+    assert len(reports) == 2 * 6
 
 
 def test_leaves_of_no_rows_hold_noise_of_the_right_spread() -> None:
@@ -287,15 +287,15 @@ def test_a_vanishing_budget_learns_nothing() -> None:
 
     def accuracy(mu_squared: float) -> float:
         plan = plan_of(n_trees=8, depth=3, mu_squared=mu_squared)
-        found = []
+        results = []
         for _ in range(30):
             rows = LocalBoostedRows(X, y, n_classes=2)
             grown = boost(plan, encoding, rows, SystemRandomness(), on_tree_done=lambda: None)
             reached = kernels.leaves(X, feature=grown.trees.feature, right=grown.trees.right, depth=3)
             summed = np.tile(grown.start, (400, 1))
             prediction.add_leaf_scores(summed, reached, grown.scores)
-            found.append(float(((summed[:, 0] > 0) == y).mean()))
-        return float(np.mean(found))
+            results.append(float(((summed[:, 0] > 0) == y).mean()))
+        return float(np.mean(results))
 
     assert abs(accuracy(1e-9) - 0.5) < 0.2
     assert accuracy(1.9) > 0.85

@@ -90,14 +90,14 @@ def test_evenness_is_that_of_the_rows_on_both_sides() -> None:
     rows = [tuple(int(generator.integers(0, size)) for size in (*ENCODING.n_codes.tolist(), 3)) for _ in range(50)]
     candidates = ENCODING.candidates
     for feature in range(3):
-        found = private_medians.split_evenness(tree_of(rows), ENCODING, feature)[0]
+        result = private_medians.split_evenness(tree_of(rows), ENCODING, feature)[0]
         mine = np.flatnonzero(candidates.feature == feature)
         expected = []
         for index in mine:
             code, equals = int(candidates.threshold[index]), bool(candidates.equals[index])
             left = sum(values[feature] == code if equals else values[feature] <= code for values in rows)
             expected.append(-abs(2 * left - len(rows)))
-        assert found.tolist() == expected
+        assert result.tolist() == expected
 
 
 def as_array(some: list[bytes]) -> np.ndarray:

@@ -40,17 +40,17 @@ def train(slug: str, epsilon: str, **parameters: object) -> Forest:
 
 def accuracy(forest: Forest) -> float:
     data = rows()
-    found = predict.probabilities(forest, SCHEMA, data.features, read_out=None)
-    return float(np.mean(predict.labels(forest, SCHEMA, data.features, found, read_out=None) == data.y))
+    probabilities = predict.probabilities(forest, SCHEMA, data.features, read_out=None)
+    return float(np.mean(predict.labels(forest, SCHEMA, data.features, probabilities, read_out=None) == data.y))
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
 def test_almost_no_budget_gives_chance(slug: str) -> None:
     """Missing noise would show as accuracy. 60 forests: a false alarm once in about fifty million runs."""
-    found = [accuracy(train(slug, "0.0001", n_estimators=1, max_depth=1)) for _ in range(60)]
+    result = [accuracy(train(slug, "0.0001", n_estimators=1, max_depth=1)) for _ in range(60)]
 
-    assert abs(np.mean(found) - 0.5) < 6.5 * np.std(found) / math.sqrt(len(found)) + 0.02
-    assert np.mean(found) < 0.8
+    assert abs(np.mean(result) - 0.5) < 6.5 * np.std(result) / math.sqrt(len(result)) + 0.02
+    assert np.mean(result) < 0.8
 
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-ta", "maxtree", "rdt-jagannathan", "spe", "srt"])
@@ -89,9 +89,9 @@ def test_asking_again_gives_the_same_probabilities() -> None:
 def test_drawn_labels_follow_the_published_probabilities() -> None:
     """``pa`` draws from released numbers only, so any number of predictions costs no budget."""
     forest, features = train("rdt-pa", "0.2", n_estimators=1), rows().features
-    found = predict.probabilities(forest, SCHEMA, features, read_out=None)
-    drawn = np.stack([predict.labels(forest, SCHEMA, features, found, read_out=None) for _ in range(30)])
+    probabilities = predict.probabilities(forest, SCHEMA, features, read_out=None)
+    drawn = np.stack([predict.labels(forest, SCHEMA, features, probabilities, read_out=None) for _ in range(30)])
     share = drawn.mean(axis=0)
 
     assert not np.array_equal(drawn[0], drawn[1])
-    assert abs(np.mean(share - found[:, 1])) < 6.5 * 0.5 / math.sqrt(drawn.size)
+    assert abs(np.mean(share - probabilities[:, 1])) < 6.5 * 0.5 / math.sqrt(drawn.size)

@@ -80,21 +80,21 @@ def claims(text: str) -> Iterator[Claim]:
     """All claims of a text; a sentence of an unknown form is an error."""
     place = 0
     while place < len(text):
-        if found := ADDITION.match(text, place):
-            given, measure, amount, replaced = found.groups()
+        if match := ADDITION.match(text, place):
+            given, measure, amount, replaced = match.groups()
             about = "output given history" if given else "output"
             yield Claim(about, measure, float(amount), None if replaced is None else float(replaced))
-        elif found := PURE.match(text, place):
-            amount, replaced, until = found.groups()
+        elif match := PURE.match(text, place):
+            amount, replaced, until = match.groups()
             yield Claim(_account(until), "ε", float(amount), None if replaced is None else float(replaced))
-        elif found := APPROXIMATE.match(text, place):
-            amount, delta, replaced, until = found.groups()
+        elif match := APPROXIMATE.match(text, place):
+            amount, delta, replaced, until = match.groups()
             other = None if replaced is None else float(replaced)
             yield Claim(_account(until), "(ε, δ)", float(amount), other, float(delta), float(delta))
         else:
-            found = WITHOUT_NUMBERS.match(text, place)
-        assert found, text[place:]
-        place = found.end()
+            match = WITHOUT_NUMBERS.match(text, place)
+        assert match, text[place:]
+        place = match.end()
 
 
 def _account(until: str | None) -> str:
@@ -147,8 +147,8 @@ def _is_true(claim: Claim, world: World, after_a_raise: World) -> bool:
 
 @cache
 def worlds(account: Account, output: guarantees.Output) -> list[World]:
-    found = [follow_up(account, output)]
-    return found if output != "model" else [*found, *(best_of(account, n_models) for n_models in (2, 3, 5))]
+    result = [follow_up(account, output)]
+    return result if output != "model" else [*result, *(best_of(account, n_models) for n_models in (2, 3, 5))]
 
 
 @cache
@@ -251,9 +251,9 @@ def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
     event = plan(request, TWO_SPLITS).event
     words = receipts.in_words(event, accountant=account.accountant, adjacency=account.adjacency)
     total = words.splitlines()[-1]
-    found = TOTAL.match(total)
-    assert found, total
-    given, measure, amount = found.groups()
+    match = TOTAL.match(total)
+    assert match, total
+    given, measure, amount = match.groups()
     assert given
     one_row = Account(account.accountant, account.adjacency)
     group = accountants.by_name(account.accountant).group(account.max_rows)

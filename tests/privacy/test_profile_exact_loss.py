@@ -45,9 +45,9 @@ def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(epsilon: str = "1", **parameters: str) -> ProfilePlan:
-    asked = {"bins": "4", "class_share": "0.5", **parameters}
-    request = PlanRequest("profile", asked, Fraction(epsilon), None)
-    return profile_price.plan(asked, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
+    body = {"bins": "4", "class_share": "0.5", **parameters}
+    request = PlanRequest("profile", body, Fraction(epsilon), None)
+    return profile_price.plan(body, public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE))
 
 
 def private_rows(rows: Rows) -> SanitisedRows:
@@ -121,9 +121,9 @@ def test_counting_a_row_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_forest_on_a_reused_profile_loses_at_most_its_own_price() -> None:
     """The profile may be of any rows; in this test it is of none of the rows that the forest reads."""
-    found = ReusedProfile("pf_a", ((2,),), (0, 0))
-    asked = {"n_estimators": 1, "max_depth": 1}
-    plan = planning.plan(PlanRequest("rpf", asked, Fraction(1), None, profile=found), SCHEMA)
+    result = ReusedProfile("pf_a", ((2,),), (0, 0))
+    body = {"n_estimators": 1, "max_depth": 1}
+    plan = planning.plan(PlanRequest("rpf", body, Fraction(1), None, profile=result), SCHEMA)
 
     def of(rows: Rows) -> dict[object, float]:
         private = private_rows(rows)

@@ -95,19 +95,19 @@ def test_a_process_without_data_gives_the_same_million_answers(slug: str, tmp_pa
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(ROOT)},
     )
-    told = answer.stdout.decode().split()
+    reported = answer.stdout.decode().split()
 
-    assert told == [hashlib.sha256(ours.tobytes()).hexdigest()] * 4
+    assert reported == [hashlib.sha256(ours.tobytes()).hexdigest()] * 4
     assert len(np.unique(ours, axis=0)) > 5
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_an_answer_does_not_depend_on_the_questions_before_it(slug: str) -> None:
     loaded = artifacts.loads(artifact_of(slug))
-    asked = questions()
-    some = SanitisedColumns(tuple(column[:200] for column in asked.columns), 200)
+    requested = questions()
+    some = SanitisedColumns(tuple(column[:200] for column in requested.columns), 200)
     first = predict.probabilities(loaded.forest, loaded.schema, some, read_out=None)
-    predict.probabilities(loaded.forest, loaded.schema, asked, read_out=None)
+    predict.probabilities(loaded.forest, loaded.schema, requested, read_out=None)
 
     one_by_one = [
         predict.probabilities(

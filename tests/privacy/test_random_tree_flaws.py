@@ -235,7 +235,7 @@ def test_the_best_of_several_forests_by_exact_accuracy_is_an_infinite_loss(slug:
 
     def best_of_two(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: EnumeratingRandomness) -> Hashable:
         forests = [grown(plan, schema, rows, randomness) for _ in range(2)]
-        right = [int(np.sum(own.arrays["counts"][0, 0].argmax() == rows.y)) for own in forests]
+        right = [int(np.sum(forest.arrays["counts"][0, 0].argmax() == rows.y)) for forest in forests]
         return released(forests[int(np.argmax(right))]), right[0] == right[1]
 
     assert Laws(planned(slug, TWO_SPLITS, **FLAT), TWO_SPLITS, grow=best_of_two).worst(PAIRS) == math.inf

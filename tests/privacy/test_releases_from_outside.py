@@ -44,9 +44,9 @@ def facts(schema: Schema, accountant: str = "pure", delta: Fraction | None = Non
 
 
 def model(schema: Schema) -> evaluation_grow.Model:
-    wanted = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Fraction(1), None), schema)
+    job_plan = plan(PlanRequest("rdt-ta", {"n_estimators": 2, "max_depth": 2}, Fraction(1), None), schema)
     rows = rows_from([], np.zeros((0, 16), dtype=np.uint8)) if schema is SCHEMA else rows_of(EMPTY)
-    return grow(wanted, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
+    return grow(job_plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None), schema
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -58,10 +58,10 @@ def test_any_rows_give_a_profile_of_the_planned_shape(
     known = [record for record in records if record[-1] >= 0]
     rows = rows_from(known, np.zeros((len(known), 16), dtype=np.uint8))
     planned = profile_price.plan({"size_share": "0.1"}, facts(SCHEMA, accountant, delta))
-    found = profile_grow.release(planned, SCHEMA, rows, SystemRandomness())
-    assert Profile.from_json(found.to_json(), SCHEMA).to_json() == found.to_json()
-    assert len(found.counts_in_rows) == SCHEMA.n_classes
-    assert all(map(math.isfinite, [*found.counts_in_rows, found.size_in_rows]))
+    profile = profile_grow.release(planned, SCHEMA, rows, SystemRandomness())
+    assert Profile.from_json(profile.to_json(), SCHEMA).to_json() == profile.to_json()
+    assert len(profile.counts_in_rows) == SCHEMA.n_classes
+    assert all(map(math.isfinite, [*profile.counts_in_rows, profile.size_in_rows]))
 
 
 @given(records=st.lists(RECORD, max_size=20))
@@ -73,8 +73,8 @@ def test_any_rows_give_an_evaluation_of_the_planned_shape(records: list[tuple]) 
     table = evaluation_price.plan_tables(["confusion"], facts(SCHEMA), score_bins=4)
     best = evaluation_price.plan_best(2, facts(SCHEMA), winner_accuracy=True)
     for planned, models in ((table, [judged]), (best, [judged, model(SCHEMA)])):
-        found = evaluation_grow.release(planned, models, rows, SystemRandomness())
-        assert Evaluation.from_json(found.to_json()).to_json() == found.to_json()
+        evaluation = evaluation_grow.release(planned, models, rows, SystemRandomness())
+        assert Evaluation.from_json(evaluation.to_json()).to_json() == evaluation.to_json()
 
 
 def test_counts_of_no_rows_are_noise_of_the_stated_law() -> None:

@@ -75,18 +75,18 @@ def test_cuts_of_one_feature_lose_at_most_the_claim(epsilon: str) -> None:
     of = schema(1)
     event = quantile_bins.event(of, Fraction(epsilon))
     claim = float(pure.loss(event, adjacency=Adjacency.ADD_REMOVE_ONE))
-    found = worst(of, event, n_rows=5)
+    worst_loss = worst(of, event, n_rows=5)
 
     assert claim <= float(Fraction(epsilon))
-    assert 0.5 * claim < found <= claim + TOLERANCE
+    assert 0.5 * claim < worst_loss <= claim + TOLERANCE
 
 
 def test_features_add_up() -> None:
     of = schema(2)
     event = quantile_bins.event(of, Fraction(1))
-    found = worst(of, event, n_rows=2)
+    worst_loss = worst(of, event, n_rows=2)
 
-    assert 0.4 < found <= 1.0 + TOLERANCE
+    assert 0.4 < worst_loss <= 1.0 + TOLERANCE
 
 
 def test_exponential_mechanism_loses_at_most_the_claim() -> None:

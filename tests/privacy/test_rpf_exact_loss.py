@@ -201,11 +201,11 @@ CASES = [
 
 @pytest.mark.parametrize(("case", "reached"), CASES)
 def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached: float) -> None:
-    found = as_it_is(case)
-    worst = found.worst()
+    result = as_it_is(case)
+    worst = result.worst()
 
-    assert found.claim <= found.plan.epsilon
-    assert reached * found.claim - TOLERANCE <= worst <= found.claim + TOLERANCE
+    assert result.claim <= result.plan.epsilon
+    assert reached * result.claim - TOLERANCE <= worst <= result.claim + TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -220,20 +220,20 @@ def test_forest_loses_at_most_what_was_charged(case: Callable[[], Case], reached
     ],
 )
 def test_every_forest_can_come_from_every_dataset(case: Callable[[], Case]) -> None:
-    found = as_it_is(case)
-    support = found.law(EMPTY).keys()
+    result = as_it_is(case)
+    support = result.law(EMPTY).keys()
 
     assert len(support) > 4
-    assert all(found.law(rows).keys() == support for rows in found.datasets())
+    assert all(result.law(rows).keys() == support for rows in result.datasets())
 
 
 def test_private_bins_and_trees_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_FREE_CELLS", 1), ("_GROUPED_CELLS", 1), ("LEVELS", 1), ("MAX_CUTS", 1)):
         monkeypatch.setattr(quantile_bins, name, value)
-    found = Case(3, "1", n_rows=3, max_depth=1, bins_share="0.5")
+    result = Case(3, "1", n_rows=3, max_depth=1, bins_share="0.5")
 
-    assert events_of(found.plan.event)[0] is not None
-    assert 0.6 < found.worst() <= 1.0 + TOLERANCE
+    assert events_of(result.plan.event)[0] is not None
+    assert 0.6 < result.worst() <= 1.0 + TOLERANCE
 
 
 def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +242,9 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = reweighting.weights
 
     def remembering(*arguments: object, **named: object) -> np.ndarray:
-        found = honest(*arguments, **named)  # type: ignore[arg-type]
-        seen.update(found.tolist())
-        return found
+        result = honest(*arguments, **named)  # type: ignore[arg-type]
+        seen.update(result.tolist())
+        return result
 
     monkeypatch.setattr(reweighting, "weights", remembering)
     reweighted_trees().law((((0,), 0), ((1,), 1)))
@@ -328,9 +328,9 @@ def test_each_flaw_put_back_is_seen(
     monkeypatch: pytest.MonkeyPatch, case: Callable[[], Case], mutate: Callable[..., None], factor: float
 ) -> None:
     mutate(monkeypatch)
-    found = case()
+    result = case()
 
-    assert any(loss > factor * found.claim for loss in found.losses()), "some pair shows it: the others may go unseen"
+    assert any(loss > factor * result.claim for loss in result.losses()), "some pair shows it: the others may go unseen"
 
 
 def test_trees_that_share_one_price_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,23 +42,25 @@ def test_any_rows_give_a_model_of_the_planned_shape(asked: dict, records: list[t
     forest = grown(settled, rows_from(records, ids))
     data = artifacts.dumps(forest, {"schema": SCHEMA.to_json()})
     artifact = artifacts.loads(data)
-    found = predict.probabilities(artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None)
+    probabilities = predict.probabilities(
+        artifact.forest, artifact.schema, rows_from(records, ids).features, read_out=None
+    )
 
     assert shape(forest) == shape(grown(settled, rows_from([], ids[:0])))
     assert artifacts.dumps(artifact.forest, artifact.metadata) == data
-    assert found.shape == (len(records), 3)
-    assert np.all(np.isfinite(found))
-    assert np.allclose(found.sum(axis=1), 1.0)
+    assert probabilities.shape == (len(records), 3)
+    assert np.all(np.isfinite(probabilities))
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
 
 
 def test_one_class_only_is_learnt() -> None:
     records = [(0.0, 3.0, 7, 2.5, 0, 1)] * 2_000
     forest = grown(planned({}, size=2_000), rows_from(records, np.zeros((2_000, 16), dtype=np.uint8)))
-    found = predict.probabilities(
+    probabilities = predict.probabilities(
         forest, SCHEMA, rows_from(records[:1], np.zeros((1, 16), np.uint8)).features, read_out=None
     )
 
-    assert found[0].argmax() == 1
+    assert probabilities[0].argmax() == 1
 
 
 def test_schema_without_any_split_is_one_leaf() -> None:
@@ -91,8 +93,8 @@ def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
     """Paths end at all depths, each with its own law; all other weights are zero."""
     features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
     schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b"]}})
-    asked = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}
-    settled = planned(asked, epsilon=str(400 * n_trees), schema=schema)
+    body = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}
+    settled = planned(body, epsilon=str(400 * n_trees), schema=schema)
     nobody = SanitisedRows(
         SanitisedColumns((np.empty(0), np.empty(0)), 0), np.empty(0, np.int32), np.empty((0, 16), np.uint8)
     )

@@ -58,9 +58,9 @@ def descend(held: LocalReweightedRows, path: list[tuple[int, int, bool]]) -> Non
 
 def utilities(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
     """The utility of every candidate and of a stop, in all nodes below the given splits."""
-    held = weighted(rows, first_tree)
-    descend(held, path)
-    splitting, stopping = split_utilities(held, ENCODING, np.arange(2 ** len(path), dtype=np.int32))
+    weighted_rows = weighted(rows, first_tree)
+    descend(weighted_rows, path)
+    splitting, stopping = split_utilities(weighted_rows, ENCODING, np.arange(2 ** len(path), dtype=np.int32))
     return np.column_stack((splitting, stopping))
 
 
@@ -79,10 +79,10 @@ def test_added_record_raises_the_utilities_of_one_node_by_at_most_a_row(
 
 def utilities_of_two(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
     """The utility of every two candidates, summed over all nodes below the given splits."""
-    held = weighted(rows, first_tree)
-    descend(held, path)
-    found = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
-    return found[np.triu_indices(len(found), 1)]
+    weighted_rows = weighted(rows, first_tree)
+    descend(weighted_rows, path)
+    computed = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=2 ** len(path))
+    return computed[np.triu_indices(len(computed), 1)]
 
 
 @given(rows=st.lists(row, max_size=12), added=row, first_tree=scores, path=levels)
@@ -98,10 +98,10 @@ def test_added_record_raises_the_utilities_of_two_splits_by_at_most_a_row(
 
 def utilities_of_three(rows: list[Row], first_tree: list[list[int]], path: list[tuple[int, int, bool]]) -> np.ndarray:
     """The utility of every three of some candidates, summed over all nodes below the given splits."""
-    held = weighted(rows, first_tree)
-    descend(held, path)
+    weighted_rows = weighted(rows, first_tree)
+    descend(weighted_rows, path)
     return joint_splits.set_utilities(
-        held, ENCODING, len(ENCODING.n_codes), SOME_SPLITS, n_splits=3, n_nodes=2 ** len(path)
+        weighted_rows, ENCODING, len(ENCODING.n_codes), SOME_SPLITS, n_splits=3, n_nodes=2 ** len(path)
     )
 
 
@@ -121,15 +121,16 @@ def test_utility_of_three_splits_is_that_of_two_below_the_first() -> None:
     sizes = [*ENCODING.n_own_codes.tolist(), 3]
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
     flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
-    found = iter(utilities_of_three(rows, flat, []).tolist())
+    result = iter(utilities_of_three(rows, flat, []).tolist())
     for place, first in enumerate(SOME_SPLITS.tolist()):
-        held = weighted(rows, flat)
+        weighted_rows = weighted(rows, flat)
         descend(
-            held, [(int(candidates.feature[first]), int(candidates.threshold[first]), bool(candidates.equals[first]))]
+            weighted_rows,
+            [(int(candidates.feature[first]), int(candidates.threshold[first]), bool(candidates.equals[first]))],
         )
-        below = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=2)
+        below = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=2)
         for second, third in itertools.combinations(SOME_SPLITS[place + 1 :].tolist(), 2):
-            assert next(found) == below[second, third]
+            assert next(result) == below[second, third]
 
 
 def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:
@@ -137,12 +138,12 @@ def test_utility_of_two_splits_is_that_of_the_second_below_the_first() -> None:
     sizes = [*ENCODING.n_own_codes.tolist(), 3]
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
     flat, candidates = [[0, 0, 0], [0, 0, 0]], ENCODING.candidates
-    held = weighted(rows, flat)
-    found = joint_splits.utilities(held, ENCODING, len(ENCODING.n_codes), n_nodes=1)
+    weighted_rows = weighted(rows, flat)
+    computed = joint_splits.utilities(weighted_rows, ENCODING, len(ENCODING.n_codes), n_nodes=1)
     for first in range(len(candidates)):
         split = (candidates.feature[first], candidates.threshold[first], candidates.equals[first])
         below = utilities(rows, flat, [tuple(part.item() for part in split)])[:, :-1].sum(axis=0)
-        assert np.array_equal(found[first, first + 1 :], below[first + 1 :])
+        assert np.array_equal(computed[first, first + 1 :], below[first + 1 :])
 
 
 @given(rows=st.lists(row, max_size=12), removed=row, added=row, first_tree=scores)
@@ -168,9 +169,9 @@ def test_added_record_raises_one_weight_of_one_leaf_by_at_most_a_row(
     rows: list[Row], added: Row, first_tree: list[list[int]]
 ) -> None:
     def leaves(some: list[Row]) -> np.ndarray:
-        held = weighted(some, first_tree)
-        descend(held, [(0, 1, False)])
-        return held.leaf_histogram()
+        weighted_rows = weighted(some, first_tree)
+        descend(weighted_rows, [(0, 1, False)])
+        return weighted_rows.leaf_histogram()
 
     change = leaves([*rows, added]) - leaves(rows)
 
@@ -205,9 +206,9 @@ def test_every_other_row_keeps_its_weight_when_rows_leave(many: tuple[list[Row],
 
     assert len(np.unique(whole)) > 5  # otherwise the test would prove nothing
     for _ in range(20):
-        kept = np.flatnonzero(generator.random(len(rows)) < generator.random())
-        if len(kept):
-            assert np.array_equal(weights_of([rows[i] for i in kept], trees), whole[kept])
+        indices = np.flatnonzero(generator.random(len(rows)) < generator.random())
+        if len(indices):
+            assert np.array_equal(weights_of([rows[i] for i in indices], trees), whole[indices])
 
 
 def test_order_and_batches_of_rows_do_not_matter(many: tuple[list[Row], list[np.ndarray]]) -> None:

@@ -296,8 +296,8 @@ def test_no_float_in_the_compiled_draws() -> None:
         fresh.compile(types)
         code = fresh.inspect_llvm(types)
         assert "i64" in code
-        found = re.search(r"\b(half|float|double|fp128|x86_fp80|sitofp|uitofp|fptosi|fptoui)\b", code)
-        assert found is None, f"{name} computes with floats: {found}"
+        match = re.search(r"\b(half|float|double|fp128|x86_fp80|sitofp|uitofp|fptosi|fptoui)\b", code)
+        assert match is None, f"{name} computes with floats: {match}"
 
 
 def test_no_float_in_the_source_of_the_samplers() -> None:

@@ -124,7 +124,7 @@ def test_utilities_are_those_of_the_rows_on_both_sides() -> None:
     generator = np.random.default_rng(5)
     sizes = [*ENCODING.n_codes.tolist(), 3]
     rows = [tuple(int(generator.integers(0, size)) for size in sizes) for _ in range(60)]
-    found = utilities(rows, [])[0]
+    computed = utilities(rows, [])[0]
 
     candidates = ENCODING.candidates
     for index in range(len(candidates)):
@@ -133,7 +133,7 @@ def test_utilities_are_those_of_the_rows_on_both_sides() -> None:
         for values in rows:
             value = values[feature]
             sides[value != threshold if candidates.equals[index] else value > threshold][values[-1]] += 1
-        assert found[index] == -exact_gini(sides[0]) - exact_gini(sides[1])
+        assert computed[index] == -exact_gini(sides[0]) - exact_gini(sides[1])
 
 
 @given(rows=st.lists(row, max_size=12), added=row)

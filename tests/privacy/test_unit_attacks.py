@@ -23,9 +23,9 @@ Upload = Sequence[tuple[str, int]]
 
 @pytest.fixture
 def installation(sqlite_database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    found = open_installation(sqlite_database_url, tmp_path / "home")
-    yield found
-    found.close()
+    opened_installation = open_installation(sqlite_database_url, tmp_path / "home")
+    yield opened_installation
+    opened_installation.close()
 
 
 UPLOADS: tuple[Upload, ...] = (

@@ -67,11 +67,11 @@ SHARDED = {"n_estimators": 2, "assignment": "sharded"}
 def test_a_whole_unit_loses_what_was_charged_and_no_more(
     slug: str, parameters: dict[str, object], key: str, reached: float, max_rows: int
 ) -> None:
-    found = worst(slug, max_rows=max_rows, planned_for=max_rows, n_kinds=2, key=KEYS[key], **parameters)
-    assert reached <= found <= 1 + TOLERANCE
+    worst_loss = worst(slug, max_rows=max_rows, planned_for=max_rows, n_kinds=2, key=KEYS[key], **parameters)
+    assert reached <= worst_loss <= 1 + TOLERANCE
 
 
 def test_noise_for_one_row_is_not_enough_for_a_unit_of_two() -> None:
     """The flaw put back: a plan that ignores the second row loses twice the claim."""
-    found = worst("rdt-ta", max_rows=2, planned_for=1, n_kinds=2, key=KEYS["together"])
-    assert found == pytest.approx(2, abs=1e-6)
+    worst_loss = worst("rdt-ta", max_rows=2, planned_for=1, n_kinds=2, key=KEYS["together"])
+    assert worst_loss == pytest.approx(2, abs=1e-6)

@@ -59,7 +59,7 @@ charges = st.builds(
 
 def _opened(installation: Installation) -> str:
     account_id = f"ds_{next(_serial)}"
-    new = ledger.NewAccount(
+    new_account = ledger.NewAccount(
         id=account_id,
         name="census",
         accountant="zcdp",
@@ -71,7 +71,7 @@ def _opened(installation: Installation) -> str:
         delta_set_aside=external.delta_text(ASIDE),
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new, actor="key_owner")
+        ledger.open_account(session, new_account, actor="key_owner")
     return account_id
 
 
@@ -84,10 +84,10 @@ def _charged(installation: Installation, account_id: str, charge: Charge) -> boo
         "declared": {"adjacency": "add_remove", "epsilon": "0.000001", "delta": delta},
         "delta": delta,
     }
-    new = ledger.NewReservation(account_id, 1, charge.scope, None, None, details=details)
+    new_reservation = ledger.NewReservation(account_id, 1, charge.scope, None, None, details=details)
     try:
         with installation.database.write() as session:
-            external.charge(session, new, delta=charge.delta, actor="key_ann")
+            external.charge(session, new_reservation, delta=charge.delta, actor="key_ann")
     except BudgetExceeded as refused:
         return refused.unit != "delta"
     return True

@@ -164,7 +164,7 @@ def open_account(
     partitions: Partitions = FOUR_CELLS,
 ) -> None:
     """Opens an account without a dataset; ``cap`` is in steps of its unit."""
-    new = ledger.NewAccount(
+    new_account = ledger.NewAccount(
         id=account_id,
         name="census",
         accountant=accountant,
@@ -175,7 +175,7 @@ def open_account(
         partitions=partitions,
     )
     with installation.database.write() as session:
-        ledger.open_account(session, new, actor=OWNER.key_id)
+        ledger.open_account(session, new_account, actor=OWNER.key_id)
 
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:

@@ -87,9 +87,11 @@ class World:
         self._population = f"pop_{next(_serial)}"
         delta = None if accountant == "pure" else DELTA
         self._models = _Models(PopulationModel(cap, (accountant, delta, None, None)))
-        new = populations.NewPopulation(self._population, self._population, accountant, cap, delta, "key_owner")
+        new_population = populations.NewPopulation(
+            self._population, self._population, accountant, cap, delta, "key_owner"
+        )
         with self._database.write() as session:
-            populations.open_population(session, new, at=clock.now())
+            populations.open_population(session, new_population, at=clock.now())
 
     def take(self, step: Step) -> str:
         """Applies a step to the ledger and to the model, and returns its outcome in words."""
@@ -144,7 +146,7 @@ class World:
         has_aside = may_aside and step.accountant == "zcdp"
         delta = None if step.accountant == "pure" else DELTA
         partitions = Partitions.from_json([{"name": name, **PARTITIONS[name]} for name in step.names])
-        new = ledger.NewAccount(
+        new_account = ledger.NewAccount(
             id=account_id,
             name=account_id,
             accountant=step.accountant,
@@ -155,7 +157,7 @@ class World:
             partitions=partitions,
             delta_set_aside=external.delta_text(ASIDE) if has_aside else None,
         )
-        ledger.open_account(session, new, actor="key_owner")
+        ledger.open_account(session, new_account, actor="key_owner")
         cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
         kind = (step.accountant, delta, adjacency, column or "")
         self._models.accounts[account_id] = Model(step.cap, cells, aside=ASIDE if has_aside else 0, kind=kind)
@@ -213,10 +215,12 @@ class World:
             text = external.delta_text(delta)
             details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
             details["delta"] = text
-        new = ledger.NewReservation(account_id, amount, box, None if delta else EVENT, None, details=details)
+        new_reservation = ledger.NewReservation(
+            account_id, amount, box, None if delta else EVENT, None, details=details
+        )
         charged, refused = "", None
         try:
-            charged = external.charge(session, new, delta=delta, actor="key_ann")
+            charged = external.charge(session, new_reservation, delta=delta, actor="key_ann")
         except BudgetExceeded as error:
             refused = error
         spent = model.delta_spent(box)
@@ -354,20 +358,17 @@ class World:
 
     def _check_population(self, session: Session) -> None:
         together = self._models.together
-        found = population_totals.of_population(session, self._population)
-        assert (found.cap, ledger.highest_cap(session, found.id).amount) == (together.cap, together.highest)
-        assert found.loads == {name: member.load for name, member in together.members.items()}
-        for (
-            account_id,
-            carried,
-        ) in found.members.items():
+        population = population_totals.of_population(session, self._population)
+        assert (population.cap, ledger.highest_cap(session, population.id).amount) == (together.cap, together.highest)
+        assert population.loads == {name: member.load for name, member in together.members.items()}
+        for account_id, carried in population.members.items():
             # Stored totals equal the totals of all boxes.
             tightest = state.tightest(session, repository.account(session, account_id), {})
             stored = carried.load, carried.charged, carried.reserved, carried.is_exact
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
-        assert found.charged + found.reserved == together.load
-        assert caps.printable_of(found, ledger.highest_cap(session, found.id)).amount == together.printable
+        assert population.charged + population.reserved == together.load
+        assert caps.printable_of(population, ledger.highest_cap(session, population.id)).amount == together.printable
 
     def check_history(self) -> None:
         """Recomputes state and chain from the entries alone, and runs the verifier on all exports."""

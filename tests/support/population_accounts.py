@@ -26,8 +26,8 @@ ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 
 def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:
     """Opens the population and its members."""
-    new = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
-    populations.open_population(session, new, at=clock.now())
+    new_population = NewPopulation("pop_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
+    populations.open_population(session, new_population, at=clock.now())
     for name in members:
         account(session, name, like)
         join(session, name)

@@ -150,11 +150,11 @@ def _serve(binaries: Path, folder: Path) -> Iterator[str]:
     password_file.chmod(0o644)
     initdb = [str(binaries / "initdb"), "--pgdata", str(data), "--username", "postgres", "--auth", "scram-sha-256"]
     initdb += ["--pwfile", str(password_file), "--no-locale", "--encoding", "UTF8", "--no-sync"]
-    made = subprocess.run(
+    completed = subprocess.run(
         initdb, cwd="/", env=_environment(), capture_output=True, text=True, check=False, **_account()
     )
-    if made.returncode != 0:
-        raise PostgresMissing(f"initdb failed: {made.stderr.strip()}")
+    if completed.returncode != 0:
+        raise PostgresMissing(f"initdb failed: {completed.stderr.strip()}")
     process, port = _start(binaries, folder)
     with _stopped_with_this_process(process, folder):
         yield f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"

@@ -77,8 +77,8 @@ def test_many_followers_share_every_look(monkeypatch: pytest.MonkeyPatch) -> Non
     first, other = _job("queued"), _job("queued", job_id="jb_b")
     ends = [_job("cancelled"), _job("failed", job_id="jb_b")]
     script = _Script([first, other], ends)
-    told = _follow(monkeypatch, script, first, first, other, first)
-    assert told == [[first, ends[0]], [first, ends[0]], [other, ends[1]], [first, ends[0]]]
+    reported = _follow(monkeypatch, script, first, first, other, first)
+    assert reported == [[first, ends[0]], [first, ends[0]], [other, ends[1]], [first, ends[0]]]
     assert script.asked == [["jb_a", "jb_b"]] * 2
 
 

@@ -313,8 +313,8 @@ def test_the_address_comes_from_the_option_then_the_environment(
     monkeypatch.setenv("GROVEKEEPER_URL", "http://env.test")
     run("datasets", "list")
     run("datasets", "list", "--url", "http://option.test:1")
-    asked = [f"{request.url.host}:{request.url.port}" for request in service.requests]
-    assert asked == ["127.0.0.1:8731", "env.test:None", "option.test:1"]
+    requested = [f"{request.url.host}:{request.url.port}" for request in service.requests]
+    assert requested == ["127.0.0.1:8731", "env.test:None", "option.test:1"]
 
 
 def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -> None:

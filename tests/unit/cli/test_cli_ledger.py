@@ -19,8 +19,8 @@ def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> 
     delta = {"set_aside": "0.0000002", "charged": "0.0000001", "remaining": "0.0000001"}
     balance = service.answers["GET", "/ledger/census"][1] | {"delta_set_aside": delta}
     service.answers["GET", "/ledger/census"] = (200, balance)
-    told = run("ledger", "show", "census").stdout
-    assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in told
+    output = run("ledger", "show", "census").stdout
+    assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in output
 
 
 def test_an_external_charge_goes_out_as_it_was_typed(run: Run, service: Any, tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, se
 
 
 def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any) -> None:
-    told = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
+    output = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
     sent = service.requests[-1]
-    assert told.stdout.splitlines()[0] == "the cap of census is now 2 ε; 0.5 ε are left"
-    assert told.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
+    assert output.stdout.splitlines()[0] == "the cap of census is now 2 ε; 0.5 ε are left"
+    assert output.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
     assert (service.body(), sent.headers["Idempotency-Key"]) == ({"cap": "1e-3", "reason": "less trust"}, "k1")
     assert json.loads(run("ledger", "cap", "census", "2", "--reason", "x", "--json").stdout)["cap"] == "2"
     assert run("ledger", "cap", "census", "2").exit_code == 2, "a cap is not changed without a reason"

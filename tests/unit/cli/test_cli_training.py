@@ -37,8 +37,8 @@ def test_epsilon_and_parameters_go_out_as_they_were_typed(run: Run, service: Any
 
 
 def test_a_scope_is_typed_in_words_or_in_json(run: Run, service: Any) -> None:
-    asked = ["plan", "census", "-a", "mrf", "-e", "1"]
-    run(*asked, "--scope", "region=EU,OTHER", "--scope", "shard=0,12", "--scope", "region=US")
+    requested = ["plan", "census", "-a", "mrf", "-e", "1"]
+    run(*requested, "--scope", "region=EU,OTHER", "--scope", "shard=0,12", "--scope", "region=US")
     assert service.body()["scope"] == {"region": ["EU", "OTHER", "US"], "shard": [0, 12]}
     run("ledger", "show", "census", "--scope", "region=EU")
     assert json.loads(service.requests[-1].url.params["scope"]) == {"region": ["EU"]}
@@ -82,16 +82,16 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     running = {**ended, "state": "running", "trees_done": 0}
     answers = iter([running, running, running, ended])
     monkeypatch.setattr("app.client.client.Client.func.job", lambda *_: next(answers))
-    told: list[str] = []
+    reports: list[str] = []
     update = Progress.update
 
     def seen(progress: Progress, *bar: Any, description: str, **changes: Any) -> None:
-        told.append(description)
+        reports.append(description)
         update(progress, *bar, description=description, **changes)
 
     monkeypatch.setattr(Progress, "update", seen)
     shown = run("jobs", "show", "jb_1", "--wait").stderr
-    assert told == [doing, "succeeded"]
+    assert reports == [doing, "succeeded"]
     assert ("3/3 trees" in shown) is (kind == "train")
     assert "0/0" not in shown
 
@@ -208,8 +208,8 @@ def test_algorithms_are_shown_by_name(run: Run, service: Any) -> None:
     assert "rdt-ta: Random trees" in shown
     assert "accounts: pure" in shown
     assert "mrf" not in shown
-    told = json.loads(run("algorithms", "mrf", "--json").stdout)
-    assert [item["slug"] for item in told["algorithms"]] == ["mrf"]
+    output = json.loads(run("algorithms", "mrf", "--json").stdout)
+    assert [item["slug"] for item in output["algorithms"]] == ["mrf"]
     assert len(json.loads(run("algorithms", "--json").stdout)["algorithms"]) == 2
 
 

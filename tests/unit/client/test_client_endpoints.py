@@ -145,12 +145,12 @@ def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same
 def test_waiting_tells_every_change_once_and_ends_with_the_last_state() -> None:
     states = [("queued", 0), ("queued", 0), ("running", 0.5), ("running", 0.5), ("succeeded", 1)]
     answers = iter([{"id": "jb_1", "state": state, "progress": progress} for state, progress in states])
-    told: list[str] = []
+    reports: list[str] = []
     job = _client(lambda _request: httpx.Response(200, json=next(answers))).wait_for_job(
-        "jb_1", on_change=lambda job: told.append(job["state"])
+        "jb_1", on_change=lambda job: reports.append(job["state"])
     )
     assert job["state"] == "succeeded"
-    assert told == ["queued", "running", "succeeded"]
+    assert reports == ["queued", "running", "succeeded"]
 
 
 def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
@@ -163,15 +163,15 @@ def test_a_download_appears_whole_with_its_digest(tmp_path: Path) -> None:
 
 
 def test_a_download_asks_for_a_read_out_only_where_one_is_named(tmp_path: Path) -> None:
-    asked: list[dict[str, str]] = []
+    queries: list[dict[str, str]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(dict(request.url.params))
+        queries.append(dict(request.url.params))
         return httpx.Response(200, content=b"model")
 
     _client(answer).download_model("md_1", tmp_path / "one", artifact_format="onnx", read_out="ta")
     _client(answer).download_model("md_1", tmp_path / "other", artifact_format="onnx")
-    assert asked == [{"format": "onnx", "read_out": "ta"}, {"format": "onnx"}]
+    assert queries == [{"format": "onnx", "read_out": "ta"}, {"format": "onnx"}]
 
 
 def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(tmp_path: Path) -> None:

@@ -177,6 +177,6 @@ def test_damaged_bytes_are_refused_or_still_safe(data: st.DataObject) -> None:
         artifact = artifacts.loads(bytes(original))
     except ArtifactInvalid:
         return
-    found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
-    assert found.shape == (2, 3)
-    assert np.all(np.isfinite(found))
+    probabilities = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    assert probabilities.shape == (2, 3)
+    assert np.all(np.isfinite(probabilities))

@@ -50,8 +50,8 @@ def rows_of(n_rows: int, *, wrong: float = 0.1) -> SanitisedRows:
 
 @pytest.fixture(scope="module")
 def model() -> evaluation_grow.Model:
-    wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
-    return grow(wanted, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
+    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    return grow(job_plan, SCHEMA, rows_of(5_000), SystemRandomness(), on_tree_done=lambda: None), SCHEMA
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -68,15 +68,15 @@ def test_tables_use_the_price_up(accountant: str, delta: Fraction | None, wanted
 def test_a_price_that_the_rows_of_a_unit_do_not_divide_is_used_up_too(
     adjacency: Adjacency, max_rows: int, epsilon: str
 ) -> None:
-    asked = Fraction(epsilon)
-    request = PlanRequest("evaluation", {}, asked, None, adjacency=adjacency, max_rows=max_rows)
+    requested = Fraction(epsilon)
+    request = PlanRequest("evaluation", {}, requested, None, adjacency=adjacency, max_rows=max_rows)
     public = public_facts(request, SCHEMA, Adjacency.ADD_REMOVE_ONE)
     for event in (
         evaluation_price.plan_tables(["accuracy"], public, score_bins=2).event,
         evaluation_price.plan_best(3, public, winner_accuracy=True).event,
         profile_price.plan({}, public).event,
     ):
-        assert 0.999 * asked < max_rows * pure.loss(event, adjacency=adjacency) <= asked
+        assert 0.999 * requested < max_rows * pure.loss(event, adjacency=adjacency) <= requested
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
@@ -96,17 +96,17 @@ def test_released_numbers_are_near_the_exact_ones(
 ) -> None:
     rows = rows_of(4_000)
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts(accountant, delta), score_bins=64)
-    found = evaluation_grow.release(planned, [model], rows, SystemRandomness())
+    evaluation = evaluation_grow.release(planned, [model], rows, SystemRandomness())
     shares = probabilities(model[0], SCHEMA, rows.features, read_out=None)
     exact = float((shares.argmax(axis=1) == rows.y).mean())
-    told = metrics.accuracy(found)
-    assert told is not None
-    assert told.estimate == pytest.approx(exact, abs=0.02)
-    width = told.high - told.low
-    assert told.low - width <= exact <= told.high + width  # six deviations; another test checks 95 of 100
+    estimate = metrics.accuracy(evaluation)
+    assert estimate is not None
+    assert estimate.estimate == pytest.approx(exact, abs=0.02)
+    width = estimate.high - estimate.low
+    assert estimate.low - width <= exact <= estimate.high + width  # six deviations; another test checks 95 of 100
     assert width < 0.05
-    assert told.population_low < told.low
-    area = metrics.auroc(found)
+    assert estimate.population_low < estimate.low
+    area = metrics.auroc(evaluation)
     assert area is not None
     assert area.estimate == pytest.approx(_area(shares[:, 1], rows.y), abs=0.02)
     assert area.noise_sd is not None
@@ -125,20 +125,20 @@ def test_the_interval_holds_as_often_as_it_says() -> None:
     exact, held = np.array([80, 20], dtype=np.int64), 0
     for _ in range(400):
         table = count_noise.release(exact, event, SystemRandomness())
-        told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
-        assert told is not None
-        held += told.low <= 0.8 <= told.high
+        estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
+        assert estimate is not None
+        held += estimate.low <= 0.8 <= estimate.high
     assert held >= 370, "95 of a hundred, and a little more since each bound is one of whole numbers"
 
 
 def test_the_interval_lets_both_sums_err_and_shares_the_chance_between_them() -> None:
     planned = evaluation_price.plan_tables(["accuracy"], facts("pure", None, "1"), score_bins=2)
-    told = metrics.accuracy(Evaluation(planned, None, {"accuracy": np.array([80, 20], dtype=np.int64)}))
+    estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": np.array([80, 20], dtype=np.int64)}))
     off = noisy_counts.noise_bound(planned.event_of("accuracy"), level=0.975)
 
-    assert told is not None
+    assert estimate is not None
     assert off > noisy_counts.noise_bound(planned.event_of("accuracy"), level=0.95)
-    assert (told.low, told.high) == ((80 - off) / 100, (80 + off) / 100)
+    assert (estimate.low, estimate.high) == ((80 - off) / 100, (80 + off) / 100)
 
 
 def test_the_bound_of_a_sum_of_many_counts_grows_with_their_root() -> None:
@@ -157,9 +157,9 @@ def test_the_interval_of_a_confusion_matrix_holds_as_often_as_it_says(epsilon: s
     exact, held = (3 + 197 * np.eye(10, dtype=np.int64)).ravel(), 0
     for _ in range(400):
         table = count_noise.release(exact, planned.event_of("confusion"), SystemRandomness())
-        told = metrics.accuracy(Evaluation(planned, None, {"confusion": table}))
-        assert told is not None
-        held += told.low <= 2_000 / 2_270 <= told.high
+        estimate = metrics.accuracy(Evaluation(planned, None, {"confusion": table}))
+        assert estimate is not None
+        held += estimate.low <= 2_000 / 2_270 <= estimate.high
     assert held >= 370
 
 
@@ -171,18 +171,18 @@ def test_the_population_interval_holds_as_often_as_it_says(n_rows: int, share: f
         right = generator.binomial(n_rows, share)
         exact = np.array([right, n_rows - right], dtype=np.int64)
         table = count_noise.release(exact, planned.event_of("accuracy"), SystemRandomness())
-        told = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
-        assert told is not None
-        held += told.population_low <= share <= told.population_high
+        estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
+        assert estimate is not None
+        held += estimate.population_low <= share <= estimate.population_high
     assert held >= 364, "91 of a hundred would be bad luck at 95"
 
 
 def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:
     planned = evaluation_price.plan_tables(["confusion", "auroc"], facts("pure", None, "3000"), score_bins=2)
     tables = {"confusion": np.array([9, 0, 1, 10]), "auroc": np.array([9, 0, 1, 10])}
-    told = metrics.accuracy(Evaluation(planned, None, tables))
-    assert told is not None
-    assert told.low == told.estimate == told.high == 0.95
+    estimate = metrics.accuracy(Evaluation(planned, None, tables))
+    assert estimate is not None
+    assert estimate.low == estimate.estimate == estimate.high == 0.95
 
 
 def test_empty_tables_say_nothing() -> None:
@@ -197,12 +197,12 @@ def test_empty_tables_say_nothing() -> None:
 
 def test_the_better_model_is_chosen_at_a_generous_price(model: evaluation_grow.Model) -> None:
     flipped = rows_of(5_000, wrong=0.9)
-    wanted = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
-    bad = grow(wanted, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
+    job_plan = plan(PlanRequest("mrf", {"n_estimators": 1, "max_depth": 2}, Fraction(50), 5_000), SCHEMA)
+    bad = grow(job_plan, SCHEMA, flipped, SystemRandomness(), on_tree_done=lambda: None), SCHEMA
     for accountant, delta in ACCOUNTS:
         planned = evaluation_price.plan_best(3, facts(accountant, delta, "1"), winner_accuracy=False)
-        found = evaluation_grow.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
-        assert found.best == 1
+        evaluation = evaluation_grow.release(planned, [bad, model, bad], rows_of(3_000), SystemRandomness())
+        assert evaluation.best == 1
 
 
 def test_scores_fall_into_equal_bins_of_which_the_last_holds_one(
@@ -263,8 +263,8 @@ def test_an_answer_is_a_bit_exact_function_of_its_row(slug: str) -> None:
     """A precondition of the proof: dropping, permuting or shifting rows changes no bit of another row's answer."""
     mechanism = catalogue.algorithm(slug)
     accountant, delta = ("pure", None) if "pure" in mechanism.accountants else ("gdp", DELTA)
-    asked = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)
-    forest = grow(plan(asked, SCHEMA), SCHEMA, rows_of(500), SystemRandomness(), on_tree_done=lambda: None)
+    plan_request = PlanRequest(slug, {"n_estimators": 3, "max_depth": 3}, Fraction(3), 500, accountant, delta)
+    forest = grow(plan(plan_request, SCHEMA), SCHEMA, rows_of(500), SystemRandomness(), on_tree_done=lambda: None)
     x = np.random.default_rng(2).uniform(0, 1, 101)
     x[7] = np.nan
 

@@ -58,14 +58,14 @@ def schema(n_classes: int) -> Schema:
 def raw_rows(schema: Schema, n_rows: int, *, seed: int) -> dict[str, np.ndarray]:
     """Inputs: edges and their neighbours, bounds and values beyond, infinities, NaN; known and other words."""
     generator = np.random.default_rng(seed)
-    found = {}
+    results = {}
     for index, feature in enumerate(schema.features):
         if feature.is_categorical:
             words = np.array([*feature.categories, "", "undeclared", "RED"], dtype=object)
-            found[feature.name] = generator.choice(words, (n_rows, 1))
+            results[feature.name] = generator.choice(words, (n_rows, 1))
         else:
-            found[feature.name] = generator.choice(_telling_numbers(schema, index), (n_rows, 1))
-    return found
+            results[feature.name] = generator.choice(_telling_numbers(schema, index), (n_rows, 1))
+    return results
 
 
 def _telling_numbers(schema: Schema, index: int) -> np.ndarray:
@@ -88,8 +88,8 @@ def _sanitised(feature: Feature, cells: np.ndarray) -> np.ndarray:
     if not feature.is_categorical:
         return sanitise_numbers(feature, cells)
     codes = {word: code for code, word in enumerate(feature.categories)} | {"": feature.missing_code}
-    found = np.array([codes.get(cell, feature.other_code) for cell in cells.tolist()], dtype=np.int32)
-    return sanitise_codes(feature, found)
+    result = np.array([codes.get(cell, feature.other_code) for cell in cells.tolist()], dtype=np.int32)
+    return sanitise_codes(feature, result)
 
 
 @cache
@@ -180,12 +180,14 @@ def test_a_row_alone_gets_what_it_gets_in_company(slug: str) -> None:
     """The last bits may differ: a runtime may add and exponentiate in another order."""
     grown = artifact(slug, 5)
     raw = raw_rows(grown.schema, 20, seed=6)
-    asked = session(exported(grown))
-    together = asked.run(None, raw)[-1]
-    alone = [asked.run(None, {name: cells[row : row + 1] for name, cells in raw.items()})[-1][0] for row in range(20)]
+    requested = session(exported(grown))
+    together = requested.run(None, raw)[-1]
+    alone = [
+        requested.run(None, {name: cells[row : row + 1] for name, cells in raw.items()})[-1][0] for row in range(20)
+    ]
 
     assert np.array(alone) == pytest.approx(together, abs=1e-14)
-    assert asked.run(None, {name: cells[:0] for name, cells in raw.items()})[-1].shape == (0, 5)
+    assert requested.run(None, {name: cells[:0] for name, cells in raw.items()})[-1].shape == (0, 5)
 
 
 def test_votes_that_tie_go_to_the_first_class() -> None:
@@ -203,14 +205,14 @@ def test_votes_that_tie_go_to_the_first_class() -> None:
 def test_inputs_are_the_columns_and_outputs_keep_out_of_their_way() -> None:
     """One column is named ``label``, and another one is named like an internal value."""
     grown = artifact("mrf")
-    asked = session(exported(grown))
-    shapes = {given.name: (given.type, given.shape) for given in asked.get_inputs()}
+    requested = session(exported(grown))
+    shapes = {given.name: (given.type, given.shape) for given in requested.get_inputs()}
 
     assert list(shapes) == [feature.name for feature in grown.schema.features]
     assert shapes["count"] == ("tensor(double)", ["n_rows", 1])
     assert shapes["label"] == ("tensor(string)", ["n_rows", 1])
-    assert [output.name for output in asked.get_outputs()] == ["label_", "probabilities"]
-    assert [output.shape for output in asked.get_outputs()] == [["n_rows"], ["n_rows", 2]]
+    assert [output.name for output in requested.get_outputs()] == ["label_", "probabilities"]
+    assert [output.shape for output in requested.get_outputs()] == [["n_rows"], ["n_rows", 2]]
 
 
 def test_drawn_labels_are_left_to_the_caller() -> None:

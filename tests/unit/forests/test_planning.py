@@ -113,9 +113,9 @@ def test_value_outside_its_rule_is_named_by_pointer_and_slug(name: str, value: o
 
 
 def test_every_broken_rule_is_reported_at_once_and_no_name_of_the_caller() -> None:
-    found = problems(lambda: planned(n_estimators=0, max_depth="deep", secret_name=1))
+    result = problems(lambda: planned(n_estimators=0, max_depth="deep", secret_name=1))
 
-    assert found == [
+    assert result == [
         ("/parameters", "unknown-field"),
         ("/parameters/n_estimators", "too-small"),
         ("/parameters/max_depth", "not-an-integer"),
@@ -187,8 +187,8 @@ def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
 @pytest.mark.parametrize("assignment", ["sequential", "sharded"])
 def test_plan_survives_json(slug: str, assignment: str) -> None:
     known = {parameter.name for parameter in catalogue.algorithm(slug).parameters}
-    asked = {"assignment": assignment} if "assignment" in known else {}
-    settled = plan(request(slug, asked, Fraction(1, 3), None), wide())
+    body = {"assignment": assignment} if "assignment" in known else {}
+    settled = plan(request(slug, body, Fraction(1, 3), None), wide())
 
     assert planning.read(settled.to_json()) == settled
 
@@ -220,8 +220,8 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
 def test_a_delta_belongs_to_accounts_that_have_one(
     accountant: str, delta: Fraction | None, problem: tuple[str, str]
 ) -> None:
-    asked = PlanRequest("mrf", {}, Fraction(1), None, accountant, delta)
-    assert problems(lambda: plan(asked, wide())) == [problem]
+    plan_request = PlanRequest("mrf", {}, Fraction(1), None, accountant, delta)
+    assert problems(lambda: plan(plan_request, wide())) == [problem]
 
 
 def test_an_algorithm_without_a_bound_in_the_unit_is_refused_by_name() -> None:

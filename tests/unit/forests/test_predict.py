@@ -93,15 +93,15 @@ def test_label_is_the_most_probable_class_and_the_first_of_equals() -> None:
 def test_drawn_label_follows_exact_coins() -> None:
     """A coin below the first class's share of 2^53 gives the first class, a coin equal to it the second class."""
     quarter = np.array([[0.25, 0.75], [1.0, 0.0]])
-    asked: list[int] = []
+    queries: list[int] = []
 
     def coin(value: int) -> object:
-        return lambda total: asked.append(total) or min(value, total - 1)
+        return lambda total: queries.append(total) or min(value, total - 1)
 
     assert labels("rdt-pa", quarter, below=coin(2**51 - 1)) == [0, 0]
     assert labels("rdt-pa", quarter, below=coin(2**51)) == [1, 0]
     assert labels("rdt-ta", quarter, read_out="pa", below=coin(2**53 - 1)) == [1, 0]
-    assert asked == [2**53] * 6
+    assert queries == [2**53] * 6
 
 
 def test_class_without_any_probability_is_never_drawn() -> None:

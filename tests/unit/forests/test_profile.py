@@ -68,34 +68,34 @@ def test_the_event_uses_the_price_up_and_no_more(
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_released_numbers_are_near_the_rows(accountant: str, delta: Fraction | None) -> None:
-    found = released(accountant, delta, size_share="0.2")
-    assert found.counts_in_rows == pytest.approx([1_000.0] * 3, abs=20 * found.count_noise_sd)
-    assert found.size_in_rows == pytest.approx(3_000.0, abs=20 * found.size_noise_sd)
-    assert found.edges()["height"] == pytest.approx([10 * step / 16 for step in range(1, 16)], abs=0.6)
-    assert found.size_noise_sd < 20
+    profile = released(accountant, delta, size_share="0.2")
+    assert profile.counts_in_rows == pytest.approx([1_000.0] * 3, abs=20 * profile.count_noise_sd)
+    assert profile.size_in_rows == pytest.approx(3_000.0, abs=20 * profile.size_noise_sd)
+    assert profile.edges()["height"] == pytest.approx([10 * step / 16 for step in range(1, 16)], abs=0.6)
+    assert profile.size_noise_sd < 20
 
 
 def test_without_a_share_the_size_is_the_sum_of_the_classes() -> None:
-    found = released("pure", None)
-    assert found.size is None
-    assert found.size_in_rows == sum(found.counts_in_rows)
-    assert found.size_noise_sd == pytest.approx(found.count_noise_sd * 3**0.5)
+    profile = released("pure", None)
+    assert profile.size is None
+    assert profile.size_in_rows == sum(profile.counts_in_rows)
+    assert profile.size_noise_sd == pytest.approx(profile.count_noise_sd * 3**0.5)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1])
 def test_no_number_of_rows_is_an_error(n_rows: int) -> None:
-    found = released("gdp", DELTA, n_rows)
-    assert found.cuts.shape == (1, 15)
-    assert len(found.counts_in_rows) == 3
+    profile = released("gdp", DELTA, n_rows)
+    assert profile.cuts.shape == (1, 15)
+    assert len(profile.counts_in_rows) == 3
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
 def test_a_profile_survives_its_json(accountant: str, delta: Fraction | None) -> None:
-    found = released(accountant, delta, bins="8", size_share="0.1")
-    again = Profile.from_json(found.to_json(), NUMBERS)
-    assert again.to_json() == found.to_json()
-    assert np.array_equal(again.cuts, found.cuts)
-    assert len(found.edges()["height"]) <= 7
+    profile = released(accountant, delta, bins="8", size_share="0.1")
+    again = Profile.from_json(profile.to_json(), NUMBERS)
+    assert again.to_json() == profile.to_json()
+    assert np.array_equal(again.cuts, profile.cuts)
+    assert len(profile.edges()["height"]) <= 7
 
 
 def _changed(value: dict[str, Any], **changes: object) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def _changed(value: dict[str, Any], **changes: object) -> dict[str, Any]:
     ],
 )
 def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
-    found = released("pure", None).to_json()
+    profile = released("pure", None).to_json()
     with pytest.raises(ProfileInvalid):
-        Profile.from_json(_changed(found, **changes), NUMBERS)
+        Profile.from_json(_changed(profile, **changes), NUMBERS)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from app.wire.training import JobOut
 def test_clients_are_told_every_state_and_reason() -> None:
     state, reason = (JobOut.model_fields[name].annotation for name in ("state", "reason"))
     assert set(get_args(state)) == set(JobState)
-    told = {value for choice in get_args(reason) for value in get_args(choice)}
-    assert told == set(EndReason)
+    reported = {value for choice in get_args(reason) for value in get_args(choice)}
+    assert reported == set(EndReason)
     assert set(SENTENCES) == set(EndReason)
 
 

@@ -44,8 +44,8 @@ def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
     """Certificate Transparency's reference vectors, over leaves of short byte strings."""
     data = [b"", b"\x00", b"\x10", b" !", b"01", b"@ABC", b"PQRSTUVW", b"`abcdefghijklmno"]
     leaves = [hashlib.sha256(b"\x00" + text).digest() for text in data]
-    found = merkle.root(8, lambda height, position: merkle.fold(leaves[position << height : (position + 1) << height]))
-    assert found.hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
+    result = merkle.root(8, lambda height, position: merkle.fold(leaves[position << height : (position + 1) << height]))
+    assert result.hex() == "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"
 
 
 @pytest.mark.parametrize("size", range(1, N_LEAVES + 1))

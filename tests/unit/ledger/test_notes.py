@@ -63,20 +63,20 @@ def test_a_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
 
 
 def test_processes_that_start_at_once_share_one_key(tmp_path: Path) -> None:
-    found: list[str] = []
+    results: list[str] = []
     start = threading.Barrier(8)
 
     def run() -> None:
         start.wait()
-        found.append(Signer.open(tmp_path / "signing.key", make=True).verifier_key)
+        results.append(Signer.open(tmp_path / "signing.key", make=True).verifier_key)
 
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(results) == 8
+    assert len(set(results)) == 1
 
 
 def _pem(key: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey, password: bytes | None = None) -> bytes:

@@ -46,26 +46,26 @@ def forest_of(n_draws: int) -> Callable[[Fraction], Event]:
 @pytest.mark.parametrize("n_draws", [1, 12, 600])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(8)])
 def test_fitted_event_uses_the_amount_up_and_no_more(accountant: str, n_draws: int, epsilon: Fraction) -> None:
-    wanted = budget(accountant, epsilon)
-    event = fitted(wanted, forest_of(n_draws), start=epsilon)
+    whole = budget(accountant, epsilon)
+    event = fitted(whole, forest_of(n_draws), start=epsilon)
 
-    assert wanted.covers(event)
-    assert wanted.loss(event) > wanted.limit * Fraction(98, 100)
+    assert whole.covers(event)
+    assert whole.loss(event) > whole.limit * Fraction(98, 100)
 
 
 def test_start_far_from_the_solution_does_not_matter() -> None:
-    wanted = budget("zcdp", Fraction(1))
-    near, far, low = (fitted(wanted, forest_of(50), start=start) for start in (Fraction(1), Fraction(500), DELTA))
+    whole = budget("zcdp", Fraction(1))
+    near, far, low = (fitted(whole, forest_of(50), start=start) for start in (Fraction(1), Fraction(500), DELTA))
 
-    losses = [wanted.loss(event) for event in (near, far, low)]
-    assert max(losses) <= wanted.limit
-    assert min(losses) > wanted.limit * Fraction(999, 1000)
+    losses = [whole.loss(event) for event in (near, far, low)]
+    assert max(losses) <= whole.limit
+    assert min(losses) > whole.limit * Fraction(999, 1000)
 
 
 def test_loss_that_levels_off_ends_the_search() -> None:
-    wanted = budget("gdp", Fraction(10_000))
+    whole = budget("gdp", Fraction(10_000))
 
-    assert fitted(wanted, forest_of(1), start=Fraction(1)) == forest_of(1)(Fraction(200_000))
+    assert fitted(whole, forest_of(1), start=Fraction(1)) == forest_of(1)(Fraction(200_000))
 
 
 def test_many_draws_buy_more_epsilon_in_rho_than_in_pure() -> None:

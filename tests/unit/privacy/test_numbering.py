@@ -10,11 +10,11 @@ AMOUNTS = np.array([5, 7, 11])
 
 
 def _numbering() -> Numbering:
-    found = Numbering(["shard", "coin"])
-    found.add("both", {"shard": (0, 1), "coin": (1,)})
-    found.add("shard", {"shard": (1, 2)})
-    found.add("all", {})
-    return found
+    result = Numbering(["shard", "coin"])
+    result.add("both", {"shard": (0, 1), "coin": (1,)})
+    result.add("shard", {"shard": (1, 2)})
+    result.add("all", {})
+    return result
 
 
 def test_a_question_names_scopes_by_their_keys() -> None:
@@ -22,8 +22,8 @@ def test_a_question_names_scopes_by_their_keys() -> None:
     assert "both" in numbering
     assert "neither" not in numbering
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
-    found = Loads(partitions, numbering.boxes(["both", "shard", "all"], AMOUNTS)).largest()
-    assert (found.load, found.cell) == (23, {"coin": 1, "shard": 1})
+    result = Loads(partitions, numbering.boxes(["both", "shard", "all"], AMOUNTS)).largest()
+    assert (result.load, result.cell) == (23, {"coin": 1, "shard": 1})
     fewer = Loads(partitions, numbering.boxes(["shard", "all"], AMOUNTS[:2])).largest()
     assert (fewer.load, fewer.cell) == (12, {"coin": 0, "shard": 1})
     assert Loads(partitions, numbering.boxes([], AMOUNTS[:0])).largest().load == 0

@@ -138,8 +138,8 @@ def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
         ("zcdp", "four times their ρ"),
         ("gdp", "four times their μ²"),
     ):
-        told = receipts.in_words(counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL)
-        assert f"are counted at {symbol}: a changed label is both." in told.splitlines()[-1]
+        reported = receipts.in_words(counts(Fraction(1, 4)), accountant=accountant, adjacency=Adjacency.LABEL)
+        assert f"are counted at {symbol}: a changed label is both." in reported.splitlines()[-1]
     assert "(ε = 0.5 each)" in receipts.in_words(counts(Fraction(1, 4)), accountant="pure", adjacency=Adjacency.LABEL)
 
 

@@ -21,8 +21,10 @@ from app.services import predict
 )
 def test_a_name_that_stands_once_is_read(body: dict[str, object]) -> None:
     for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), json.dumps(body, indent=3)):
-        asked = predict.decode(text.encode())
-        assert (asked.rows, asked.columns, asked.read_out) == tuple(map(body.get, ("rows", "columns", "read_out")))
+        requested = predict.decode(text.encode())
+        assert (requested.rows, requested.columns, requested.read_out) == tuple(
+            map(body.get, ("rows", "columns", "read_out"))
+        )
 
 
 @pytest.mark.parametrize(

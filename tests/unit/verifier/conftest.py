@@ -171,7 +171,7 @@ class People:
         for joint in itertools.product(*axes):
             cell = dict(joint)
             held = [
-                each for each in writer.entries if all(cell[name] in cells for name, cells in each["scope"].items())
+                entry for entry in writer.entries if all(cell[name] in cells for name, cells in entry["scope"].items())
             ]
             signs = {"reserve": 1, "void": -1, "expire": -1}
             sums.append(sum(signs.get(each["kind"], 0) * Fraction(each["amount"]) for each in held))

@@ -244,9 +244,9 @@ def test_only_accounts_of_rho_set_a_delta_aside(export: Export, accountant: str)
     if accountant == "zcdp":
         assert verify(lines).header.delta_set_aside == 5 * 10**16
         return
-    with pytest.raises(NotVerified, match="not a part of the delta of a zcdp account") as found:
+    with pytest.raises(NotVerified, match="not a part of the delta of a zcdp account") as result:
         verify(lines)
-    assert found.value.line == 1
+    assert result.value.line == 1
 
 
 def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:

@@ -98,9 +98,9 @@ def test_a_cut_tail_is_found(case: Case, capsys: pytest.CaptureFixture[str], kep
     checkpoint = case.checkpoint(9)
     case.write(case.writer.lines()[: kept + 1])
     assert case.check(case.export, checkpoint) == 1
-    found = _answer(capsys)
-    assert found["reason"] == f"the export was truncated: it ends with entry {kept}, a checkpoint covers 9"
-    assert found["line"] == kept + 2
+    result = _answer(capsys)
+    assert result["reason"] == f"the export was truncated: it ends with entry {kept}, a checkpoint covers 9"
+    assert result["line"] == kept + 2
 
 
 @pytest.mark.parametrize("index", range(1, 9))
@@ -120,8 +120,8 @@ def test_a_history_that_was_rewritten_with_its_whole_chain_is_found(
     assert run(case.export, as_json=True) == 0
     capsys.readouterr()
     assert case.check(case.export, checkpoint) == 1
-    found = _answer(capsys)
-    assert (found["line"], "are not those whose root was signed" in found["reason"]) == (10, True)
+    result = _answer(capsys)
+    assert (result["line"], "are not those whose root was signed" in result["reason"]) == (10, True)
 
 
 def test_of_several_checkpoints_the_first_that_does_not_hold_is_named(

@@ -95,8 +95,8 @@ def test_trees_cost_what_the_services_own_accountant_says(accountant: str, adjac
     event = Sequential((*parts, Part(7, Parallel("nodes", parts))))
     expected = accountants.by_name(accountant).loss(event, adjacency=adjacency)
 
-    found = total(event.to_json(), adjacency=adjacency.value, accountant=accountant)
-    assert abs(found - expected) <= expected * Fraction(1, 10**20)
+    loss = total(event.to_json(), adjacency=adjacency.value, accountant=accountant)
+    assert abs(loss - expected) <= expected * Fraction(1, 10**20)
 
 
 def test_normal_noise_is_exact_and_has_no_pure_price() -> None:

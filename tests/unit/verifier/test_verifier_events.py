@@ -68,8 +68,8 @@ def test_a_large_selection_costs_no_more_rho_than_any_mechanism_of_its_epsilon()
     """If ε²/8 exceeds ε·tanh(ε/2), the second amount is the price, because it bounds every ε-DP mechanism."""
     for epsilon, rho in (("2", Fraction(1, 2)), ("16", Fraction(16))):
         event = {**FLIP, "type": "exponential-mechanism/1", "range_sensitivity": "1", "inverse_scale": epsilon}
-        found = total(event, adjacency="add_remove", accountant="zcdp")
-        assert rho * Fraction(99, 100) < found <= rho
+        loss = total(event, adjacency="add_remove", accountant="zcdp")
+        assert rho * Fraction(99, 100) < loss <= rho
 
 
 FRACTIONS = st.fractions(0, 1000, max_denominator=2**32)

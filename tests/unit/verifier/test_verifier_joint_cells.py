@@ -61,15 +61,15 @@ def test_the_tightest_cell_is_that_of_a_brute_force(jobs: Any, asked: Any, limit
     if "upload" not in dict(asked) and named["upload"]:
         inside = [cell for cell in inside if cell[2] in named["upload"]]
     best = max(charged[cell] + reserved[cell] for cell in inside)
-    found = cells.tightest(asked)
-    assert found.load == best
+    tightest = cells.tightest(asked)
+    assert tightest.load == best
     assert cells.exceeds(asked, limit) is (best > limit)
     if "upload" in dict(asked) or named["upload"]:
         expected = next(cell for cell in inside if charged[cell] + reserved[cell] == best)
-        assert tuple(found.cell.values()) == expected, "the first in canonical order"
-        assert (found.charged, found.reserved) == (charged[expected], reserved[expected])
+        assert tuple(tightest.cell.values()) == expected, "the first in canonical order"
+        assert (tightest.charged, tightest.reserved) == (charged[expected], reserved[expected])
     else:
-        assert list(found.cell) == ["region", "shard"], "no upload is known"
+        assert list(tightest.cell) == ["region", "shard"], "no upload is known"
 
 
 def _lies_in(cell: tuple[Any, ...], scope: Any) -> bool:
@@ -124,12 +124,14 @@ def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() 
         scope = ((f"p{first}", sides[0]), (f"p{first + 1}", sides[1]))
         amounts.append(BoxAmount(dict(scope), chance.randint(1, 10**7)))
         cells.reserve(scope, amounts[-1].amount)
-    composed = loads_of(Partitions(tuple(HashPartition(each.name, n_cells) for each in partitions)), amounts).largest()
+    composed = loads_of(
+        Partitions(tuple(HashPartition(partition.name, n_cells) for partition in partitions)), amounts
+    ).largest()
     assert composed.is_exact
-    found = cells.tightest(())
-    assert (found.load, found.cell) == (composed.load, composed.cell)
-    assert cells.exceeds((), found.load - 1)
-    assert not cells.exceeds((), found.load)
+    tightest = cells.tightest(())
+    assert (tightest.load, tightest.cell) == (composed.load, composed.cell)
+    assert cells.exceeds((), tightest.load - 1)
+    assert not cells.exceeds((), tightest.load)
 
 
 def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
@@ -217,10 +219,10 @@ def test_cells_that_no_entry_names_are_not_looked_at() -> None:
         scope, amount = tuple(sorted(sides.items())), pick.randint(1, 9)
         for cells in (wide, narrow):
             cells.reserve(scope, amount)
-        asked = pick.choice([(), scope, scope[:1]])
-        assert wide.tightest(asked) == narrow.tightest(asked)
-    found = wide.tightest(())
-    assert 0 < found.load < sum(box.load for box in wide._boxes.values())
+        requested = pick.choice([(), scope, scope[:1]])
+        assert wide.tightest(requested) == narrow.tightest(requested)
+    tightest = wide.tightest(())
+    assert 0 < tightest.load < sum(box.load for box in wide._boxes.values())
 
 
 def test_where_nothing_lies_the_first_cell_is_the_tightest() -> None:

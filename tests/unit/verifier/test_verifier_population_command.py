@@ -58,8 +58,8 @@ FREE = {"type": "sequential/1", "parts": []}
 
 
 def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
@@ -99,14 +99,14 @@ def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: 
 
 def test_json_is_one_object_with_every_number(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     assert folder.verify("--json", members=("ds_a",)) == 0
-    found = answer(capsys)
-    assert {name: found[name] for name in ("verified", "population", "adjacency", "unit_column", "entries")} == {
+    result = answer(capsys)
+    assert {name: result[name] for name in ("verified", "population", "adjacency", "unit_column", "entries")} == {
         "verified": True, "population": "pop_test", "adjacency": "add_remove", "unit_column": "person", "entries": 7,
     }  # fmt: skip
-    assert [found[name] for name in ("cap", "together", "remaining", "printable")] == ["2.5", "2.25", "0.25", "6"]
-    assert found["unchecked"] == ["ds_b"]
-    assert [(each["dataset"], each["load"]) for each in found["members"]] == [("ds_a", "1.5"), ("ds_b", "0.75")]
-    compared = [each["compared"] for each in found["members"]]
+    assert [result[name] for name in ("cap", "together", "remaining", "printable")] == ["2.5", "2.25", "0.25", "6"]
+    assert result["unchecked"] == ["ds_b"]
+    assert [(member["dataset"], member["load"]) for member in result["members"]] == [("ds_a", "1.5"), ("ds_b", "0.75")]
+    compared = [member["compared"] for member in result["members"]]
     assert compared[1] is None
     assert [compared[0][name] for name in ("bounds", "too_complex", "later_entries")] == [0, 0, 0]
     assert (compared[0]["ledger"]["dataset"], compared[0]["ledger"]["charged"]) == ("ds_a", "1.5")
@@ -117,9 +117,9 @@ def test_nothing_remains_while_the_sum_is_over_the_cap(
 ) -> None:
     folder = Folder(people().join("ds_a").job("ds_a", "jb_1", "2").cap("1.5"), tmp_path)
     assert folder.verify("--json", members=("ds_a",)) == 0
-    found = answer(capsys)
-    assert [found[name] for name in ("cap", "highest_cap", "together", "remaining")] == ["1.5", "3", "2", "0"]
-    assert found["printable"] == "2", "a sum of ε is a bound at any time"
+    result = answer(capsys)
+    assert [result[name] for name in ("cap", "highest_cap", "together", "remaining")] == ["1.5", "3", "2", "0"]
+    assert result["printable"] == "2", "a sum of ε is a bound at any time"
 
 
 def test_bounds_and_later_entries_are_told(
@@ -168,8 +168,8 @@ def test_a_checkpoint_shows_that_a_load_is_overdue_and_a_shorter_or_older_one_do
     for size, at, overdue in ((3, AT, 2), (3, made, 1), (3, "noon", 0), (2, AT, 0), (3, early[-1]["at"], 0)):
         signed = folder.checkpoint("pop_test", early[:size], at=at)
         assert folder.verify("--json", *signed, members=("ds_a",)) == 0
-        found = answer(capsys)["members"][0]["compared"]
-        assert (found["later_entries"], found["overdue_entries"]) == (2, overdue)
+        result = answer(capsys)["members"][0]["compared"]
+        assert (result["later_entries"], result["overdue_entries"]) == (2, overdue)
         assert folder.verify(*signed, members=("ds_a",)) == 0
         assert ("are older than the population's checkpoint" in capsys.readouterr().out) is (overdue > 0)
 
@@ -209,8 +209,10 @@ def test_what_fails_in_the_population_is_named_with_the_population(
     folder.population.entries = rechained(folder.population.entries)
     folder.write("people", folder.population.lines())
     assert folder.verify(members=("ds_a",)) == 1
-    found = capsys.readouterr().out
-    assert found.startswith(f"NOT VERIFIED: {folder.path / 'people.jsonl'}\nline 5: the load is 0.5, less than the 1.5")
+    result = capsys.readouterr().out
+    assert result.startswith(
+        f"NOT VERIFIED: {folder.path / 'people.jsonl'}\nline 5: the load is 0.5, less than the 1.5"
+    )
 
 
 def test_checkpoints_of_the_population_and_of_members_each_hold_their_own_log(
@@ -242,13 +244,13 @@ def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     assert folder.verify("--json", members=("ds_b",)) == 0
     capsys.readouterr()
     assert folder.verify("--json", *signed, members=("ds_b",)) == 1
-    found = answer(capsys)
-    assert found["reason"] == "the export was truncated: it ends with entry 2, a checkpoint covers 3"
-    assert (found["line"], found["file"]) == (4, str(folder.path / "ds_b.jsonl"))
+    result = answer(capsys)
+    assert result["reason"] == "the export was truncated: it ends with entry 2, a checkpoint covers 3"
+    assert (result["line"], result["file"]) == (4, str(folder.path / "ds_b.jsonl"))
     folder.write("ds_b", [lines[0].replace(b'"cap": "3"', b'"cap": "4"'), *lines[1:]])
     assert folder.verify("--json", members=("ds_b",)) == 1
-    found = answer(capsys)
-    assert (found["line"], found["reason"]) == (1, "the header states a cap of 4, the entries end with 3")
+    result = answer(capsys)
+    assert (result["line"], result["reason"]) == (1, "the header states a cap of 4, the entries end with 3")
 
 
 def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
@@ -269,8 +271,8 @@ def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint
     assert forged.verify("--json", members=("ds_a",)) == 0
     capsys.readouterr()
     assert forged.verify("--json", *signed, members=("ds_a",)) == 1
-    found = answer(capsys)
-    assert (found["line"], found["file"]) == (4, str(tmp_path / "ds_a.jsonl"))
+    result = answer(capsys)
+    assert (result["line"], result["file"]) == (4, str(tmp_path / "ds_a.jsonl"))
 
 
 def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,8 +296,8 @@ def test_members_go_with_a_population_once_each_and_are_read_first(
     assert folder.verify("--json", members=("gone",)) == 2
     assert "gone.jsonl: No such file" in answer(capsys)["reason"]
     assert folder.verify("--json", members=("people",)) == 1
-    found = answer(capsys)
-    assert (found["line"], found["file"]) == (1, str(folder.path / "people.jsonl"))
+    result = answer(capsys)
+    assert (result["line"], result["file"]) == (1, str(folder.path / "people.jsonl"))
     assert folder.verify("--json", of="ds_a") == 0, "a member's export is one as any other"
 
 
@@ -318,5 +320,5 @@ def test_a_first_line_that_cannot_be_read_is_named_with_members_too(
     lines = folder.population.lines()
     folder.write("people", [lines[0].replace(b"{", b'{"cap": "9", ', 1), *lines[1:]])
     assert folder.verify("--json", members=("ds_a",)) == 1
-    found = answer(capsys)
-    assert (found["line"], found["reason"]) == (1, "the line cannot be read: an object has a duplicate key")
+    result = answer(capsys)
+    assert (result["line"], result["reason"]) == (1, "the line cannot be read: an object has a duplicate key")

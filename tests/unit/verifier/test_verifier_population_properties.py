@@ -100,10 +100,10 @@ def check(naive: Naive, lines: list[bytes]) -> PopulationSummary:
 @given(steps=STEPS)
 def test_every_honest_history_is_verified_with_its_sum(people: People, steps: list[Any]) -> None:
     naive = history(people, steps)
-    found = check(naive, naive.population.lines())
-    assert Fraction(found.together, 10**9) == naive.together()
-    assert Fraction(found.printable, 10**9) == max(naive.together(), Fraction(naive.cap, 4))
-    assert all((each.n_bounds, each.n_later) == (0, 0) for each in found.compared.values())
+    result = check(naive, naive.population.lines())
+    assert Fraction(result.together, 10**9) == naive.together()
+    assert Fraction(result.printable, 10**9) == max(naive.together(), Fraction(naive.cap, 4))
+    assert all((each.n_bounds, each.n_later) == (0, 0) for each in result.compared.values())
 
 
 @relaxed

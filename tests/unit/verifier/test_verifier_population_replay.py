@@ -30,11 +30,11 @@ def test_the_largest_cells_of_members_are_added_up(people: People) -> None:
     population = people().join("ds_a", shards=2).join("ds_b")
     population.job("ds_a", "jb_1", "1", scope={"shard": [0]}).job("ds_a", "jb_2", "0.75", scope={"shard": [1]})
     population.job("ds_b", "jb_3", "2", "void").job("ds_b", "jb_4", "0.5", "expire").job("ds_b", "jb_5", "1.5", None)
-    found = checked(population)
-    assert found.kinds == {"open": 1, "join": 2, "load": 7}
-    assert {name: member.load for name, member in found.members.items()} == {"ds_a": 10**9, "ds_b": 15 * 10**8}
-    assert (found.together, found.cap, found.printable) == (25 * 10**8, 3 * 10**9, 3 * 10**9)
-    assert (found.unit, found.compared) == (("add_remove", None), {})
+    summary = checked(population)
+    assert summary.kinds == {"open": 1, "join": 2, "load": 7}
+    assert {name: member.load for name, member in summary.members.items()} == {"ds_a": 10**9, "ds_b": 15 * 10**8}
+    assert (summary.together, summary.cap, summary.printable) == (25 * 10**8, 3 * 10**9, 3 * 10**9)
+    assert (summary.unit, summary.compared) == (("add_remove", None), {})
 
 
 def test_members_are_compared_entry_by_entry(people: People) -> None:
@@ -42,17 +42,17 @@ def test_members_are_compared_entry_by_entry(people: People) -> None:
     population.job("ds_a", "jb_1", "1", scope={"shard": [0], "half": [0]})
     population.job("ds_a", "jb_2", "0.5", "void", scope={"half": [0, 1]}).job("ds_b", "jb_3", "1")
     population.job("ds_a", "jb_4", "0.75", None, scope={"shard": [0, 1]})
-    found = checked(population, "ds_b", "ds_a")
-    assert set(found.compared) == {"ds_a", "ds_b"}
-    assert found.compared["ds_a"].ledger.tightest.load == 175 * 10**7
-    assert [(each.n_bounds, each.n_too_complex, each.n_later) for each in found.compared.values()] == [(0, 0, 0)] * 2
+    summary = checked(population, "ds_b", "ds_a")
+    assert set(summary.compared) == {"ds_a", "ds_b"}
+    assert summary.compared["ds_a"].ledger.tightest.load == 175 * 10**7
+    assert [(each.n_bounds, each.n_too_complex, each.n_later) for each in summary.compared.values()] == [(0, 0, 0)] * 2
 
 
 def test_what_was_spent_before_a_late_join_counts_and_bars_what_comes(people: People) -> None:
     population = people().join("ds_a").declare("ds_b").job("ds_b", "jb_0", "2.5").job("ds_b", "jb_1", "0.25", None)
     population.job("ds_a", "jb_2", "2").join("ds_b")
-    found = checked(population, "ds_a", "ds_b")
-    assert (found.together, found.printable) == (475 * 10**7, 475 * 10**7), "the sum as it stands"
+    summary = checked(population, "ds_a", "ds_b")
+    assert (summary.together, summary.printable) == (475 * 10**7, 475 * 10**7), "the sum as it stands"
     population.step("ds_b", "void", "jb_1", "0.25")
     assert checked(population, "ds_b").together == 45 * 10**8, "giving back is legal while the sum is over the cap"
     population.job("ds_a", "jb_3", "0.25", None)
@@ -86,8 +86,10 @@ def test_the_highest_cap_follows_what_is_held(people: People, accountant: str, d
     population.job("ds_a", "jb_2", "1", None).cap("1")
     assert checked(population, "ds_a").printable == 15 * 10**11
     population.declare("ds_b", cap="2.5").job("ds_b", "jb_3", "0.5").join("ds_b").join("ds_c", cap="8")
-    found = checked(population, "ds_a", "ds_b", "ds_c")
-    assert (found.printable, found.together) == (4 * 10**12, 15 * 10**11), "the late one brings its own cap, ds_c none"
+    summary = checked(population, "ds_a", "ds_b", "ds_c")
+    assert (summary.printable, summary.together) == (4 * 10**12, 15 * 10**11), (
+        "the late one brings its own cap, ds_c none"
+    )
 
 
 def test_members_with_a_unit_column(people: People) -> None:
@@ -104,13 +106,13 @@ def test_charges_for_external_mechanisms_are_loads(people: People) -> None:
 
 def test_a_member_that_counts_another_unit_is_refused(people: People) -> None:
     for options in ({"max_rows": 2}, {"adjacency": "label"}):
-        found = failure(people().join("ds_a").join("ds_b", **options))
-        assert (found.line, found.reason) == (4, "ds_b has another adjacency or unit than the members before it")
+        result = failure(people().join("ds_a").join("ds_b", **options))
+        assert (result.line, result.reason) == (4, "ds_b has another adjacency or unit than the members before it")
 
 
 def test_nobody_joins_twice(people: People) -> None:
-    found = failure(people().join("ds_a").join("ds_a"))
-    assert (found.line, found.reason) == (4, "ds_a is a member already")
+    result = failure(people().join("ds_a").join("ds_a"))
+    assert (result.line, result.reason) == (4, "ds_a is a member already")
 
 
 def test_an_export_may_be_older_than_those_of_its_members(people: People) -> None:
@@ -143,9 +145,9 @@ def test_a_members_export_that_is_older_was_cut(people: People) -> None:
 
 def test_a_members_own_ledger_must_hold(people: People) -> None:
     population = people(cap="9").join("ds_a", cap="1").job("ds_a", "jb_1", "0.75").job("ds_a", "jb_2", "0.75")
-    found = failure(population, "ds_a")
-    assert (found.line, found.file) == (5, "ds_a.jsonl")
-    assert "over the cap of 1" in found.reason
+    result = failure(population, "ds_a")
+    assert (result.line, result.file) == (5, "ds_a.jsonl")
+    assert "over the cap of 1" in result.reason
 
 
 def test_an_export_of_a_dataset_that_never_joined_is_no_members(people: People) -> None:
@@ -186,8 +188,8 @@ def test_a_load_is_no_older_than_the_entry_that_it_names(people: People) -> None
     population.members["ds_b"].clock, population.clock = iter([52]), iter([51])
     population.job("ds_b", "jb_2", "1", None)
     assert checked(population, "ds_a").together == 2 * 10**9, "the population's own export cannot show it"
-    found = failure(population, "ds_b")
-    assert (found.line, found.reason) == (6, "entry 2 of ds_b is newer than its load")
+    result = failure(population, "ds_b")
+    assert (result.line, result.reason) == (6, "entry 2 of ds_b is newer than its load")
 
 
 def test_an_entry_is_no_older_than_the_line_before_its_load(people: People) -> None:
@@ -196,5 +198,5 @@ def test_an_entry_is_no_older_than_the_line_before_its_load(people: People) -> N
     population.cap("2").job("ds_a", "jb_2", "0.5", None)
     assert checked(population, "ds_a").together == 15 * 10**8, "of the same moment"
     population.cap("2.5").job("ds_a", "jb_3", "0.5", None)
-    found = failure(population, "ds_a")
-    assert (found.line, found.reason) == (8, "entry 4 of ds_a is older than the entry before its load")
+    result = failure(population, "ds_a")
+    assert (result.line, result.reason) == (8, "entry 4 of ds_a is older than the entry before its load")

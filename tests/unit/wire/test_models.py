@@ -45,8 +45,8 @@ def test_what_may_be_left_out_of_a_declaration_has_the_published_default() -> No
 
 
 def test_what_may_be_left_out_of_a_training_request_has_the_published_default() -> None:
-    asked = TrainIn.model_validate({"dataset": "n", "algorithm": "mrf", "epsilon": "1"})
-    assert (asked.delta, asked.parameters, asked.scope, asked.name) == (None, {}, {}, None)
+    requested = TrainIn.model_validate({"dataset": "n", "algorithm": "mrf", "epsilon": "1"})
+    assert (requested.delta, requested.parameters, requested.scope, requested.name) == (None, {}, {}, None)
 
 
 def test_a_problem_keeps_members_of_its_type() -> None:

@@ -99,22 +99,24 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
 def test_label_forest_comes_back_as_it_went_and_votes() -> None:
     forest = grown("srt", max_depth=3)
     artifact = artifacts.loads(artifacts.dumps(forest, METADATA))
-    found = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
+    probabilities = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
     X = Encoding.of(SCHEMA, 32).encode(rows().features)
     splits = {name: forest.arrays[name] for name in ("feature", "threshold", "equals")}
     votes = np.take_along_axis(forest.arrays["labels"], routing.leaves(X, **splits, depth=3), axis=1)
     shares = np.stack([(votes == label).mean(axis=0) for label in range(3)], axis=1)
 
     assert np.array_equal(artifact.forest.arrays["labels"], forest.arrays["labels"])
-    assert np.allclose(found, shares)
+    assert np.allclose(probabilities, shares)
 
 
 def test_every_read_out_of_labels_is_their_vote() -> None:
     forest = grown("mrf", "1", max_depth=2, leaf="label")
-    found = [predict.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")]
+    probabilities = [
+        predict.probabilities(forest, SCHEMA, rows().features, read_out=name) for name in ("log", "ta", "mv")
+    ]
 
-    assert np.array_equal(found[0], found[1])
-    assert np.array_equal(found[0], found[2])
+    assert np.array_equal(probabilities[0], probabilities[1])
+    assert np.array_equal(probabilities[0], probabilities[2])
 
 
 @pytest.mark.parametrize("label", [-1, 3])
@@ -169,10 +171,10 @@ def test_parts_for_structure_and_leaves_are_disjoint_and_all() -> None:
 def test_parted_forest_counts_about_half_of_the_rows_and_learns() -> None:
     forest = grown("mrf", max_depth=3, se="hash")
     sizes = forest.arrays["counts"].sum(axis=(1, 2))
-    found = predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
+    probabilities = predict.probabilities(forest, SCHEMA, rows().features, read_out=None)
 
     assert np.all((sizes > 0.35 * N_ROWS) & (sizes < 0.65 * N_ROWS))
-    assert np.mean(found.argmax(axis=1) == rows().y) > 0.9
+    assert np.mean(probabilities.argmax(axis=1) == rows().y) > 0.9
 
 
 @pytest.mark.parametrize(

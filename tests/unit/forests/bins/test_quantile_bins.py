@@ -94,11 +94,11 @@ def test_intervals_without_an_inner_edge_are_left_uncut() -> None:
     """Rows at 0 and 1 only, at a very large ε: the first cut is between them and leaves a single cell below."""
     of = schema({"type": "integer", "lower": 0, "upper": 128})
     cuts = release(of, 100_000, [np.repeat([0.0, 1.0], 1_000)])
-    found = cuts[0][cuts[0] != quantile_bins.NO_CUT].tolist()
+    result = cuts[0][cuts[0] != quantile_bins.NO_CUT].tolist()
 
-    assert found[0] == 1
-    assert len(found) <= 1 + 7
-    assert all(low < high for low, high in pairwise(found))
+    assert result[0] == 1
+    assert len(result) <= 1 + 7
+    assert all(low < high for low, high in pairwise(result))
     assert quantile_bins.is_valid(of, cuts)
 
 

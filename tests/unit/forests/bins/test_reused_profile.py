@@ -72,29 +72,29 @@ def test_all_of_the_price_goes_to_the_trees(
 def test_a_model_carries_what_it_used_and_predicts_by_it(
     slug: str, accountant: str, delta: Fraction | None, released: ReusedProfile
 ) -> None:
-    made = planned(slug, accountant, delta, released)
-    forest = grow(made, SCHEMA, rows_of(), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = planned(slug, accountant, delta, released)
+    forest = grow(job_plan, SCHEMA, rows_of(), SystemRandomness(), on_tree_done=lambda: None)
     assert np.array_equal(forest.arrays["cuts"], released.cut_array)
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert artifact.plan.profile == released
-    asked = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
-    shares = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
+    requested = SanitisedColumns((np.array([1.0, 9.0]), np.array([50.0, 50.0])), 2)
+    shares = predict.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
     assert shares[0, 0] > shares[1, 0]
 
 
 def answers_along(artifact: artifacts.Artifact) -> set[bytes]:
     """Predictions for rows along the first number."""
-    asked = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
-    answers = predict.probabilities(artifact.forest, SCHEMA, asked, read_out=None)
+    requested = SanitisedColumns((np.linspace(0.1, 9.9, 50), np.full(50, 50.0)), 50)
+    answers = predict.probabilities(artifact.forest, SCHEMA, requested, read_out=None)
     return {row.tobytes() for row in answers}
 
 
 @pytest.mark.parametrize("slug", STEPS)
 def test_bins_of_a_profile_stand_in_place_of_equal_steps(slug: str, released: ReusedProfile) -> None:
     narrow = replace(released, cuts=((40,), ()))
-    made = planned(slug, "pure", None, narrow)
-    assert made.profile == narrow
-    forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = planned(slug, "pure", None, narrow)
+    assert job_plan.profile == narrow
+    forest = grow(job_plan, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     assert len(answers_along(artifact)) <= 2, "one cut of the only number that has any"
 
@@ -121,8 +121,8 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
     released: ReusedProfile, parameters: dict[str, object]
 ) -> None:
     narrow = replace(released, cuts=((40,), ()))
-    made = planned("bms-rf", "pure", None, narrow, **parameters)
-    forest = grow(made, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = planned("bms-rf", "pure", None, narrow, **parameters)
+    forest = grow(job_plan, SCHEMA, rows_of(300), SystemRandomness(), on_tree_done=lambda: None)
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": SCHEMA.to_json()}))
     first, second = (layer.encoding.edges for layer in StackedFamily().reader(forest, SCHEMA, "mv").layers)
 
@@ -135,19 +135,19 @@ def test_the_first_of_stacked_layers_counts_in_the_bins_of_a_profile(
 
 
 def test_cuts_of_another_schema_are_no_artifact(released: ReusedProfile) -> None:
-    made = planned("mrf", "pure", None, released)
-    forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = planned("mrf", "pure", None, released)
+    forest = grow(job_plan, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     for cuts in (((5,),), ((5, 4), ()), ((60_000,), ())):
-        foreign = replace(forest, plan=replace(made, profile=replace(released, cuts=cuts)))
+        foreign = replace(forest, plan=replace(job_plan, profile=replace(released, cuts=cuts)))
         with pytest.raises(artifacts.ArtifactInvalid):
             artifacts.loads(artifacts.dumps(foreign, {"schema": SCHEMA.to_json()}))
 
 
 def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: ReusedProfile) -> None:
-    made = planned("rpf", "pure", None, released)
-    forest = grow(made, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
+    job_plan = planned("rpf", "pure", None, released)
+    forest = grow(job_plan, SCHEMA, rows_of(50), SystemRandomness(), on_tree_done=lambda: None)
     other = replace(released, cuts=((7,), released.cuts[1]))
-    data = artifacts.dumps(replace(forest, plan=replace(made, profile=other)), {"schema": SCHEMA.to_json()})
+    data = artifacts.dumps(replace(forest, plan=replace(job_plan, profile=other)), {"schema": SCHEMA.to_json()})
     with pytest.raises(artifacts.ArtifactInvalid):
         artifacts.loads(data)
 
@@ -155,18 +155,18 @@ def test_cuts_that_are_not_those_of_the_profile_are_no_artifact(released: Reused
 def test_class_counts_of_a_profile_are_where_boosting_begins(released: ReusedProfile) -> None:
     starts = []
     for prior in ((2**40, 0), (0, 2**40)):
-        made = planned("nbrt", "gdp", DELTA, replace(released, prior=prior))
-        forest = grow(made, SCHEMA, rows_of(10), SystemRandomness(), on_tree_done=lambda: None)
+        job_plan = planned("nbrt", "gdp", DELTA, replace(released, prior=prior))
+        forest = grow(job_plan, SCHEMA, rows_of(10), SystemRandomness(), on_tree_done=lambda: None)
         starts.append(int(forest.arrays["start"][0]))
     assert starts[0] == -starts[1] < 0
 
 
 def test_a_forest_without_splits_uses_no_profile(released: ReusedProfile) -> None:
     for slug, accountant, delta in CASES:
-        made = planned(slug, accountant, delta, released, max_depth=0)
-        assert made.profile is None
-        assert made.event == planned(slug, accountant, delta, None, max_depth=0).event
-        assert any("without splits" in warning for warning in made.warnings)
+        job_plan = planned(slug, accountant, delta, released, max_depth=0)
+        assert job_plan.profile is None
+        assert job_plan.event == planned(slug, accountant, delta, None, max_depth=0).event
+        assert any("without splits" in warning for warning in job_plan.warnings)
 
 
 def test_an_algorithm_that_has_no_use_for_bins_refuses_a_profile(released: ReusedProfile) -> None:

@@ -25,31 +25,33 @@ def percent_in(table: str, slug: str, measured: Measured) -> float:
         if cells[:2] == ["dataset", "algorithm"]:
             columns = cells
         elif cells[:2] == [measured.dataset, f"`{slug}{account}`"]:
-            found = re.match(r"[0-9.]+", cells[columns.index(f"ε = {measured.epsilon}")])
-            assert found
-            return float(found[0])
+            match = re.match(r"[0-9.]+", cells[columns.index(f"ε = {measured.epsilon}")])
+            assert match
+            return float(match[0])
     raise AssertionError(f"{slug} on {measured.dataset} is not in the table")
 
 
 @pytest.mark.parametrize("slug", sorted(STORIES))
 def test_a_story_is_whole(slug: str) -> None:
-    told = STORIES[slug]
+    reported = STORIES[slug]
 
-    assert (told.claimed is None) is (told.wrong is None) is (slug in OURS)
-    assert all(text.endswith(".") and "  " not in text for text in (told.claimed, told.wrong, told.here) if text)
-    assert bool(told.accuracy) is (slug != "auto")
-    assert (ROOT / told.proof).is_file()
-    assert (ROOT / told.results).is_file()
+    assert (reported.claimed is None) is (reported.wrong is None) is (slug in OURS)
+    assert all(
+        text.endswith(".") and "  " not in text for text in (reported.claimed, reported.wrong, reported.here) if text
+    )
+    assert bool(reported.accuracy) is (slug != "auto")
+    assert (ROOT / reported.proof).is_file()
+    assert (ROOT / reported.results).is_file()
     if slug != "auto":
-        assert f"`{slug}`" in (ROOT / told.proof).read_text(encoding="utf-8")
+        assert f"`{slug}`" in (ROOT / reported.proof).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("slug", sorted(set(STORIES) - {"auto"}))
 def test_accuracies_stand_in_the_tables(slug: str) -> None:
-    told: About = STORIES[slug]
-    table = (ROOT / told.results).read_text(encoding="utf-8")
+    reported: About = STORIES[slug]
+    table = (ROOT / reported.results).read_text(encoding="utf-8")
 
-    for measured in told.accuracy:
+    for measured in reported.accuracy:
         assert float(measured.percent) == pytest.approx(percent_in(table, slug, measured), abs=TOLERANCE)
 
 

@@ -44,9 +44,9 @@ def test_integer_of_large_range_is_grouped_between_whole_numbers() -> None:
     assert edges is not None
     assert all(edge % 1 == 0.5 for edge in edges)
     assert len(edges) == 7
-    found = codes(encoding, list(range(1_001)))
-    assert found == sorted(found)
-    assert set(found) == set(range(8))
+    result = codes(encoding, list(range(1_001)))
+    assert result == sorted(result)
+    assert set(result) == set(range(8))
 
 
 def test_skewed_number_gets_edges_near_zero() -> None:
@@ -140,14 +140,14 @@ def test_edges_are_ascending_inside_the_bounds_and_codes_monotone(
     encoding = Encoding.of(schema({"type": "numeric", "lower": lower, "upper": upper}), n_bins)
     (edges,) = encoding.edges
     inside = sorted(float(Fraction(lower) + (Fraction(upper) - Fraction(lower)) * Fraction(value)) for value in values)
-    found = codes(encoding, inside)
+    result = codes(encoding, inside)
 
     assert edges is not None
     assert np.all(np.diff(edges) > 0)
     assert np.all((edges >= lower) & (edges <= upper))
     assert len(edges) <= n_bins - 1
-    assert found == sorted(found)
-    assert max(found) < encoding.n_codes[0]
+    assert result == sorted(result)
+    assert max(result) < encoding.n_codes[0]
 
 
 def test_encoding_is_record_wise() -> None:

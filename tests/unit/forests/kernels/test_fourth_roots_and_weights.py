@@ -86,7 +86,7 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
         np.array([0, 1, 2, 0, 2], dtype=np.uint8),
         np.array([False, False, False, True, True]),
     )
-    found = fourth_roots.split_norms(histogram, n_codes=n_codes, splits=splits)
+    norms = fourth_roots.split_norms(histogram, n_codes=n_codes, splits=splits)
 
     for node in range(2):
         codes = {0: histogram[node, :4], 2: histogram[node, 5:8]}
@@ -94,7 +94,7 @@ def test_split_norms_are_the_norms_of_both_sides() -> None:
             own = codes[int(feature)]
             left = own[threshold] if equals else own[: threshold + 1].sum(axis=0)
             right = own.sum(axis=0) - left
-            assert found[node, r] == exact(left.tolist()) + exact(right.tolist())
+            assert norms[node, r] == exact(left.tolist()) + exact(right.tolist())
 
 
 @given(weights=st.lists(st.integers(0, 2**35), min_size=1, max_size=7), unit=st.sampled_from([1, 256]))
@@ -119,7 +119,7 @@ def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
         np.array([False, False, False, True, True]),
     )
     for first in ((np.array([0, 2], np.uint8), np.zeros(2, bool)), (np.array([1, 3], np.uint8), np.ones(2, bool))):
-        found = fourth_roots.pair_norms(histogram, first=first, n_codes=n_codes, splits=splits)
+        norms = fourth_roots.pair_norms(histogram, first=first, n_codes=n_codes, splits=splits)
         for r, (own, own_equals) in enumerate(zip(*first, strict=True)):
             for s, (feature, threshold, equals) in enumerate(zip(*splits, strict=True)):
                 expected = 0
@@ -133,7 +133,7 @@ def test_pair_norms_are_the_norms_of_the_four_parts(bits: int) -> None:
                     parts = [codes[side][:, goes_left].sum(axis=(0, 1)) for side in (is_left, ~is_left)]
                     rests = [both - part for both, part in zip(whole, parts, strict=True)]
                     expected += sum(exact(part.tolist()) for part in [*parts, *rests])
-                assert found[r, s] == expected
+                assert norms[r, s] == expected
 
 
 def test_arguments_that_would_break_the_loops_are_refused() -> None:
@@ -200,10 +200,10 @@ def test_weight_is_close_to_the_real_formula_and_never_above_a_row(sums: list[in
         context.prec = 50
         shares = [(Decimal(value) / 2**16).exp() for value in sums]
         real = 256 * (sum(shares) - shares[y]) / sum(shares) / Decimal("0.35")
-    found = weight(sums, y)
+    result = weight(sums, y)
 
-    assert 0 <= found <= 256
-    assert abs(Decimal(found) - min(real, Decimal(256))) <= Decimal("1.001")
+    assert 0 <= result <= 256
+    assert abs(Decimal(result) - min(real, Decimal(256))) <= Decimal("1.001")
 
 
 def test_weights_of_a_row_do_not_depend_on_its_company() -> None:
@@ -225,6 +225,6 @@ def test_exponential_table_is_exact_to_its_unit() -> None:
         context.prec = 40
         for gap in (0, 1, 255, 256, 257, 65_535, 65_536, 1_000_003):
             real = (Decimal(-gap) / 2**16).exp() * 2**31
-            found = int(coarse[gap >> 12] * fine[gap & 4095]) >> 31
-            assert abs(Decimal(found) - real) <= 3
+            result = int(coarse[gap >> 12] * fine[gap & 4095]) >> 31
+            assert abs(Decimal(result) - real) <= 3
     assert Fraction(int(coarse[0]), 2**31) == 1

@@ -89,9 +89,9 @@ def test_class_histogram_adds_up_every_row(
     y = rng.integers(0, n_classes, n_rows, dtype=np.int32)
     node = np.where(rng.random(n_rows) < unused, -1, rng.integers(0, n_nodes, n_rows)).astype(np.int32)
     cells = {"n_bins": bins, "shape": (n_nodes, n_classes), "weight": _weights(rng, n_rows) if is_weighted else None}
-    found = cell_sums.class_histogram(X, y, node, **cells)
-    assert (found.dtype, found.flags.c_contiguous) == (np.int64, True)
-    np.testing.assert_array_equal(found, _class_histogram(X, y, node, **cells))
+    histogram = cell_sums.class_histogram(X, y, node, **cells)
+    assert (histogram.dtype, histogram.flags.c_contiguous) == (np.int64, True)
+    np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, **cells))
 
 
 def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None:
@@ -102,13 +102,13 @@ def test_class_histogram_over_more_rows_than_a_block_and_many_features() -> None
     node = rng.integers(-1, 3, n_rows, dtype=np.int32)
     bins = np.full(n_features, 4, dtype=np.int32)
     for weight in (None, _weights(rng, n_rows)):
-        found = cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
-        np.testing.assert_array_equal(found, _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight))
+        histogram = cell_sums.class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight)
+        np.testing.assert_array_equal(histogram, _class_histogram(X, y, node, n_bins=bins, shape=(3, 2), weight=weight))
 
     wide = rng.integers(0, 256, (2_000, 50), dtype=np.uint8)
     bins = np.full(2_000, 256, dtype=np.int32)
-    found = cell_sums.class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
-    np.testing.assert_array_equal(found, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
+    histogram = cell_sums.class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2))
+    np.testing.assert_array_equal(histogram, _class_histogram(wide, y[:50], node[:50], n_bins=bins, shape=(3, 2)))
 
 
 def test_histograms_add_up_over_any_partition_of_the_rows() -> None:
@@ -140,9 +140,9 @@ def test_leaf_histogram_adds_up_every_row(
     expected = np.zeros((n_leaves, n_classes), dtype=np.int64)
     weight = _weights(rng, n_rows) if is_weighted else None
     np.add.at(expected, (leaf[leaf >= 0], y[leaf >= 0]), 1 if weight is None else weight[leaf >= 0])
-    found = cell_sums.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
-    assert found.dtype == np.int64
-    np.testing.assert_array_equal(found, expected)
+    histogram = cell_sums.leaf_histogram(leaf, y, n_leaves=n_leaves, n_classes=n_classes, weight=weight)
+    assert histogram.dtype == np.int64
+    np.testing.assert_array_equal(histogram, expected)
 
 
 # --- routing ------------------------------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ def test_descend_goes_right_above_the_threshold_or_off_the_category(
     equals = rng.random(n_nodes) < 0.5
     x, t = X[feature[node], np.arange(n_rows)], threshold[node]
     expected = np.where(node < 0, -1, 2 * node + np.where(equals[node], x != t, x > t))
-    found = routing.descend(X, node, feature=feature, threshold=threshold, equals=equals)
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, expected)
+    result = routing.descend(X, node, feature=feature, threshold=threshold, equals=equals)
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_every_bin_against_every_threshold() -> None:
@@ -171,14 +171,14 @@ def test_every_bin_against_every_threshold() -> None:
     node = np.zeros(256, dtype=np.int32)
     for equals in (False, True):
         for threshold in range(256):
-            found = routing.descend(
+            result = routing.descend(
                 bins[np.newaxis],
                 node,
                 feature=np.zeros(1, dtype=np.int32),
                 threshold=np.array([threshold], dtype=np.uint8),
                 equals=np.array([equals]),
             )
-            np.testing.assert_array_equal(found, bins != threshold if equals else bins > threshold)
+            np.testing.assert_array_equal(result, bins != threshold if equals else bins > threshold)
 
 
 @settings(max_examples=40, deadline=None)
@@ -187,24 +187,24 @@ def test_leaves_are_those_of_a_walk(seed: int, n_rows: int, n_trees: int, depth:
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 6, (4, n_rows), dtype=np.uint8)
     forest = _forest(rng, n_trees=n_trees, depth=depth, n_features=4, n_bins=6)
-    found = routing.leaves(X, **forest)
-    assert (found.dtype, found.shape) == (np.int32, (n_trees, n_rows))
+    leaves = routing.leaves(X, **forest)
+    assert (leaves.dtype, leaves.shape) == (np.int32, (n_trees, n_rows))
     expected = [[_leaf(X[:, i], forest, tree) for i in range(n_rows)] for tree in range(n_trees)]
-    np.testing.assert_array_equal(found, np.array(expected, dtype=np.int32).reshape(n_trees, n_rows))
+    np.testing.assert_array_equal(leaves, np.array(expected, dtype=np.int32).reshape(n_trees, n_rows))
 
 
 def test_leaves_agree_with_descending_level_by_level() -> None:
     rng = np.random.default_rng(3)
     X = rng.integers(0, 6, (5, 3_000), dtype=np.uint8)
     forest = _forest(rng, n_trees=2, depth=5, n_features=5, n_bins=6)
-    found = routing.leaves(X, **forest)
+    leaves = routing.leaves(X, **forest)
     for tree in range(2):
         node = np.zeros(3_000, dtype=np.int32)
         for level in range(5):
             here = slice(2**level - 1, 2 ** (level + 1) - 1)
             splits = {name: forest[name][tree, here] for name in ("feature", "threshold", "equals")}
             node = routing.descend(X, node, **splits)
-        np.testing.assert_array_equal(found[tree], node)
+        np.testing.assert_array_equal(leaves[tree], node)
 
 
 # --- prediction ---------------------------------------------------------------------------------------------------
@@ -229,9 +229,9 @@ def test_sums_of_leaf_values_are_those_of_walks_in_tree_order(
     for tree in range(n_trees):
         for i in range(n_rows):
             expected[i] += values[tree, _leaf(X[i], forest, tree)]
-    found = prediction.sum_leaf_values(X, **forest, values=values)
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, expected)
+    result = prediction.sum_leaf_values(X, **forest, values=values)
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_row_is_predicted_alike_alone_and_in_any_batch() -> None:
@@ -265,8 +265,8 @@ def test_arrays_may_be_read_only_strided_or_unaligned() -> None:
     forest["feature"].setflags(write=False)
     shifted = np.frombuffer(b"?" + values.tobytes(), dtype=np.float64, offset=1).reshape(values.shape)
     assert not shifted.flags.aligned
-    found = prediction.sum_leaf_values(np.asfortranarray(X), **forest, values=shifted)
-    np.testing.assert_array_equal(found, expected)
+    result = prediction.sum_leaf_values(np.asfortranarray(X), **forest, values=shifted)
+    np.testing.assert_array_equal(result, expected)
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------

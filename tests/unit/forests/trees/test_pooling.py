@@ -17,15 +17,15 @@ def test_a_vote_is_for_the_largest_count_and_the_first_of_equals() -> None:
 
 
 def test_averages_are_of_shares_without_what_is_negative() -> None:
-    found = pooling.leaf_values(COUNTS, pooling.AVERAGE, noise_scale=1.0)
+    values = pooling.leaf_values(COUNTS, pooling.AVERAGE, noise_scale=1.0)
 
-    assert found == pytest.approx(np.array([[[0.375, 0.125], [0.25, 0.25]], [[0.0, 0.5], [0.25, 0.25]]]))
+    assert values == pytest.approx(np.array([[[0.375, 0.125], [0.25, 0.25]], [[0.0, 0.5], [0.25, 0.25]]]))
 
 
 def test_sums_are_of_whole_rows() -> None:
-    found = pooling.leaf_values(COUNTS, pooling.SUM, noise_scale=1.0)
+    values = pooling.leaf_values(COUNTS, pooling.SUM, noise_scale=1.0)
 
-    assert found.tolist() == [[[6, 2], [0, 0]], [[0, 5], [4, 4]]]
+    assert values.tolist() == [[[6, 2], [0, 0]], [[0, 5], [4, 4]]]
 
 
 def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_noise() -> None:
@@ -39,11 +39,11 @@ def test_class_proportions_are_those_of_all_leaves_and_a_deviation_of_their_nois
 
 def test_logarithms_are_of_shares_drawn_toward_the_class_proportions_by_the_noise() -> None:
     prior = pooling.class_proportions(COUNTS.astype(float), 3.0)
-    found = pooling.leaf_values(COUNTS, pooling.LOGARITHMIC, noise_scale=3.0)
+    values = pooling.leaf_values(COUNTS, pooling.LOGARITHMIC, noise_scale=3.0)
 
-    assert found[0, 1] == pytest.approx(np.log(prior) / 2), "a leaf without counts says what the forest says"
-    assert found[0, 0] == pytest.approx(np.log((np.array([6, 2]) + 3.0 * prior) / 11.0) / 2)
-    assert found[1, 0] == pytest.approx(np.log((np.array([0, 5]) + 3.0 * prior) / 8.0) / 2)
+    assert values[0, 1] == pytest.approx(np.log(prior) / 2), "a leaf without counts says what the forest says"
+    assert values[0, 0] == pytest.approx(np.log((np.array([6, 2]) + 3.0 * prior) / 11.0) / 2)
+    assert values[1, 0] == pytest.approx(np.log((np.array([0, 5]) + 3.0 * prior) / 8.0) / 2)
 
 
 def test_sums_become_probabilities() -> None:

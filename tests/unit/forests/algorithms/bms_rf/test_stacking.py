@@ -131,14 +131,14 @@ def test_votes_move_numbers_and_ordered_categories_and_nothing_else() -> None:
     weights = np.zeros((3, 5), dtype=np.uint16)
     weights[:, 0] = [32_768, 16_384, 0]
     weights[:, 3] = 65_535
-    found = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
+    shifted = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=32_768)
 
-    assert found.columns[0].tolist() == [16_384, 32_768 + 4_096, 65_536]
-    assert np.isnan(found.columns[1][0])
-    assert found.columns[1][1:].tolist() == [-16_384, 49_152]
-    assert found.columns[2].tolist() == [-65_536, -32_768, 0]
-    assert found.columns[3].tolist() == [32_767, 65_536 + 32_767, 65_536]
-    assert found.columns[4] is columns.columns[4]
+    assert shifted.columns[0].tolist() == [16_384, 32_768 + 4_096, 65_536]
+    assert np.isnan(shifted.columns[1][0])
+    assert shifted.columns[1][1:].tolist() == [-16_384, 49_152]
+    assert shifted.columns[2].tolist() == [-65_536, -32_768, 0]
+    assert shifted.columns[3].tolist() == [32_767, 65_536 + 32_767, 65_536]
+    assert shifted.columns[4] is columns.columns[4]
 
 
 def test_no_votes_carry_a_row_over_its_bounds() -> None:
@@ -146,18 +146,18 @@ def test_no_votes_carry_a_row_over_its_bounds() -> None:
     columns = rows().features
     said = np.tile(np.array([[65_536, 0, 0]]), (N_ROWS, 1))
     weights = np.full((3, 5), 65_535, dtype=np.uint16)
-    found = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
+    shifted = stacked_features.add_votes(SCHEMA, columns, said, weights=weights, shift=65_536)
     for feature, column in zip(
-        stacked_features.stacked_schema(SCHEMA, 65_536).features[:4], found.columns, strict=False
+        stacked_features.stacked_schema(SCHEMA, 65_536).features[:4], shifted.columns, strict=False
     ):
         assert np.all((column >= feature.lower) & (column <= feature.upper))
 
 
 def test_leaves_vote_by_their_shares_and_undecided_ones_for_all_alike() -> None:
     counts = np.array([[[3, 1], [-2, -5]], [[-1, 2], [2**62, -(2**62)]]], dtype=np.int64)
-    found = votes.of_leaves({"counts": counts}, 2)
+    result = votes.of_leaves({"counts": counts}, 2)
 
-    assert found.tolist() == [[[24_576, 8_192], [16_384, 16_384]], [[0, 32_768], [32_768, 0]]]
+    assert result.tolist() == [[[24_576, 8_192], [16_384, 16_384]], [[0, 32_768], [32_768, 0]]]
     labels = votes.of_leaves({"labels": np.array([[1, 0]], dtype=np.int32)}, 2)
     assert labels.tolist() == [[[0, 65_536], [65_536, 0]]]
 
@@ -198,12 +198,12 @@ def test_prediction_sees_the_rows_that_growth_saw(monkeypatch: pytest.MonkeyPatc
             if leaf == "counts":
                 assert np.array_equal(layer.arrays["counts"][tree], counted)
             else:
-                told = layer.arrays["labels"][tree]
-                assert np.array_equal(counted[np.arange(8), told], counted.max(axis=1))
+                reported = layer.arrays["labels"][tree]
+                assert np.array_equal(counted[np.arange(8), reported], counted.max(axis=1))
     if where == "sequential":
         together = sum(layer.of(mine.features)[:, :3] for layer, (_, mine) in zip(reader.layers, seen, strict=True))
-        found = predict.probabilities(forest, SCHEMA, rows().features, read_out="ta")
-        assert found == pytest.approx(together / together.sum(axis=1, keepdims=True))
+        probabilities = predict.probabilities(forest, SCHEMA, rows().features, read_out="ta")
+        assert probabilities == pytest.approx(together / together.sum(axis=1, keepdims=True))
 
 
 def test_artifact_keeps_its_answers_and_refuses_another_projection() -> None:
@@ -241,11 +241,11 @@ def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
 
 def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree on a shard hashes only the rows of its shard, not all rows."""
-    asked: list[int] = []
+    queries: list[int] = []
     honest = assignment.structure_rows
 
     def counting(key: bytes, row_ids: np.ndarray, *, tree: int, share: Fraction) -> np.ndarray:
-        asked.append(len(row_ids))
+        queries.append(len(row_ids))
         return honest(key, row_ids, tree=tree, share=share)
 
     monkeypatch.setattr(assignment, "structure_rows", counting)
@@ -254,5 +254,5 @@ def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(monkeypatch: pytest.
     )
     grown(settled)
 
-    assert len(asked) == 8
-    assert sum(asked) == N_ROWS
+    assert len(queries) == 8
+    assert sum(queries) == N_ROWS

@@ -66,8 +66,8 @@ def test_scales_state_the_leaf_rule_of_the_paper() -> None:
         gradient_sum, rows = 31.7, 812.0
         expected = gradient_sum / (hessian * rows + 2 + 0.8 * math.sqrt(400) * deviation)
         released = [gradient_sum / deviation * 2**24] * scales.n_scores + [rows * scales.count]
-        found = leaf_scores(np.rint(released).astype(np.int64), scales) / 2**16
-        assert found == pytest.approx(expected, abs=2.0**-16)
+        scores = leaf_scores(np.rint(released).astype(np.int64), scales) / 2**16
+        assert scores == pytest.approx(expected, abs=2.0**-16)
 
 
 # --- gradients ----------------------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ def test_gradients_are_those_of_the_softmax_clipped(n_classes: int) -> None:
     scales = scales_of(n_classes, mu_squared="1")
     scores = (rng.normal(0, 3, (600, scales.n_scores)) * 2**16).astype(np.int64)
     y = rng.integers(0, n_classes, 600, dtype=np.int32)
-    found = kernels.gradients(scores, y, scales)
+    gradients = kernels.gradients(scores, y, scales)
     exact = [_exact_gradient(row, int(label), scales, n_classes) for row, label in zip(scores.tolist(), y, strict=True)]
 
-    assert np.all(np.abs(found - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
-    squares = np.square(found.astype(object)).sum(axis=1)
+    assert np.all(np.abs(gradients - np.array(exact)) < 2 + scales.length * n_classes * 2.0**-22)
+    squares = np.square(gradients.astype(object)).sum(axis=1)
     assert max(squares) <= scales.squared_length
     assert max(squares) > 0.999 * scales.squared_length  # clipped gradients have the largest allowed length
 
@@ -106,10 +106,10 @@ def test_hostile_scores_stay_inside_the_norm(n_classes: int) -> None:
     extremes = [0, 1, -1, 2**16, -(2**16), 22 * 2**16 - 1, 22 * 2**16, 2**40, -(2**40), 2**61, -(2**61)]
     grids = np.array(np.meshgrid(*[extremes] * scales.n_scores)).reshape(scales.n_scores, -1).T
     for label in range(n_classes):
-        found = kernels.gradients(
+        gradients = kernels.gradients(
             np.ascontiguousarray(grids, dtype=np.int64), np.full(len(grids), label, dtype=np.int32), scales
         )
-        assert np.square(found.astype(object)).sum(axis=1).max() <= scales.squared_length
+        assert np.square(gradients.astype(object)).sum(axis=1).max() <= scales.squared_length
 
 
 def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
@@ -120,9 +120,9 @@ def test_a_contribution_that_would_be_too_long_is_dropped() -> None:
         scores = np.zeros((2, fitting.n_scores), dtype=np.int64)
         scores[1, 0] = 4 * 2**16
         y = np.array([0, 0 if n_classes == THREE else 1], dtype=np.int32)
-        found = kernels.gradients(scores, y, tight)
-        assert not found[0].any()  # an uncertain row: a gradient of the largest length
-        assert found[1].any()  # a row that is nearly certain: a short gradient
+        gradients = kernels.gradients(scores, y, tight)
+        assert not gradients[0].any()  # an uncertain row: a gradient of the largest length
+        assert gradients[1].any()  # a row that is nearly certain: a short gradient
         assert kernels.gradients(scores, y, fitting)[0].any()
 
 
@@ -130,19 +130,19 @@ def test_certain_rows_contribute_nothing_and_signs_are_right() -> None:
     scales = scales_of(TWO)
     scores = np.array([[30 * 2**16], [30 * 2**16], [-30 * 2**16], [0], [0]], dtype=np.int64)
     y = np.array([1, 0, 0, 1, 0], dtype=np.int32)
-    found = kernels.gradients(scores, y, scales)[:, 0].tolist()
-    assert found[0] == 0
-    assert found[2] == 0
-    assert found[1] == -found[3] == found[4]
-    assert scales.length - 2 <= found[3] <= scales.length
+    gradients = kernels.gradients(scores, y, scales)[:, 0].tolist()
+    assert gradients[0] == 0
+    assert gradients[2] == 0
+    assert gradients[1] == -gradients[3] == gradients[4]
+    assert scales.length - 2 <= gradients[3] <= scales.length
 
 
 @pytest.mark.parametrize(
     "square", [1, 2, 3, 4, 2**20, 2**24 - 1, 2**46 + 1, (2**24 + 3) ** 2, (2**24 + 3) ** 2 + 1, 2**49]
 )
 def test_square_roots_are_rounded_up_exactly(square: int) -> None:
-    found = int(loops._root_up(np.uint64(square)))
-    assert (found - 1) ** 2 < square <= found**2
+    result = int(loops._root_up(np.uint64(square)))
+    assert (result - 1) ** 2 < square <= result**2
 
 
 # --- leaf scores --------------------------------------------------------------------------------------------------
@@ -155,13 +155,13 @@ def test_leaf_scores_equal_exact_rational_arithmetic(n_classes: int) -> None:
         scales = scales_of(n_classes, mu_squared=mu_squared)
         exponents = rng.uniform(0, [54] * scales.n_scores + [51], (400, scales.n_scores + 1))
         released = (rng.choice([-1, 1], exponents.shape) * np.exp2(exponents)).astype(np.int64)
-        found = leaf_scores(released, scales)
-        for row, own in zip(released.tolist(), found.tolist(), strict=True):
+        scores = leaf_scores(released, scales)
+        for row, own in zip(released.tolist(), scores.tolist(), strict=True):
             divisor = scales.count_factor * max(row[-1], 0) + scales.ridge
             exact = [Fraction(scales.score_factor * value * 2**16, divisor) for value in row[:-1]]
             expected = [min(max(math.floor(value + Fraction(1, 2)), -3 * 2**16), 3 * 2**16) for value in exact]
             assert own == expected
-        assert found.dtype == np.int32
+        assert scores.dtype == np.int32
 
 
 def test_a_leaf_score_falls_with_the_count_but_not_with_a_negative_one() -> None:
@@ -178,9 +178,9 @@ def test_start_scores_are_the_logarithms_of_the_smoothed_prior() -> None:
     one = 2**SCALE_BITS
     assert start_scores(np.array([3 * one, 7 * one])).tolist() == [round(math.log(8 / 4) * 2**16)]
     assert start_scores(np.array([-(10**12), 5])).tolist() == [0]
-    found = start_scores(np.array([0, 1 * one, 9 * one])).tolist()
+    scores = start_scores(np.array([0, 1 * one, 9 * one])).tolist()
     logs = [math.log(1), math.log(2), math.log(10)]
-    assert found == [round((log - sum(logs) / 3) * 2**16) for log in logs]
+    assert scores == [round((log - sum(logs) / 3) * 2**16) for log in logs]
 
 
 # --- rows on their own --------------------------------------------------------------------------------------------
@@ -208,14 +208,14 @@ def test_rows_reach_the_leaves_that_the_masks_say(depth: int, n_rows: int) -> No
     X = rng.integers(0, 256, (n_rows, 5), dtype=np.uint8)
     feature = rng.integers(0, 5, (n_trees, n_nodes), dtype=np.int32)
     right = rng.integers(0, 2**64, (n_trees, n_nodes, 4), dtype=np.uint64)
-    found = kernels.leaves(X, feature=feature, right=right, depth=depth)
+    leaves = kernels.leaves(X, feature=feature, right=right, depth=depth)
     for tree in range(n_trees):
         for i, row in enumerate(X.tolist()):
             node = 0
             while node < n_nodes:
                 code = row[int(feature[tree, node])]
                 node = 2 * node + 1 + (int(right[tree, node, code // 64]) >> code % 64 & 1)
-            assert found[tree, i] == node - n_nodes
+            assert leaves[tree, i] == node - n_nodes
 
 
 def test_scores_of_all_trees_are_added_in_place() -> None:
@@ -256,6 +256,6 @@ def test_no_float_in_the_compiled_loops() -> None:
         (types,) = loop.signatures
         fresh = numba.njit(loop.py_func)
         fresh.compile(types)
-        found = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
-        assert found is None, f"{loop.__name__} computes with floats: {found}"
+        match = re.search(r"\b(half|float|double|fp128|sitofp|uitofp|fptosi|fptoui)\b", fresh.inspect_llvm(types))
+        assert match is None, f"{loop.__name__} computes with floats: {match}"
     assert "float" not in inspect.getsource(loops).replace("No float anywhere", "")

@@ -51,7 +51,7 @@ def test_utility_is_the_norms_of_both_sides(n_classes: int) -> None:
     for choice in range(len(encoding.candidates)):
         right = goes_right(encoding, X, choice)
         norms = (np.bincount(y[side], minlength=n_classes).astype(object) ** 4 for side in (right, ~right))
-        expected.append(sum(math.isqrt(math.isqrt(int(own.sum()))) for own in norms))
+        expected.append(sum(math.isqrt(math.isqrt(int(norm.sum()))) for norm in norms))
     assert utilities_of(encoding, X, y).tolist() == expected
 
 
@@ -100,9 +100,9 @@ def test_leaf_counts_are_those_of_the_tree() -> None:
     X, y = rows_of(encoding, 50, seed=4)
     tree = first_split.tree(encoding, 2, depth=2)
     right = goes_right(encoding, X, 2)
-    found = LocalBoostedRows(X, y, n_classes=3).leaf_counts(tree)
-    assert found[[0, 2]].tolist() == [np.bincount(y[side], minlength=3).tolist() for side in (~right, right)]
-    assert not found[[1, 3]].any()
+    result = LocalBoostedRows(X, y, n_classes=3).leaf_counts(tree)
+    assert result[[0, 2]].tolist() == [np.bincount(y[side], minlength=3).tolist() for side in (~right, right)]
+    assert not result[[1, 3]].any()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -50,9 +50,9 @@ def columns_of(schema: Schema, X: np.ndarray) -> SanitisedColumns:
 def grown(settled: Plan, schema: Schema, X: np.ndarray, y: np.ndarray) -> Forest:
     ids = np.zeros((len(y), 16), dtype=np.uint8)
     rows = SanitisedRows(columns_of(schema, X), y.astype(np.int32), ids)
-    told: list[None] = []
-    forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: told.append(None))
-    assert len(told) == settled.n_trees
+    reports: list[None] = []
+    forest = grow(settled, schema, rows, SystemRandomness(), on_tree_done=lambda: reports.append(None))
+    assert len(reports) == settled.n_trees
     return forest
 
 
@@ -133,8 +133,8 @@ def test_a_single_rule_is_found_and_comes_first() -> None:
     arrays = forest.arrays
     assert arrays["feature"][0, 0] == 3
     assert int(arrays["right"][0, 0, 0]) == 2**64 - 2**7
-    found = predict.probabilities(forest, schema, columns_of(schema, X), read_out=None)
-    assert np.array_equal(found.argmax(axis=1), y)
+    shares = predict.probabilities(forest, schema, columns_of(schema, X), read_out=None)
+    assert np.array_equal(shares.argmax(axis=1), y)
     assert np.array_equal(
         artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()})).forest.arrays["scores"], arrays["scores"]
     )
@@ -167,9 +167,9 @@ def test_bins_are_chosen_by_the_exponential_mechanism() -> None:
     ("size", "epsilon", "depth"), [(30, "0.1", 2), (1_000, "1", 3), (7_500, "1", 4), (30_000, "1", 5), (10**9, "10", 6)]
 )
 def test_depth_follows_rows_times_mu(size: int, epsilon: str, depth: int) -> None:
-    found = planned(schema_of(2), epsilon, size=size).parameters["max_depth"]
+    result = planned(schema_of(2), epsilon, size=size).parameters["max_depth"]
     mu = math.sqrt(budget_of(Fraction(epsilon), accountant="gdp", delta=DELTA, adjacency=ADD_REMOVE).limit)
-    assert found == depth == min(max(round(0.5 * math.log2(max(size * mu, 1)) - 0.9), 2), 6)
+    assert result == depth == min(max(round(0.5 * math.log2(max(size * mu, 1)) - 0.9), 2), 6)
 
 
 def test_a_budget_too_small_to_draw_with_is_refused() -> None:
@@ -188,9 +188,9 @@ def test_depth_zero_spends_everything_on_the_class_counts() -> None:
     assert budget.loss(settled.event) > Fraction(999, 1000) * budget.limit
     X, y = np.zeros((300, 5)), np.repeat([0, 1, 2], [30, 90, 180])
     forest = grown(settled, schema, X, y)
-    found = predict.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
-    assert found[0] == pytest.approx([0.1, 0.3, 0.6], abs=0.15)  # counts of 30, 90 and 180 with deviation 4
-    assert np.array_equal(found[0], found[1])
+    shares = predict.probabilities(forest, schema, columns_of(schema, X[:2]), read_out=None)
+    assert shares[0] == pytest.approx([0.1, 0.3, 0.6], abs=0.15)  # counts of 30, 90 and 180 with deviation 4
+    assert np.array_equal(shares[0], shares[1])
 
 
 def test_a_stored_plan_must_match_its_depth() -> None:
@@ -245,19 +245,19 @@ def test_a_binary_table_is_learned_through_the_artifact() -> None:
     forest = grown(planned(schema, "4", size=500), schema, X[train], table.target[train])
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
     columns = columns_of(schema, X[test])
-    found = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
+    shares = predict.probabilities(artifact.forest, artifact.schema, columns, read_out=None)
     plain = predict.probabilities(artifact.forest, artifact.schema, columns, read_out="logistic")
-    labels = predict.labels(artifact.forest, artifact.schema, columns, found, read_out=None)
+    labels = predict.labels(artifact.forest, artifact.schema, columns, shares, read_out=None)
 
     assert (labels == table.target[test]).mean() > 0.8
-    assert found.sum(axis=1) == pytest.approx(1)
-    assert np.array_equal(found.argmax(axis=1), plain.argmax(axis=1))
-    assert np.array_equal(np.argsort(found[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable"))
+    assert shares.sum(axis=1) == pytest.approx(1)
+    assert np.array_equal(shares.argmax(axis=1), plain.argmax(axis=1))
+    assert np.array_equal(np.argsort(shares[:, 1], kind="stable"), np.argsort(plain[:, 1], kind="stable"))
     one_by_one = [
         predict.probabilities(artifact.forest, schema, columns_of(schema, X[row : row + 1]), read_out=None)
         for row in test[:20]
     ]
-    assert np.array_equal(np.vstack(one_by_one), found[:20])
+    assert np.array_equal(np.vstack(one_by_one), shares[:20])
 
 
 def test_a_table_of_ten_classes_is_learned() -> None:
@@ -266,9 +266,9 @@ def test_a_table_of_ten_classes_is_learned() -> None:
     order = np.random.default_rng(1).permutation(len(table.target))
     test, train = order[:300], order[300:]
     forest = grown(planned(schema, "8", size=1_500), schema, table.data[train], table.target[train])
-    found = predict.probabilities(forest, schema, columns_of(schema, table.data[test]), read_out=None)
+    shares = predict.probabilities(forest, schema, columns_of(schema, table.data[test]), read_out=None)
 
-    assert (found.argmax(axis=1) == table.target[test]).mean() > 0.75
+    assert (shares.argmax(axis=1) == table.target[test]).mean() > 0.75
     assert forest.arrays["scores"].shape == (400, 2**forest.depth, 10)
 
 
@@ -278,7 +278,7 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
     schema = schema_of(3)
     X, y = rng.integers(0, 10, (200, 5)).astype(float), rng.integers(0, 3, 200)
     forest = grown(planned(schema, n_estimators=10), schema, X, y)
-    found = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
+    shares = predict.probabilities(forest, schema, columns_of(schema, X), read_out="logistic")
     arrays = forest.arrays
     scores = np.tile(2 * arrays["start"] // 3, (200, 1))  # the reader subtracts a third of the start
     for tree in range(10):
@@ -288,7 +288,7 @@ def test_growth_and_prediction_agree_on_every_integer() -> None:
                 code = row[arrays["feature"][tree, node]]
                 node = 2 * node + 1 + (int(arrays["right"][tree, node, code // 64]) >> code % 64 & 1)
             scores[i] += arrays["scores"][tree, node - arrays["feature"].shape[1]]
-    assert np.array_equal(found, probabilities(scores, "logistic"))
+    assert np.array_equal(shares, probabilities(scores, "logistic"))
 
 
 @pytest.mark.parametrize("largest", [1, 500])
@@ -307,8 +307,8 @@ def test_class_proportions_alone_are_not_recalibrated() -> None:
     schema = schema_of(2)
     settled = planned(schema, "8", max_depth=0, n_estimators=1)
     forest = grown(settled, schema, np.zeros((1_000, 5)), np.repeat([0, 1], [300, 700]))
-    found = predict.probabilities(forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None)
-    assert found[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
+    shares = predict.probabilities(forest, schema, columns_of(schema, np.zeros((2, 5))), read_out=None)
+    assert shares[:, 1] == pytest.approx([0.7, 0.7], abs=0.02)
 
 
 def test_calibration_for_the_clip_undoes_it_and_none_changes_nothing() -> None:
@@ -359,11 +359,11 @@ def test_the_temperature_of_noisy_labels_is_lower_than_that_of_clear_ones() -> N
 
 def test_calibration_is_the_resting_point_of_clipped_gradients() -> None:
     p = np.linspace(0.001, 0.999, 999)
-    found = calibrated(np.stack([1 - p, p], axis=1))[:, 1]
-    for own, share in zip(p, found, strict=True):
+    result = calibrated(np.stack([1 - p, p], axis=1))[:, 1]
+    for own, share in zip(p, result, strict=True):
         pull, push = min(1 - own, 0.35), min(own, 0.35)
         assert share * pull == pytest.approx((1 - share) * push, abs=2e-6)
-    assert np.all(np.diff(found) > 0)
+    assert np.all(np.diff(result) > 0)
 
 
 def _broken(forest: Forest, **changes: np.ndarray) -> bytes:
@@ -408,6 +408,6 @@ def test_hardly_any_rows_give_a_whole_model(n_classes: int, n_rows: int) -> None
     schema = schema_of(n_classes, numeric=True)
     forest = grown(planned(schema, n_estimators=6), schema, np.full((n_rows, 5), 3.3), np.zeros(n_rows))
     artifact = artifacts.loads(artifacts.dumps(forest, {"schema": schema.to_json()}))
-    found = predict.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
-    assert found.shape == (3, n_classes)
-    assert np.isfinite(found).all()
+    shares = predict.probabilities(artifact.forest, schema, columns_of(schema, np.zeros((3, 5))), read_out=None)
+    assert shares.shape == (3, n_classes)
+    assert np.isfinite(shares).all()

@@ -48,8 +48,8 @@ def test_near_constant_columns_do_not_push_a_forest_below_the_majority_class() -
     right = []
     for _ in range(5):
         forest = grow(plan(request, schema), schema, rows, SystemRandomness(), on_tree_done=lambda: None)
-        found = predict.probabilities(forest, schema, columns, read_out=None)
-        right.append(float((found.argmax(axis=1) == y).mean()))
+        probabilities = predict.probabilities(forest, schema, columns, read_out=None)
+        right.append(float((probabilities.argmax(axis=1) == y).mean()))
     majority = np.bincount(y).max() / N_ROWS
 
     assert min(right) > majority

@@ -60,7 +60,9 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
         return frozenset(codes_right(random_tree(encoding, depth=1, randomness=randomness).right[0, 0]))
 
     subsets = [frozenset(own) for size in (1, 2) for own in itertools.combinations(range(3), size)]
-    expected = {own: (3 - len(own)) / 18 for own in subsets} | {own | {3}: len(own) / 18 for own in subsets}
+    expected = {subset: (3 - len(subset)) / 18 for subset in subsets} | {
+        subset | {3}: len(subset) / 18 for subset in subsets
+    }
     assert output_law(run) == pytest.approx(expected)
 
 

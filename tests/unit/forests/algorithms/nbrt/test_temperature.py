@@ -27,23 +27,23 @@ def expected_table(true: float, *, per_bin: int) -> np.ndarray:
 
 def test_a_row_is_in_the_cell_of_its_margin_and_side() -> None:
     scores = np.array([[3, 1, 0], [1, 3, 0], [0, 1, 1], [9, 0, 8]], dtype=np.int64) * UNIT
-    found = tally(scores, np.array([0, 0, 1, 0], dtype=np.int32))
+    table = tally(scores, np.array([0, 0, 1, 0], dtype=np.int32))
 
     expected = np.zeros((N_BINS, 2), dtype=np.int64)
     expected[6, 1] += 1  # margin 2, the row's class ranks first: a margin at an edge is in the bin above
     expected[6, 0] += 1  # margin 2, the row's class ranks second
     expected[0, 1] += 1  # a tie: the first of the equal classes ranks first
     expected[4, 1] += 1  # margin 1
-    assert np.array_equal(found, expected)
+    assert np.array_equal(table, expected)
 
 
 def test_two_classes_have_their_margin_in_the_only_score() -> None:
     scores = np.array([[2], [2], [-2], [-2], [0]], dtype=np.int64) * UNIT
-    found = tally(scores, np.array([1, 0, 1, 0, 0], dtype=np.int32))
+    table = tally(scores, np.array([1, 0, 1, 0, 0], dtype=np.int32))
 
-    assert found[6].tolist() == [2, 2]
-    assert found[0].tolist() == [0, 1]
-    assert found.sum() == 5
+    assert table[6].tolist() == [2, 2]
+    assert table[0].tolist() == [0, 1]
+    assert table.sum() == 5
 
 
 def test_rows_of_a_third_class_are_in_no_cell() -> None:
@@ -54,8 +54,8 @@ def test_rows_of_a_third_class_are_in_no_cell() -> None:
 
 def test_margins_of_extreme_scores_do_not_wrap() -> None:
     largest = 1_200 * UNIT * 2**10  # far above the sum of 1,024 trees with scores up to 3
-    found = tally(np.array([[largest, -largest, 0]], dtype=np.int64), np.array([0], dtype=np.int32))
-    assert found[-1].tolist() == [0, 1]
+    table = tally(np.array([[largest, -largest, 0]], dtype=np.int64), np.array([0], dtype=np.int32))
+    assert table[-1].tolist() == [0, 1]
 
 
 def held(scores: np.ndarray, y: np.ndarray) -> LocalBoostedRows:

@@ -118,11 +118,11 @@ def test_foreign_events_are_refused() -> None:
 
 def test_forest_learns_and_says_what_it_learnt() -> None:
     forest, held_out = grown("40"), rows(seed=4)
-    found = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
+    probabilities = predict.probabilities(forest, SCHEMA, held_out.features, read_out=None)
 
-    assert np.mean(found.argmax(axis=1) == held_out.y) > 0.7
-    assert np.allclose(found.sum(axis=1), 1.0)
-    assert found.min() > 0
+    assert np.mean(probabilities.argmax(axis=1) == held_out.y) > 0.7
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
+    assert probabilities.min() > 0
 
 
 def ballots(seed: int) -> tuple[Schema, SanitisedRows]:
@@ -143,8 +143,8 @@ def test_later_trees_correct_the_earlier_ones() -> None:
     def accuracy(n_trees: int) -> float:
         settled = planned("4000", 1_500, schema, n_estimators=n_trees, max_depth=2)
         forest = grow(settled, schema, given_rows, SystemRandomness(), on_tree_done=lambda: None)
-        found = predict.probabilities(forest, schema, held_out.features, read_out=None)
-        return float(np.mean(found.argmax(axis=1) == held_out.y))
+        probabilities = predict.probabilities(forest, schema, held_out.features, read_out=None)
+        return float(np.mean(probabilities.argmax(axis=1) == held_out.y))
 
     assert accuracy(1) < 0.85
     assert accuracy(6) > 0.95
@@ -262,9 +262,9 @@ def test_leaves_get_more_of_the_budget_where_there_are_more_classes(
 ) -> None:
     label = {"name": "kind", "classes": [f"k{index}" for index in range(n_classes)]}
     schema = Schema.from_json({**SCHEMA.to_json(), "label": label})
-    found = [planned(schema=schema, n_estimators=n_trees).parameters["structure_share"] for n_trees in (1, 2)]
+    result = [planned(schema=schema, n_estimators=n_trees).parameters["structure_share"] for n_trees in (1, 2)]
 
-    assert found == [one_tree, several]
+    assert result == [one_tree, several]
     assert planned(schema=schema, structure_share="0.8").parameters["structure_share"] == "0.8"
 
 
@@ -295,8 +295,8 @@ def test_pairs_learn_what_no_column_tells() -> None:
     def accuracy(pairs: str) -> float:
         settled = planned("50", schema=schema, max_depth=1, n_estimators=1, pairs=pairs)
         forest = grow(settled, schema, held, SystemRandomness(), on_tree_done=lambda: None)
-        found = predict.probabilities(forest, schema, held.features, read_out=None)
-        return float(np.mean(found.argmax(axis=1) == y))
+        probabilities = predict.probabilities(forest, schema, held.features, read_out=None)
+        return float(np.mean(probabilities.argmax(axis=1) == y))
 
     assert accuracy("ordered") > 0.99
     assert accuracy("none") < 0.85

@@ -31,13 +31,13 @@ from tests.support.reweighted import SCHEMA, planned
 
 @given(depth=st.integers(0, 20), at_once=st.integers(1, 5))
 def test_selections_choose_all_levels_in_as_few_stages_as_go(depth: int, at_once: int) -> None:
-    found = stages(depth, at_once)
+    result = stages(depth, at_once)
 
-    assert sum(found) == depth
-    assert len(found) == math.ceil(depth / at_once)
-    assert all(0 < n_splits <= at_once for n_splits in found)
-    assert list(found) == sorted(found)
-    assert max(found, default=0) - min(found, default=0) <= 1
+    assert sum(result) == depth
+    assert len(result) == math.ceil(depth / at_once)
+    assert all(0 < n_splits <= at_once for n_splits in result)
+    assert list(result) == sorted(result)
+    assert max(result, default=0) - min(result, default=0) <= 1
 
 
 @given(n_competing=st.integers(2, 9), n_splits=st.integers(1, 4))
@@ -48,8 +48,8 @@ def test_sets_of_splits_are_numbered_as_their_utilities_are(n_competing: int, n_
     expected = list(itertools.combinations(range(len(competing)), n_splits))
 
     assert sums.tolist() == [sum(1 << place for place in each) for each in expected]
-    found = [joint_splits.set_at(number, competing, n_splits) for number in range(len(sums))]
-    assert found == [tuple(int(competing[place]) for place in each) for each in expected]
+    result = [joint_splits.set_at(number, competing, n_splits) for number in range(len(sums))]
+    assert result == [tuple(int(competing[place]) for place in each) for each in expected]
 
 
 def with_numbers(n: int) -> Schema:
@@ -97,7 +97,7 @@ def test_too_many_sets_of_three_are_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         planned(schema=with_answers(2, n_answers=140), max_depth=3, at_once=3)
 
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", "too-large")]
 
 
 def test_trees_of_three_levels_at_once_are_read_again_as_they_were_written() -> None:
@@ -118,10 +118,10 @@ def test_trees_of_three_levels_at_once_are_read_again_as_they_were_written() -> 
 def test_one_price_covers_each_selection_of_two_levels() -> None:
     """Half as many selections, each at the summed budget of its two levels."""
     plans = [planned(max_depth=5, at_once=at_once) for at_once in (1, 2)]
-    one, two = (events_of(each.event)[1] for each in plans)
-    recomputed = [verifier.total(each.event.to_json(), adjacency="add_remove", accountant="pure") for each in plans]
+    one, two = (events_of(plan.event)[1] for plan in plans)
+    recomputed = [verifier.total(plan.event.to_json(), adjacency="add_remove", accountant="pure") for plan in plans]
 
-    assert recomputed == [pure.loss(each.event, adjacency=Adjacency.ADD_REMOVE_ONE) for each in plans]
+    assert recomputed == [pure.loss(plan.event, adjacency=Adjacency.ADD_REMOVE_ONE) for plan in plans]
     assert len(two.levels) == 3
     assert two.levels[0] == one.levels[0]
     for joint, alone in zip(two.levels[1:], (one.levels[1:3], one.levels[3:5]), strict=True):
@@ -130,12 +130,12 @@ def test_one_price_covers_each_selection_of_two_levels() -> None:
 
 
 def test_event_of_one_level_at_a_time_is_not_one_of_two_levels() -> None:
-    made = planned(max_depth=4, at_once=1)
-    stored = made.to_json()
+    job_plan = planned(max_depth=4, at_once=1)
+    stored = job_plan.to_json()
 
-    assert planning.read(stored) == made
+    assert planning.read(stored) == job_plan
     with pytest.raises(PlanInvalid):  # an event of four selections does not match two
-        planning.read({**stored, "parameters": {**made.parameters, "at_once": 2}})
+        planning.read({**stored, "parameters": {**job_plan.parameters, "at_once": 2}})
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_levels_that_cannot_be_chosen_at_once_are_refused(asked: dict[str, objec
     with pytest.raises(InvalidRequest) as refused:
         planned(**asked)
 
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", problem)]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", problem)]
 
 
 def test_too_many_splits_to_choose_two_at_once_are_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         planned(schema=with_numbers(67), max_depth=4, at_once=2)
 
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", "too-large")]
 
 
 def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -> None:
@@ -172,7 +172,7 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
     assert planned(size=10**7, schema=schema, max_depth=8).parameters["at_once"] == 1
     with pytest.raises(InvalidRequest) as refused:
         planned(size=10**7, schema=schema, max_depth=8, at_once=2)
-    assert [(found.at, found.problem) for found in refused.value.errors] == [("/parameters/at_once", "too-large")]
+    assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters/at_once", "too-large")]
 
 
 @pytest.mark.parametrize("together", [2, 3])
@@ -193,8 +193,8 @@ def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
     def right(at_once: int) -> list[float]:
         settled = planned("2", schema=schema, max_depth=together, n_estimators=1, at_once=at_once)
         forests = [grow(settled, schema, own, SystemRandomness(), on_tree_done=lambda: None) for _ in range(20)]
-        found = [predict.probabilities(each, schema, own.features, read_out=None) for each in forests]
-        return [float(np.mean(each.argmax(axis=1) == own.y)) for each in found]
+        probabilities = [predict.probabilities(forest, schema, own.features, read_out=None) for forest in forests]
+        return [float(np.mean(each.argmax(axis=1) == own.y)) for each in probabilities]
 
     assert min(right(together)) == 1.0
     assert min(right(1)) < 0.6  # the first split is random: right at most once in three runs

@@ -24,7 +24,7 @@ def test_scores_shrink_toward_the_prior_by_the_noise_of_the_leaf() -> None:
 
 def test_scores_follow_the_formula() -> None:
     counts, selections = np.array([[2_560, 512], [256, -300], [0, 0]]), np.array([0, 1, UNREACHED], dtype=np.uint8)
-    found = leaf_scores.of_tree(counts, selections, SCALES, is_first=False)
+    scores = leaf_scores.of_tree(counts, selections, SCALES, is_first=False)
     b = np.array([1 / 128, 1 / 4])
     prior = np.array([11.0, 2 - 300 / 256]) + np.sqrt(2 * (b**2).sum())
     prior /= prior.sum()
@@ -32,8 +32,8 @@ def test_scores_follow_the_formula() -> None:
         a = 1 + 2.5 * np.sqrt(2) * b[leaf]
         shares = (np.array(evidence) + a * prior) / (sum(evidence) + a)
         g = np.log(shares) - np.log(prior)
-        assert found[leaf] == pytest.approx(0.8 * (g - g.mean()) * 2**16, abs=0.51)
-    assert not found[2].any()
+        assert scores[leaf] == pytest.approx(0.8 * (g - g.mean()) * 2**16, abs=0.51)
+    assert not scores[2].any()
 
 
 @given(data=st.data())
@@ -41,9 +41,9 @@ def test_scores_follow_the_formula() -> None:
 def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None:
     extreme = st.sampled_from([-(2**62), -1, 0, 1, 256, 2**62])
     counts = np.array(data.draw(st.lists(st.lists(extreme, min_size=2, max_size=2), min_size=2, max_size=2)))
-    found = leaf_scores.of_tree(counts, np.array([0, 1], dtype=np.uint8), SCALES, is_first=data.draw(st.booleans()))
+    scores = leaf_scores.of_tree(counts, np.array([0, 1], dtype=np.uint8), SCALES, is_first=data.draw(st.booleans()))
 
-    assert np.all(np.abs(found) < 2**16 * 100)
+    assert np.all(np.abs(scores) < 2**16 * 100)
 
 
 def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None:
@@ -52,7 +52,7 @@ def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None
     selections = np.full(4, 1, dtype=np.uint8)
 
     def empty_leaf(*, by_level: bool) -> int:
-        found = leaf_scores.of_tree(counts, selections, SCALES, is_first=True, by_level=by_level)
-        return int(found[0, 0])
+        scores = leaf_scores.of_tree(counts, selections, SCALES, is_first=True, by_level=by_level)
+        return int(scores[0, 0])
 
     assert empty_leaf(by_level=False) < 0 < empty_leaf(by_level=True)

@@ -37,18 +37,18 @@ def planned(schema: Schema = WIDE, size: int = 10**9, **asked: object) -> Plan:
 def refusal(**asked: object) -> FieldProblem:
     with pytest.raises(InvalidRequest) as refused:
         planned(**asked)
-    (found,) = refused.value.errors
-    return found
+    (result,) = refused.value.errors
+    return result
 
 
 def test_more_trees_than_can_be_evaluated_are_refused_with_the_number_that_can() -> None:
-    found = refusal(n_estimators=limits.MAX_TREES, at_once=2)
+    result = refusal(n_estimators=limits.MAX_TREES, at_once=2)
 
-    assert (found.at, found.problem) == ("/parameters/n_estimators", "too-large")
-    assert found.limit is not None
-    assert 16 <= found.limit < limits.MAX_TREES
-    assert planned(n_estimators=found.limit, at_once=2).parameters["at_once"] == 2
-    assert refusal(n_estimators=found.limit + 1, at_once=2) == found
+    assert (result.at, result.problem) == ("/parameters/n_estimators", "too-large")
+    assert result.limit is not None
+    assert 16 <= result.limit < limits.MAX_TREES
+    assert planned(n_estimators=result.limit, at_once=2).parameters["at_once"] == 2
+    assert refusal(n_estimators=result.limit + 1, at_once=2) == result
     assert planned(n_estimators=limits.MAX_TREES, at_once=1).n_trees == limits.MAX_TREES
 
 
@@ -62,9 +62,9 @@ def test_no_public_size_makes_the_rule_choose_what_a_request_may_not(size: int) 
 
 
 def test_the_limit_does_not_depend_on_the_public_size() -> None:
-    found = [refusal(n_estimators=limits.MAX_TREES, at_once=2, size=size) for size in (100, 10**6, 10**12)]
+    result = [refusal(n_estimators=limits.MAX_TREES, at_once=2, size=size) for size in (100, 10**6, 10**12)]
 
-    assert found[0] == found[1] == found[2]
+    assert result[0] == result[1] == result[2]
 
 
 def test_fewer_levels_leave_more_trees() -> None:
