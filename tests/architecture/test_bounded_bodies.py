@@ -56,5 +56,5 @@ def test_every_list_object_and_string_of_a_request_has_a_limit(kind: type[Reques
 
 
 @pytest.mark.parametrize("annotation", [str, list[int], dict[str, int], list[str] | None, FiniteNumber | str])
-def test_an_unbounded_part_is_seen(annotation: Any) -> None:
+def test_an_unbounded_part_of_a_type_is_detected(annotation: Any) -> None:
     assert list(unbounded(annotation))

@@ -104,7 +104,7 @@ READS: dict[str, Callable[[Held, Principal], Any]] = {
 
 
 @pytest.mark.parametrize("read", READS)
-def test_whoever_sees_an_account_reads_all_of_it_and_others_learn_nothing(held: Held, read: str) -> None:
+def test_keys_that_see_an_account_read_all_of_it_and_others_get_not_found(held: Held, read: str) -> None:
     for principal in (OWNER, ADMIN, AUDITOR):
         assert READS[read](held, principal)
     with pytest.raises(NotFound):
@@ -150,7 +150,7 @@ def test_the_owner_lowers_a_cap_and_an_admin_raises_it(held: Held) -> None:
 @pytest.mark.parametrize(
     ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
 )
-def test_a_cap_that_is_none_is_refused(held: Held, epsilon: str, problem: str) -> None:
+def test_an_invalid_cap_is_refused(held: Held, epsilon: str, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         held.cap(epsilon, by=ADMIN)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cap", problem)]
@@ -178,7 +178,7 @@ def test_a_repeated_request_changes_a_cap_once(held: Held) -> None:
     assert [entry.amount for entry in held.entries()] == [3 * 10**9, 2 * 10**9, 10**9]
 
 
-def test_a_name_is_that_of_a_dataset(installation: Installation) -> None:
+def test_ledger_routes_take_names_of_datasets_only(installation: Installation) -> None:
     population = _held(installation, "population", PURE)
     with pytest.raises(NotFound):
         history.list_entries(installation, ADMIN, "patients", PageRequest())

@@ -91,7 +91,7 @@ def test_a_job_reads_its_box_alone(installation: Installation) -> None:
     assert not halves[0] & halves[1]
 
 
-def test_a_job_that_waited_reads_what_was_there_when_it_was_paid_for(installation: Installation) -> None:
+def test_a_queued_job_reads_the_uploads_that_existed_at_submission(installation: Installation) -> None:
     """Otherwise a job would read rows of a new cell without a charge to that cell."""
     dataset = people.declared(installation, partitions=PARTITIONS)["id"]
     _upload(installation, dataset, 0)
@@ -104,7 +104,7 @@ def test_a_job_that_waited_reads_what_was_there_when_it_was_paid_for(installatio
     assert _ages_read(installation) == set(range(100, 140))
 
 
-def test_without_a_partition_of_uploads_a_later_row_pays_for_what_came_before(installation: Installation) -> None:
+def test_without_a_partition_by_upload_later_rows_share_earlier_charges(installation: Installation) -> None:
     """Without a partition by upload, uploads are not cells: a later upload does not open a fresh budget."""
     dataset = people.declared(installation, partitions=PARTITIONS[1:])["id"]
     _upload(installation, dataset, 0)

@@ -41,7 +41,7 @@ def _charge_next(scene: Scene) -> None:
     run_job.charge_job(scene.installation, claim)
 
 
-def test_what_the_owner_lowered_only_an_admin_raises_again(scene: Scene) -> None:
+def test_only_an_admin_raises_a_cap_that_the_owner_lowered(scene: Scene) -> None:
     """The rule also holds while an open reservation keeps the guarantee at the higher cap."""
     scene.submit(key="held", epsilon="1")
     _cap(scene, "2")

@@ -116,7 +116,7 @@ def test_delta_is_rounded_up_to_a_whole_step(installation: Installation) -> None
     assert _charge(installation, dataset, _wanted("0.01", "1e-30"), key="a")["price"]["delta"] == "0.000000000000000001"
 
 
-def test_without_delta_set_aside_nothing_takes_it(installation: Installation) -> None:
+def test_without_delta_set_aside_a_declared_delta_is_refused(installation: Installation) -> None:
     for accountant in ("pure", "gdp"):
         delta = {} if accountant == "pure" else {"delta": "1e-6"}
         other = _declared(installation, budget={"accountant": accountant, "epsilon": "1"} | delta)
@@ -180,7 +180,7 @@ def test_only_a_part_of_delta_is_set_aside(changes: dict[str, Any], problem: str
         ({"accountant": "gdp", "epsilon": "1", "delta": "1e-6"}, {"column": "patient", "max_rows": 2}, None),
     ],
 )
-def test_what_is_said_to_fit_can_be_declared(
+def test_the_named_largest_epsilon_can_be_declared(
     installation: Installation, budget: dict[str, Any], unit: dict[str, Any] | None, delta: str | None
 ) -> None:
     """A declared ε costs more than the ε of a job, and is charged once for each row of a unit."""

@@ -63,7 +63,7 @@ def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
     assert replace(head, at="") == replace(_head(scene, 2), at="")
 
 
-def test_what_was_committed_after_the_last_head_is_no_contradiction(scene: Scene) -> None:
+def test_entries_after_the_last_head_do_not_contradict_it(scene: Scene) -> None:
     """A process that is killed between a commit and the write of its head leaves a consistent database."""
     Heads(scene.installation).publish()
     scene.submit(key="unpublished")
@@ -132,13 +132,13 @@ def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
         Heads(scene.installation).confirm()
 
 
-def test_what_a_killed_writer_left_is_no_head(scene: Scene) -> None:
+def test_an_unfinished_file_of_a_killed_writer_is_ignored(scene: Scene) -> None:
     Heads(scene.installation).publish()
     (scene.installation.home / "checkpoints" / f".{scene.dataset_id}.123").write_text("half")
     Heads(scene.installation).confirm()
 
 
-def test_a_damaged_head_of_one_account_holds_no_other_up(scene: Scene) -> None:
+def test_a_damaged_head_of_one_account_does_not_block_other_accounts(scene: Scene) -> None:
     heads = Heads(scene.installation)
     heads.publish()
     damaged = scene.installation.home / "checkpoints" / f"{scene.dataset_id}.checkpoint"
@@ -205,7 +205,7 @@ def test_a_folder_that_cannot_be_written_any_more_is_tried_again(scene: Scene) -
     assert _written(scene) == {scene.dataset_id: 2}
 
 
-def test_a_folder_that_cannot_be_written_any_more_keeps_no_job_from_its_end(scene: Scene) -> None:
+def test_jobs_end_although_the_folder_of_heads_cannot_be_written(scene: Scene) -> None:
     loop = _Loop(scene.installation)
     assert loop._is_ready()
     job_id = scene.submit_job(key="job")

@@ -83,7 +83,7 @@ def test_without_a_key_the_work_is_done_every_time(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_twin_waits_for_the_first_and_then_knows(scene: Scene, commits: bool) -> None:
+def test_a_concurrent_request_with_the_same_key_waits_and_gets_the_stored_answer(scene: Scene, commits: bool) -> None:
     database = scene.installation.database
     theirs = replace(ANSWER, body=b"theirs")
 

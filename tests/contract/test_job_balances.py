@@ -63,7 +63,7 @@ def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
     return None
 
 
-def test_each_part_is_told_what_the_other_one_leaves(session: Session) -> None:
+def test_each_part_is_quoted_the_room_that_the_other_part_leaves(session: Session) -> None:
     assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 3)) == [7, 4]
     assert _rooms(session, ("ds_1", {}, 6), ("ds_2", {}, 6)) == [4, 4]
     assert _rooms(session, ("ds_1", {}, 12), ("ds_2", {}, 3)) == [7, 0]

@@ -105,7 +105,7 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     scene.verified()
 
 
-def test_a_model_that_goes_before_its_evaluation_starts_costs_nothing(scene: Scene) -> None:
+def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: Scene) -> None:
     trained = model(scene, "a")
     job_id = evaluation(scene, trained)
     models.delete_model(scene.installation, OWNER, trained)
@@ -122,7 +122,7 @@ def test_a_model_that_goes_before_its_evaluation_starts_costs_nothing(scene: Sce
     scene.verified()
 
 
-def test_a_model_that_goes_while_it_is_evaluated_is_evaluated(scene: Scene) -> None:
+def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> None:
     trained = model(scene, "a")
     job_id = evaluation(scene, trained)
 
@@ -160,7 +160,7 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
     scene.assert_no_orphans()
 
 
-def test_cancelling_and_burying_end_every_kind(scene: Scene) -> None:
+def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) -> None:
     queued, other = profile(scene, "one"), profile(scene, "two")
     show_jobs.cancel_job(scene.installation, OWNER, queued)
     assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])

@@ -130,7 +130,7 @@ def test_a_refusal_says_what_would_fit_and_changes_nothing(installation: Install
     assert full.value.largest_that_fits == "0"
 
 
-def test_what_was_voided_or_expired_fits_again_and_what_was_charged_does_not(installation: Installation) -> None:
+def test_voided_and_expired_amounts_fit_again_and_charged_amounts_do_not(installation: Installation) -> None:
     for number, (end, _) in enumerate([*ENDS[1:], ENDS[0]]):
         _settle(installation, end, _reserve(installation, f"jb_{number}", CAP))
     with pytest.raises(BudgetExceeded):

@@ -129,7 +129,7 @@ def test_scopes_that_are_forgotten_are_read_again(installation: Installation, mo
     assert (known.tightest_cell, known.reserved) == ({"region": "EU", "shard": 1}, 12)
 
 
-def test_what_is_given_back_between_two_reads_carries_nothing(
+def test_an_amount_given_back_between_two_reads_adds_no_load(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of a population's member does not lock it: a row of totals may disappear between the two reads."""

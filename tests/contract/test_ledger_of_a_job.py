@@ -101,7 +101,7 @@ def test_all_reservations_of_a_job_come_to_one_end_once(installation: Installati
     assert (balance.charged, balance.reserved) == (30 if kind == "charge" else 0, 40)
 
 
-def test_a_job_of_which_one_reservation_has_ended_is_settled_on_no_account(installation: Installation) -> None:
+def test_a_job_with_one_ended_reservation_is_settled_on_no_account(installation: Installation) -> None:
     first, _ = _reserve(installation, "jb_1", {FIRST: 20, SECOND: 30})
     with installation.database.write() as session:
         ledger.charge(session, first, actor="worker")
@@ -120,7 +120,7 @@ def test_a_job_without_a_reservation_cannot_be_charged_and_gives_nothing_back(in
     assert _kinds(installation, FIRST) == ["reserve", "void"]
 
 
-def test_jobs_that_cross_never_wait_in_a_circle(on_postgresql: Installation) -> None:
+def test_jobs_on_the_same_accounts_in_opposite_orders_never_deadlock(on_postgresql: Installation) -> None:
     """One transaction voids jobs on A and C and on A and B while another one charges a job on C and B."""
     n_rounds = 25
     for index in range(n_rounds):

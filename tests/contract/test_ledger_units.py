@@ -63,7 +63,7 @@ def cap_set(installation: Installation, amount: int) -> None:
 
 
 @approximate
-def test_balances_and_entries_are_told_in_steps_of_a_trillionth(installation: Installation, accountant: str) -> None:
+def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(installation: Installation, accountant: str) -> None:
     opened(installation, accountant)
     charged(installation, "jb_1", 1)
     with installation.database.read() as session:
@@ -94,7 +94,7 @@ def test_refusal_says_the_epsilon_that_fits_at_the_jobs_delta(installation: Inst
 
 
 @approximate
-def test_highest_cap_forgets_what_was_in_force_before_anything_was_held_only(
+def test_the_highest_cap_ignores_only_caps_from_before_the_first_reservation(
     installation: Installation, accountant: str
 ) -> None:
     def highest() -> int:
@@ -119,7 +119,7 @@ def test_highest_cap_forgets_what_was_in_force_before_anything_was_held_only(
 
 
 @approximate
-def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Installation, accountant: str) -> None:
+def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Installation, accountant: str) -> None:
     """A reservation under cap 900 is charged after the cap fell to 300: a guarantee of 300 would be false."""
     opened(installation, accountant, cap=900)
     reservation_id = reserved(installation, "jb_0", 800)
@@ -130,7 +130,7 @@ def test_what_was_held_under_a_higher_cap_is_covered_by_it(installation: Install
 
 
 @approximate
-def test_what_fits_is_worked_out_when_no_lock_is_held(
+def test_the_largest_fitting_epsilon_is_computed_without_locks(
     installation: Installation, accountant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The computation takes up to 40 ms; under the lock, every other user of the account would wait."""

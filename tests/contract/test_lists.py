@@ -52,7 +52,7 @@ LISTS: list[Callable[[Installation], object]] = [
 
 @pytest.mark.parametrize("ask", LISTS)
 @pytest.mark.parametrize("population", [None, "patients"])
-def test_a_list_asks_as_often_for_many_as_for_few(
+def test_a_list_takes_a_fixed_number_of_queries(
     installation: Installation, ask: Callable[[Installation], object], population: str | None
 ) -> None:
     counts = []
@@ -66,7 +66,7 @@ def test_a_list_asks_as_often_for_many_as_for_few(
     assert counts[0] == counts[1] <= 12, counts
 
 
-def test_the_list_of_populations_asks_as_often_for_many_as_for_few(installation: Installation) -> None:
+def test_the_list_of_populations_takes_a_fixed_number_of_queries(installation: Installation) -> None:
     counts = []
     for numbers in (range(2), range(2, 9)):
         for number in numbers:
@@ -119,7 +119,7 @@ def test_a_list_of_accounts_computes_each_balance_once(
     assert computed == [{}, {}, {}]
 
 
-def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> None:
+def test_a_list_shows_each_dataset_as_a_single_request_does(installation: Installation) -> None:
     names = [people.declared(installation, population=population)["name"] for population in (None, "p", "p", "q")]
     people.upload(installation, names[1], b"age,income\n30,low\n")
     listed = {
@@ -133,7 +133,7 @@ def test_a_list_says_of_each_what_is_said_of_one(installation: Installation) -> 
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 
-def test_the_list_of_evaluations_asks_as_often_for_many_as_for_few(
+def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(
     database_url: str, tmp_path: Path, computed: list[Scope]
 ) -> None:
     """One evaluation and copies of it on other accounts, with and without a δ. Models state stored guarantees."""
@@ -185,7 +185,7 @@ def _add_models(installation: Installation, ids: list[str]) -> None:
             )  # fmt: skip
 
 
-def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Installation) -> None:
+def test_a_list_of_models_continues_after_a_removed_model(installation: Installation) -> None:
     _add_models(installation, [f"md_{number}" for number in range(5)])  # rows of equal time are ordered by id
     shown, cursor = [], None
     while True:
@@ -199,7 +199,7 @@ def test_a_list_of_models_goes_on_where_a_removed_model_was(installation: Instal
 
 
 @pytest.mark.parametrize("cursor", ["md_1", "junk", "1", ".md_1", "99999999999999999.md_1"])
-def test_what_is_no_place_in_a_list_of_models_is_refused(installation: Installation, cursor: str) -> None:
+def test_an_invalid_cursor_of_models_is_refused(installation: Installation, cursor: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         models.list_models(installation, OWNER, PageRequest(2, cursor))
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cursor", "unknown")]

@@ -73,7 +73,7 @@ def _holding(scene: Scene, account_id: str) -> str:
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
-def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
+def test_the_lock_order_of_a_submission_on_two_datasets(pair: Pair, is_crossed: bool) -> None:
     mine = pair.swapped if is_crossed else pair
     _assert_order(
         pair,
@@ -83,7 +83,7 @@ def test_a_job_of_two_datasets(pair: Pair, is_crossed: bool) -> None:
 
 
 @pytest.mark.parametrize("is_crossed", [False, True])
-def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
+def test_the_lock_order_of_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
     """The ledger locks accounts in order of id, whatever the caller locked before."""
     reservations = [
         ledger.NewReservation(each, 5, {}, EVENT, "jb_1") for each in sorted(_ids(pair), reverse=is_crossed)
@@ -96,7 +96,7 @@ def test_reservations_on_two_accounts(pair: Pair, is_crossed: bool) -> None:
     _assert_order(pair, reserve, _accounts(*_ids(pair)) + _populations(*POPULATIONS))
 
 
-def test_a_charge_for_an_external_mechanism(pair: Pair) -> None:
+def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
     one = _ids(pair)[0]
 
     def charge() -> None:
@@ -113,7 +113,7 @@ def test_a_charge_for_an_external_mechanism(pair: Pair) -> None:
     )
 
 
-def test_the_charge_of_a_job(pair: Pair) -> None:
+def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     """A charge changes no sum of a population, so no population is locked."""
     job_id = pair.submit(key="k")
     claim = run_job.claim_next(pair.first.installation)
@@ -123,7 +123,7 @@ def test_the_charge_of_a_job(pair: Pair) -> None:
     )
 
 
-def test_cancelling_a_job_that_waits(pair: Pair) -> None:
+def test_the_lock_order_of_a_cancellation(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     _assert_order(
         pair,
@@ -132,7 +132,7 @@ def test_cancelling_a_job_that_waits(pair: Pair) -> None:
     )
 
 
-def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
+def test_the_lock_order_of_an_expiry(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     _assert_order(
         pair,
@@ -141,7 +141,7 @@ def test_the_end_of_a_job_that_waited_too_long(pair: Pair) -> None:
     )
 
 
-def test_the_end_of_one_reservation(pair: Pair) -> None:
+def test_the_lock_order_of_a_void(pair: Pair) -> None:
     one = _ids(pair)[1]
     reservation_id = _holding(pair.first, one)
 
@@ -152,7 +152,7 @@ def test_the_end_of_one_reservation(pair: Pair) -> None:
     _assert_order(pair, void, _accounts(one) + _populations("pop_a"))
 
 
-def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
+def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     """All jobs are locked before the first account, and all accounts before the first new entry."""
     job_ids = [role.submit(key=f"k{number}") for number, role in enumerate((pair, pair.swapped, pair))]
     _assert_order(
@@ -162,14 +162,14 @@ def test_erasing_a_dataset_whose_jobs_read_two(pair: Pair) -> None:
     )
 
 
-def test_another_cap(pair: Pair) -> None:
+def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
     scene = pair.first
     _assert_order(
         pair, lambda: scene.lower_cap("1", key="k"), _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
     )
 
 
-def test_joining_a_population(pair: Pair) -> None:
+def test_the_lock_order_of_a_join(pair: Pair) -> None:
     scene = Pair.beside(pair.first, name="third").second
     _assert_order(
         pair,

@@ -77,7 +77,7 @@ def test_every_end_but_a_charge_is_followed_by_a_load(installation: Installation
         assert verify(export(session, "pop_a"), []).together == 17
 
 
-def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_its_clock_says(
+def test_entries_of_a_member_are_never_older_than_the_populations_newest_entry(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with installation.database.write() as session:
@@ -94,7 +94,7 @@ def test_a_member_writes_nothing_before_its_populations_newest_entry_whatever_it
     assert verify(early, members).compared["ds_1"].n_later == 2, "nothing was kept quiet"
 
 
-def test_a_job_on_two_members_is_two_loads_and_its_end_two_more(installation: Installation) -> None:
+def test_a_job_on_two_members_writes_two_loads_and_its_end_writes_two_more(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
         reservations = [ledger.NewReservation(each, 20, {}, EVENT, "jb_1") for each in ("ds_2", "ds_1")]
@@ -124,7 +124,7 @@ def test_a_refusal_and_a_rollback_leave_no_entry(installation: Installation) -> 
         assert verified(session, "pop_a").together == 60
 
 
-def test_datasets_outside_have_no_part_in_it(installation: Installation) -> None:
+def test_datasets_outside_a_population_write_no_entries_to_it(installation: Installation) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1")
         account(session, "ds_2")

@@ -60,7 +60,7 @@ def recomputed(session: Session) -> dict[str, MemberTotal]:
 
 
 @pytest.mark.parametrize("work", [limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"])
-def test_what_is_kept_is_what_the_boxes_say_after_every_step(
+def test_stored_totals_of_members_equal_their_boxes_after_every_step(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, work: int
 ) -> None:
     monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", work)

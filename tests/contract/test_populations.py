@@ -102,7 +102,7 @@ def test_the_accounts_own_cap_is_named_where_it_leaves_less(session: Session) ->
     assert (refused.value.population, refused.value.cap) == (None, "0.00000003")
 
 
-def test_what_is_given_back_fits_again(session: Session) -> None:
+def test_a_given_back_amount_fits_again(session: Session) -> None:
     opened(session)
     one, two = member(session, 1), member(session, 2)
     reservation_id = [reserve(session, one, 60, "jb_1"), reserve(session, two, 40, "jb_2")]
@@ -147,7 +147,7 @@ def test_an_account_without_a_population_is_bound_by_nobody(session: Session) ->
         ({"privacy_unit": {"column": "patient", "max_rows": 1}}, ("privacy_unit",)),
     ],
 )
-def test_what_cannot_be_added_up_cannot_join(
+def test_a_dataset_whose_loss_cannot_be_added_cannot_join(
     session: Session, changes: dict[str, object], differs: tuple[str, ...]
 ) -> None:
     opened(session)
@@ -170,7 +170,7 @@ def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None
         member(session, 3, privacy_unit={"column": "person", "max_rows": 2})
 
 
-def test_nobody_leaves(session: Session) -> None:
+def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
     opened(session)
     one = member(session, 1)
     populations.join(session, "pp_a", one, actor=OWNER.key_id, at=_now())
@@ -206,7 +206,7 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
     assert printable(session) == 100, "sums of ε are valid at any time, and nothing but the cap is more now"
 
 
-def test_while_the_sum_is_over_the_cap_nothing_is_admitted_in_cells_that_spent_little_either(session: Session) -> None:
+def test_no_cell_admits_a_job_while_the_sum_exceeds_the_cap(session: Session) -> None:
     opened(session)
     reserve(session, member(session, 1), 60, "jb_1")
     late = account(session, 2)

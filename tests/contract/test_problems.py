@@ -108,7 +108,7 @@ def test_every_named_error_has_a_problem_or_stays_inside() -> None:
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
-def test_an_error_is_one_problem(error: GrovekeeperError) -> None:
+def test_every_error_is_answered_as_its_problem(error: GrovekeeperError) -> None:
     row = PROBLEMS[type(error)]
     answer = problems.response_to(error)
     assert (answer.status_code, answer.media_type) == (row.status, "application/problem+json")
@@ -157,7 +157,7 @@ def _raises(app: FastAPI, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError(SECRET), _Unforeseen(), errors.LeaseLost(), KeyError(SECRET)])
-def test_what_nobody_foresaw_is_a_request_id_and_nothing_else(
+def test_an_unexpected_error_is_answered_with_a_request_id_only(
     app: FastAPI, key: str, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     _raises(app, error)
@@ -177,7 +177,7 @@ def test_what_nobody_foresaw_is_a_request_id_and_nothing_else(
 @pytest.mark.parametrize(
     ("status", "slug"), [(400, "malformed-request"), (404, "not-found"), (418, "malformed-request")]
 )
-def test_what_the_framework_refuses_has_the_same_form(app: FastAPI, key: str, status: int, slug: str) -> None:
+def test_framework_errors_are_problems_too(app: FastAPI, key: str, status: int, slug: str) -> None:
     _raises(app, HTTPException(status, detail=SECRET))
     answer = _get(app, "/broken", key)
     assert (answer.headers["content-type"], answer.json()["type"]) == (MEDIA_TYPE, slug)
@@ -185,7 +185,7 @@ def test_what_the_framework_refuses_has_the_same_form(app: FastAPI, key: str, st
     assert SECRET not in answer.text
 
 
-def test_a_cause_that_has_a_name_keeps_it(app: FastAPI, key: str) -> None:
+def test_an_http_error_with_a_named_cause_is_answered_as_the_cause(app: FastAPI, key: str) -> None:
     error = HTTPException(400)
     error.__cause__ = errors.TooLarge("the body", 5)
     _raises(app, error)

@@ -115,7 +115,7 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_the_sweeper_tells_a_lost_commit_from_a_lost_answer(
+def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     job_id, claim = _claim(scene)
@@ -268,7 +268,7 @@ def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(s
     assert not unknown.exists()
 
 
-def test_a_folder_that_goes_while_it_is_tidied_stops_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = scene.installation.job_folder("jb_gone")
     folder.mkdir(parents=True)
     (folder / "artifact.safetensors").write_bytes(b"artifact")
@@ -283,7 +283,7 @@ def test_a_folder_that_goes_while_it_is_tidied_stops_nobody(scene: Scene, monkey
     assert not folder.exists()
 
 
-def test_a_job_is_charged_once_and_whoever_comes_again_has_lost_it(scene: Scene) -> None:
+def test_a_job_is_charged_once_and_a_second_worker_has_lost_its_lease(scene: Scene) -> None:
     job_id, claim = _claim(scene)
     run_job.charge_job(scene.installation, claim)
     with pytest.raises(LeaseLost):

@@ -82,9 +82,7 @@ def test_any_other_end_is_one_opaque_failure(job: Job, monkeypatch: pytest.Monke
     assert job.child_has_ended()
 
 
-def test_a_child_that_does_not_read_its_task_is_no_error_of_the_workers(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_does_not_read_its_task_causes_no_worker_error(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobFailed):
         job.train(monkeypatch, "os.close(0); os._exit(1)")
 

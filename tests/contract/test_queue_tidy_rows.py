@@ -48,7 +48,7 @@ def test_rows_of_a_living_dataset_stay_however_old(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part", "spool/body"]
 )
-def test_what_a_cut_off_upload_left_goes_once_no_upload_can_be_that_old(scene: Scene, name: str) -> None:
+def test_files_of_an_interrupted_upload_are_removed_once_no_upload_can_be_that_old(scene: Scene, name: str) -> None:
     left = scene.installation.home / name.format(dataset=scene.dataset_id)
     (epoch,) = _rows(scene)
     _aged(left, JUST_NOW)
@@ -73,7 +73,7 @@ def test_rows_of_a_deleted_dataset_go_at_once(scene: Scene, monkeypatch: pytest.
     assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
 
 
-def test_a_body_that_goes_while_it_is_looked_at_stops_nobody(scene: Scene) -> None:
+def test_a_body_that_disappears_during_tidying_is_ignored(scene: Scene) -> None:
     vanished = scene.installation.spool_folder / "vanished"
     vanished.symlink_to(scene.installation.spool_folder / "nowhere")
     stale = _aged(scene.installation.spool_folder / "stale", LONG_AGO)
@@ -111,7 +111,7 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
     assert _rows(scene) == []
 
 
-def test_an_artifact_that_no_model_refers_to_goes_once_none_can_be_on_its_way(scene: Scene) -> None:
+def test_an_unreferenced_artifact_is_removed_once_no_registration_can_be_pending(scene: Scene) -> None:
     """The process that deleted the model ended before it removed the file."""
     store = scene.installation.store
     needed, orphan, young = (store.put(name) for name in (b"needed", b"orphan", b"young"))

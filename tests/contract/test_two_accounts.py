@@ -118,7 +118,7 @@ def test_one_account_that_refuses_leaves_no_job_and_no_entry(pair: Pair, epsilon
     assert run_job.claim_next(pair.first.installation) is None
 
 
-def test_crossing_jobs_that_are_submitted_cancelled_and_charged_at_once_all_come_to_their_end(pair: Pair) -> None:
+def test_concurrent_jobs_on_two_datasets_in_both_orders_all_end(pair: Pair) -> None:
     """Eight jobs at a time on A/B and B/A do not deadlock; both accounts record the ends that callers received."""
     roles, installation = [pair, pair.swapped], pair.first.installation
     charged: set[str] = set()

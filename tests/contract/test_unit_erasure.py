@@ -122,7 +122,7 @@ def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["before-prints", "before-rows"])
-def test_what_a_crash_cut_off_is_finished_by_repeating(
+def test_repeating_an_erasure_finishes_an_interrupted_erasure(
     installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     class Cut(BaseException):
@@ -144,7 +144,9 @@ def test_what_a_crash_cut_off_is_finished_by_repeating(
     assert list(file.parent.glob(".*")) == []
 
 
-def test_a_reader_that_opened_a_file_before_goes_on_with_it(installation: Installation, dataset: str) -> None:
+def test_a_reader_continues_with_the_file_that_it_opened_before_an_erasure(
+    installation: Installation, dataset: str
+) -> None:
     file = row_files.epoch_file(installation.home, dataset, epochs(installation, dataset)[0])
     with pq.ParquetFile(file) as reader:
         erase_unit(installation, OWNER, dataset, unit="ann")
@@ -170,7 +172,7 @@ def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
         erase_unit(installation, OWNER, dataset, unit="ann")
 
 
-def test_who_may_not_and_what_cannot(installation: Installation, dataset: str) -> None:
+def test_erasing_a_unit_needs_the_owner_and_a_unit_column(installation: Installation, dataset: str) -> None:
     plain = people.declared(installation)["id"]
     with pytest.raises(InvalidRequest):
         erase_unit(installation, OWNER, plain, unit="ann")

@@ -130,7 +130,7 @@ def test_integers_come_back_exactly(notes: Database, amount: int) -> None:
 
 
 @pytest.mark.parametrize("amount", [1.0, True, "1", 2**63, -(2**63) - 1])
-def test_what_is_not_a_64_bit_integer_is_refused(notes: Database, amount: object) -> None:
+def test_values_other_than_64_bit_integers_are_refused(notes: Database, amount: object) -> None:
     with pytest.raises((StatementError, OverflowError)), notes.write() as session:
         session.add(_Note(amount=amount))
     assert _count(notes) == 0

@@ -86,7 +86,7 @@ def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_is_ready_when_it_says_so_and_gone_when_it_is_told(start: Start, tmp_path: Path, number: int) -> None:
+def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(start: Start, tmp_path: Path, number: int) -> None:
     process = start("serve", "--port", "0", "--workers", "2")
     url = _ready_url(process)
     assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
@@ -222,7 +222,7 @@ def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["home is a file", "database is garbage", "database is away"])
-def test_an_installation_that_cannot_work_is_one_sentence(start: Start, tmp_path: Path, broken: str) -> None:
+def test_an_installation_error_is_printed_as_one_sentence(start: Start, tmp_path: Path, broken: str) -> None:
     variables = {}
     if broken == "home is a file":
         (tmp_path / "home").write_text("")

@@ -59,7 +59,7 @@ def test_every_install_in_the_image_is_hashed_or_offline() -> None:
     assert all("--require-hashes" in command or "--no-index" in command for command in installs)
 
 
-def test_what_the_image_copies_is_there_and_let_through() -> None:
+def test_files_that_the_image_copies_exist_and_are_not_ignored() -> None:
     let_through = {
         line[1:] for line in (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")
     }

@@ -28,7 +28,7 @@ def uploaded(server: Server, n_questions: int) -> str:
 
 
 @pytest.mark.parametrize("n_questions", [2, 3])
-def test_what_questions_tell_together_is_learned_for_what_was_quoted(server: Server, n_questions: int) -> None:
+def test_a_joint_rule_of_several_columns_is_learned_at_the_quoted_price(server: Server, n_questions: int) -> None:
     dataset = uploaded(server, n_questions)
     body: dict[str, Any] = {
         "algorithm": "rpf", "epsilon": "4", "parameters": {"n_estimators": 1, "max_depth": n_questions},

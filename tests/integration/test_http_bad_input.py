@@ -40,7 +40,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_what_breaks_a_rule_is_refused_without_a_trace(place: Place, group: str) -> None:
+def test_an_invalid_request_is_refused_and_leaves_no_trace(place: Place, group: str) -> None:
     failures = []
     before = place.server.footprint()
     for case in GROUPS[group]():
@@ -91,7 +91,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
     assert met == set(STATUS_OF) - by_state_or_caller
 
 
-def test_a_method_that_is_not_there_names_those_that_are(place: Place) -> None:
+def test_an_unknown_method_is_answered_with_the_allowed_methods(place: Place) -> None:
     answer = place.server.admin.http.put("/train", json={})
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
     public = place.server.client(None).post("/healthz")

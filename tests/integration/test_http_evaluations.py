@@ -148,7 +148,7 @@ def test_refusals_charge_nothing_and_name_the_rule(server: Server) -> None:
     assert server.footprint() == before
 
 
-def test_who_may_read_rows_may_evaluate(server: Server) -> None:
+def test_evaluations_need_the_role_analyst_on_the_dataset(server: Server) -> None:
     dataset, (model,) = _trained(server, "pure")
     evaluation = _evaluated(server, f"/models/{model}/evaluations", epsilon="1")
     for role, status in (("predictor", 403), ("auditor", 403), ("analyst", 200)):

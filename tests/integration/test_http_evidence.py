@@ -89,7 +89,7 @@ def test_proofs_of_every_entry_and_every_beginning_hold(ledger: tuple[Server, st
         ("?from_size=3&size=2", "/from_size", "out-of-range"),
     ],
 )
-def test_a_proof_of_what_is_not_there_is_a_broken_rule(
+def test_a_proof_of_a_missing_entry_is_an_invalid_request(
     ledger: tuple[Server, str], query: str, at: str, problem: str
 ) -> None:
     server, dataset = ledger

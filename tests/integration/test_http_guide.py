@@ -56,7 +56,7 @@ def test_the_guide_works_as_written(server: Server, tmp_path: Path) -> None:
     assert (tmp_path / "census.jsonl").read_text().count("\n") == 4
 
 
-def test_the_limits_that_are_told_are_those_of_the_code() -> None:
+def test_the_documented_limits_equal_those_of_the_code() -> None:
     rules = (DOCS / "api-rules.md").read_text(encoding="utf-8")
     mebi, gibi = 1024**2, 1024**3
     reported = (

@@ -82,7 +82,7 @@ def test_a_body_of_too_many_values_is_refused_before_one_is_built(
     assert time.process_time() - started < 20
 
 
-def test_one_answer_lists_a_hundred_problems(server: Server) -> None:
+def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
     feature = {"name": "", "type": "categorical", "categories": []}
     wide = {"schema": {"features": [feature] * 2_000, "label": {"name": "y", "classes": ["a", "b"]}}}
     unknown = {f"x{index}": 0 for index in range(limits.MAX_JSON_MEMBERS)}
@@ -209,7 +209,7 @@ def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server)
     assert statuses == [200] * 64
 
 
-def test_too_many_at_once_are_told_when_to_come_back(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excess_concurrent_requests_get_a_retry_after(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 0)
     answer = server.admin.http.get("/ledger")
     assert (answer.status_code, answer.json()["type"], answer.headers["Retry-After"]) == (429, "too-many-requests", "1")

@@ -50,7 +50,7 @@ def test_copy_subset_and_repetition_are_seen_by_their_owner(idle_server: Server)
     assert overlaps(owner, first) == [(30, 30, {})], "erased rows left no fingerprints"
 
 
-def test_nobody_else_can_ask_and_a_guess_in_another_owners_dataset_tells_nothing(idle_server: Server) -> None:
+def test_only_the_owner_sees_overlap_and_a_guess_in_another_dataset_reveals_nothing(idle_server: Server) -> None:
     """A caller who uploads one row of a stranger's dataset sees no difference from an upload without the row."""
     victim, attacker = idle_server.caller("owner"), idle_server.caller("owner")
     secret = declared_by(victim, part(0, 30))["id"]
@@ -69,7 +69,7 @@ def test_nobody_else_can_ask_and_a_guess_in_another_owners_dataset_tells_nothing
 
 
 @pytest.mark.parametrize("same_owner", [True, False])
-def test_nothing_follows_from_an_overlap(server: Server, *, same_owner: bool) -> None:
+def test_no_answer_depends_on_an_overlap(server: Server, *, same_owner: bool) -> None:
     """Answers, balances, populations and admissible trainings are those of a dataset that shares no row."""
     first = server.caller("owner")
     declared_by(first, part(0, 30), population=f"people-of-{first.id}")

@@ -91,7 +91,7 @@ def scene(idle_server: Server, tmp_path: Path) -> Scene:
     return scene
 
 
-def test_everything_that_was_taken_holds_together(scene: Scene) -> None:
+def test_exports_and_checkpoints_of_a_population_verify_together(scene: Scene) -> None:
     result = verified_alone(*scene.export(), *scene.signed())
     assert result["exit"] == 0, result
     assert result["unchecked"] == []
@@ -164,7 +164,7 @@ def test_an_erased_member_still_counts(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["people", "first", "second"])
-def test_a_tail_that_was_cut_off_a_real_export_is_found(scene: Scene, which: str) -> None:
+def test_the_truncation_of_a_real_export_is_detected(scene: Scene, which: str) -> None:
     arguments = scene.export()
     file = scene.folder / (which if which == "people" else scene.members[which == "second"])
     lines = file.read_bytes().splitlines(keepends=True)

@@ -103,7 +103,7 @@ def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> N
         ({"privacy_unit": {"column": "patient", "max_rows": 2}}, ["privacy_unit"]),
     ],
 )
-def test_what_cannot_be_added_up_is_refused_by_name(
+def test_a_join_of_incompatible_losses_names_the_differences(
     idle_server: Server, changes: dict[str, Any], differs: list[str]
 ) -> None:
     owner, name = idle_server.caller("owner"), new_name()
@@ -130,7 +130,9 @@ def test_late_join_counts_what_was_spent_and_the_statement_grows(idle_server: Se
 
 
 @pytest.mark.parametrize("budget", [THREE, {"accountant": "gdp", "epsilon": "3", "delta": "0.000001"}])
-def test_what_was_released_before_a_late_join_says_so_from_then_on(server: Server, budget: dict[str, str]) -> None:
+def test_guarantees_of_earlier_outputs_name_the_population_after_a_late_join(
+    server: Server, budget: dict[str, str]
+) -> None:
     dataset, name = server.uploaded(budget=budget), new_name()
     delta = {"delta": budget["delta"]} if "delta" in budget else {}
     model = f"/models/{server.trained(dataset['id'], **delta)['model_id']}"
@@ -150,7 +152,7 @@ def test_what_was_released_before_a_late_join_says_so_from_then_on(server: Serve
     assert server.admin.http.get(younger).json()["guarantee"]["text"].count("belongs to the population") == 1
 
 
-def test_an_erased_dataset_still_counts_and_its_name_buys_nothing_back(server: Server) -> None:
+def test_an_erased_dataset_still_counts_and_reusing_its_name_frees_no_budget(server: Server) -> None:
     name, admin = new_name(), server.admin
     old = declared_by(admin, population=name, budget=THREE, name=f"{name}-data")
     assert server.trained(old["id"], epsilon="2")["state"] == "succeeded"
@@ -185,9 +187,7 @@ def test_model_cards_say_that_the_guarantee_is_of_one_dataset(server: Server) ->
     assert f"The dataset belongs to the population '{name}'" in card["guarantee"]["text"]
 
 
-def test_its_entries_are_read_capped_exported_and_verified_beside_those_of_its_members(
-    idle_server: Server, tmp_path: Path
-) -> None:
+def test_a_population_has_entries_cap_export_and_verification(idle_server: Server, tmp_path: Path) -> None:
     owner, admin, name = idle_server.caller("owner"), idle_server.admin, new_name()
     one = declared_by(owner, population=name, budget=THREE)
     two = declared_by(owner, budget=THREE)
@@ -266,7 +266,7 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
     assert not [each for each in listed if each.startswith("pop_")]
 
 
-def test_a_job_on_two_lots_of_cells_of_a_member_is_loaded_and_verified(idle_server: Server, tmp_path: Path) -> None:
+def test_a_job_on_two_scopes_of_a_member_is_loaded_and_verified(idle_server: Server, tmp_path: Path) -> None:
     """Both reservations raise the member's load to that of its largest cell, and both are voided."""
     owner, name = idle_server.caller("owner"), new_name()
     shards = [{"name": "shard", "kind": "hash", "cells": 3}]

@@ -98,7 +98,7 @@ def test_refusals_charge_nothing_and_name_the_rule(idle_server: Server) -> None:
     assert server.admin.http.get(f"/ledger/{dataset['id']}").json()["charged"] == "0"
 
 
-def test_who_may_release_and_look(server: Server) -> None:
+def test_profiles_need_the_role_analyst(server: Server) -> None:
     dataset = server.uploaded()
     profile = _released(server, dataset["id"])
     path = f"/datasets/{dataset['id']}/profiles"
@@ -113,7 +113,7 @@ def test_who_may_release_and_look(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("accountant", "algorithm"), [("pure", "auto"), ("gdp", "auto"), ("zcdp", "rpf")])
-def test_a_profile_is_used_for_nothing_and_the_quote_says_so(server: Server, accountant: str, algorithm: str) -> None:
+def test_a_quote_states_that_a_profile_has_no_effect(server: Server, accountant: str, algorithm: str) -> None:
     delta = {} if accountant == "pure" else {"delta": DELTA}
     shards = [{"name": "shard", "kind": "hash", "cells": 4}]
     dataset = server.uploaded(1600, budget=BUDGETS[accountant], partitions=shards)  # a noisy size far above its noise

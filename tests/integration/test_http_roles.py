@@ -370,7 +370,7 @@ def test_lists_show_only_what_a_caller_may_see(estate: Estate, name: str) -> Non
         assert (estate.targets.dataset in accounts) == (name != "global owner")
 
 
-def test_who_declares_owns_and_grants_and_takes_back(idle_server: Server) -> None:
+def test_the_declaring_key_becomes_owner_and_grants_and_revokes_roles(idle_server: Server) -> None:
     owner, friend = idle_server.caller("owner"), idle_server.caller()
     dataset = owner.http.post("/datasets", json=declaration()).json()["id"]
     grant = f"/datasets/{dataset}/grants/{friend.id}"
@@ -387,7 +387,7 @@ def test_who_declares_owns_and_grants_and_takes_back(idle_server: Server) -> Non
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/datasets/", "/ledger/a/b/c", "/docs", "/redoc", "/metrics/x"])
-def test_a_path_that_does_not_exist_is_a_secret_without_a_key(idle_server: Server, path: str) -> None:
+def test_an_unknown_path_is_401_without_a_key(idle_server: Server, path: str) -> None:
     assert _is_refusal(idle_server.client(None).get(path), 401)
     assert _is_refusal(idle_server.admin.http.get(path), 404)
 

@@ -26,7 +26,7 @@ def charged(server: Server, dataset: str) -> tuple[str, str]:
     return balance["charged"], balance["reserved"]
 
 
-def test_a_job_on_two_datasets_is_quoted_charged_and_told_on_both(server: Server) -> None:
+def test_a_job_on_two_datasets_is_quoted_charged_and_shown_on_both(server: Server) -> None:
     labelled, unlabelled = server.uploaded(), server.uploaded()
     body = semi_supervised(labelled["name"], unlabelled["name"])
     quote = server.admin.http.post("/plans", json=body).json()
@@ -114,7 +114,7 @@ def test_a_second_dataset_needs_the_role_on_it(server: Server) -> None:
     assert analyst.http.post("/plans", json=body).status_code == 200
 
 
-def test_a_quote_on_two_datasets_of_one_population_adds_up_what_both_ask_for(idle_server: Server) -> None:
+def test_a_quote_on_two_members_of_a_population_adds_up_both_parts(idle_server: Server) -> None:
     server = idle_server
     opened = {"name": new_idempotency_key()["Idempotency-Key"], "budget": {"accountant": "pure", "epsilon": "4"}}
     assert server.admin.http.post("/populations", json=opened).status_code == 201

@@ -63,7 +63,7 @@ def trained(server: Server, algorithm: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("algorithm", sorted(catalogue.BY_SLUG))
-def test_a_model_answers_the_same_at_home(server: Server, algorithm: str) -> None:
+def test_an_exported_model_predicts_as_the_service_does(server: Server, algorithm: str) -> None:
     job = trained(server, algorithm)
     before = server.footprint()
     session = onnxruntime.InferenceSession(taken(server, job["model_id"]))
@@ -112,7 +112,7 @@ def test_the_card_travels_with_the_model(server: Server) -> None:
     assert taken(server, job["model_id"]) == taken(server, job["model_id"])
 
 
-def test_who_may_only_predict_takes_no_onnx_away(server: Server) -> None:
+def test_a_predictor_cannot_download_onnx(server: Server) -> None:
     dataset = server.uploaded()
     job = server.trained(dataset["id"])
     path = f"/models/{job['model_id']}/artifact?format=onnx"
@@ -123,7 +123,9 @@ def test_who_may_only_predict_takes_no_onnx_away(server: Server) -> None:
     assert server.admin.http.get(f"/models/{job['model_id']}/artifact?format=pickle").status_code == 422
 
 
-def test_the_guide_asks_a_downloaded_model(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guides_program_predicts_with_a_downloaded_model(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command line downloads the file, and the guide's program runs unchanged."""
     monkeypatch.chdir(tmp_path)
     job = server.trained(server.uploaded()["id"], algorithm="mrf", epsilon="20")

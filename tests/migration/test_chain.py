@@ -41,7 +41,7 @@ def _connected(url: str) -> Iterator[Connection]:
     engine.dispose()
 
 
-def test_there_is_one_head() -> None:
+def test_the_migration_chain_has_one_head() -> None:
     assert migrate.head_revision() == _scripts()[0].revision
 
 

@@ -88,7 +88,7 @@ def _worst(rule: Rule, seed: int) -> Fraction:
     return max(_loss(charged, record) for record in records)
 
 
-def test_no_program_of_jobs_makes_a_record_lose_more_than_the_cap() -> None:
+def test_no_sequence_of_jobs_makes_a_record_lose_more_than_the_cap() -> None:
     losses = [_worst(exact, seed) for seed in range(300)]
     assert max(losses) == CAP, "the cap is reached, and never passed"
 

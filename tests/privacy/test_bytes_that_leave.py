@@ -242,7 +242,7 @@ def test_the_production_child_says_the_same_of_neighbours(tmp_path: Path, monkey
     assert train[:2] == (0, b"....")
 
 
-def test_a_count_of_rows_in_the_metadata_of_a_job_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_of_rows_in_the_metadata_of_a_job_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: the metadata of every output contain the number of rows in scope."""
     honest = run_job.KINDS["train"].public_facts
 

@@ -122,7 +122,7 @@ def test_the_two_keys_cover_both_cases_of_the_assignment() -> None:
     assert shard[APART][0] != shard[APART][1]
 
 
-def test_four_rows_over_two_shards() -> None:
+def test_a_sharded_forest_on_four_rows_loses_its_charge() -> None:
     settled = planned("rdt-ta", TWO_SPLITS, n_estimators=2, assignment="sharded", max_depth=0)
     laws = Laws(settled, TWO_SPLITS, key=APART)
     worst = laws.worst(add_remove_pairs(datasets(4, RECORDS[:2])))

@@ -78,7 +78,7 @@ def test_no_unit_loses_more_than_the_account_says(installation: Installation, n_
     assert _charged(installation, CHARGES, max_rows=2) == _loss_of_a_unit(CHARGES) == 4, "and it is not more, either"
 
 
-def test_telling_cells_of_a_column_apart_would_claim_too_little(
+def test_separate_column_cells_would_understate_the_loss_of_a_unit(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_price, "_coverable", lambda _dataset, scope: scope)

@@ -122,7 +122,7 @@ def test_the_fraction_is_rounded_to_nearest(fraction: int, scale_bits: int) -> N
     assert _normal(0, _TOP, *chain, _HIGH, scale_bits=scale_bits) == -expected
 
 
-def test_equal_digits_are_told_apart_by_the_next_ones() -> None:
+def test_numbers_with_equal_digits_are_compared_by_later_digits() -> None:
     """z and x agree in 64 bits. The next digits decide whether the chain continues; it then ends at outcome 0."""
     x = _LOW
     above, below = (7, 6), (6, 7)

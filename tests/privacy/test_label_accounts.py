@@ -173,7 +173,7 @@ def dropping(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: Enumer
     return production(plan, schema, SanitisedRows(columns, rows.y[indices], rows.row_ids[indices]), randomness)
 
 
-def test_leaving_out_rows_of_unknown_label_tells_which_they_are() -> None:
+def test_dropping_rows_of_unknown_label_reveals_which_rows_they_are() -> None:
     settled = planned("sspe-2", TWO_SPLITS, **SEQUENTIAL, **STOPS_NOWHERE)
     flawed = Laws(settled, TWO_SPLITS, grow=dropping)
 

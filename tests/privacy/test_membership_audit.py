@@ -125,7 +125,7 @@ ATTACKED = [
 
 
 @pytest.mark.parametrize(("slug", "parameters"), ATTACKED)
-def test_a_canary_is_not_told_beyond_the_charge(slug: str, parameters: dict) -> None:
+def test_the_attack_on_a_canary_stays_within_the_charge(slug: str, parameters: dict) -> None:
     assert proved(planned(slug, "1", **parameters)) <= 1.0
 
 
@@ -138,7 +138,7 @@ def test_the_attack_finds_a_canary_that_is_hardly_hidden(slug: str, parameters: 
     assert proved(planned(slug, "30", **parameters)) > 1.5
 
 
-def test_the_attack_finds_forgotten_noise() -> None:
+def test_the_attack_detects_missing_noise() -> None:
     """The flaw: counts with a twentieth of the charged noise."""
     settled = planned("rdt-ta", "1", **FLAT)
     leaves = tree_losses.tree_event(settled.event)

@@ -80,7 +80,7 @@ def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(
     assert 0.99 < worst_share(n_classes, seed=n_classes, mu_squared=mu_squared, split=split) <= 1.0
 
 
-def test_a_wild_transcript_changes_nothing() -> None:
+def test_sensitivities_hold_after_unlikely_earlier_releases() -> None:
     """The sensitivities hold after any earlier releases, even after releases that no dataset is likely to give."""
     for n_classes in (2, 3):
         encoding, X, y = world(12, n_classes, seed=1)
@@ -197,7 +197,7 @@ def test_counts_without_their_share_of_the_price_are_seen(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("n_classes", [2, 10])
 @pytest.mark.parametrize("make", [real, lambda n_classes: world(700, n_classes, seed=9)], ids=["real", "random"])
-def test_company_order_and_cuts_change_no_rows_integers(make: object, n_classes: int) -> None:
+def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(make: object, n_classes: int) -> None:
     """Dropping, permuting, re-batching and re-partitioning rows leaves every other row's integers identical."""
     encoding, X, y = make(n_classes)
     X, y = X[:700], y[:700]

@@ -58,7 +58,7 @@ def test_large_budget_learns_what_is_there(slug: str) -> None:
     assert accuracy(train(slug, "20", n_estimators=8, max_depth=3)) > 0.95
 
 
-def test_a_single_row_cannot_be_told_beyond_the_ceiling() -> None:
+def test_guessing_the_class_of_a_single_row_succeeds_at_most_as_often_as_epsilon_allows() -> None:
     """One row, one leaf: no release at ε = 1 names the row's class more often than e/(1 + e)."""
     schema = Schema.from_json(
         {

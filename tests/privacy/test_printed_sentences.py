@@ -208,7 +208,7 @@ def test_a_sentence_without_its_condition_is_seen(account: Account, output: guar
 
 
 @pytest.mark.parametrize("account", ACCOUNTS, ids=name)
-def test_an_account_without_its_cap_s_condition_is_seen(account: Account) -> None:
+def test_an_account_sentence_without_its_cap_condition_is_detected(account: Account) -> None:
     world = best_of(account, 2)
     text = str(account_text(account, cap=world.total)["text"])
     assert is_true(text, world, after_a_raise=raised(account))

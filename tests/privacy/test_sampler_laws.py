@@ -208,7 +208,7 @@ def test_discrete_laplace_fills_any_shape() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 100])
-def test_uniform_is_uniform(n: int) -> None:
+def test_uniform_draws_follow_the_uniform_law(n: int) -> None:
     randomness = SystemRandomness()
     assert_law(Counter(randomness.uniform(n) for _ in range(30_000)), dict.fromkeys(range(n), 1 / n))
 

@@ -55,7 +55,7 @@ def test_a_copy_of_a_test_process_draws_from_the_operating_system() -> None:
 
 
 @given(number=st.integers(0, 3))
-def test_an_example_may_take_its_time(number: int) -> None:
+def test_hypothesis_sets_no_deadline(number: int) -> None:
     """Longer than Hypothesis allows by itself: on a busy machine any example does, now and then."""
     time.sleep(0.25)
     assert number in range(4)

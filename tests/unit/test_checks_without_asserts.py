@@ -70,7 +70,7 @@ def _optimised(code: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_costs_more_than_it_was_priced_at_is_refused_without_asserts(what: str) -> None:
+def test_an_event_above_its_price_is_refused_where_python_removes_asserts(what: str) -> None:
     code, error = REFUSED[what]
     ended = _optimised(COMMON + code)
     assert ended.returncode == 1, ended.stderr

@@ -26,14 +26,14 @@ def _run_with(preparation: str, folder: Path) -> "subprocess.CompletedProcess[st
     return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_an_old_python_is_told_so(tmp_path: Path) -> None:
+def test_an_old_python_gets_a_message(tmp_path: Path) -> None:
     ran = _run_with("sys.version_info = (3, 10, 4, 'final', 0)", tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "Grovekeeper needs Python 3.11 or newer; this is 3.10.\n")
     assert not (tmp_path / ".venv").exists()
 
 
 @pytest.mark.parametrize("module", ["venv", "ensurepip"])
-def test_a_missing_venv_module_is_one_sentence(tmp_path: Path, module: str) -> None:
+def test_a_missing_venv_module_is_reported_in_one_sentence(tmp_path: Path, module: str) -> None:
     ran = _run_with(f"sys.modules[{module!r}] = None", tmp_path)
     assert ran.returncode == 1
     assert "sudo apt install python3-venv" in ran.stderr

@@ -43,7 +43,7 @@ def test_a_number_keeps_its_own_characters() -> None:
         b"+1", b"'a'", b"[1,]", b"\x00", b'"\x01"', '{"a": 1}'.encode("utf-16"), b"[" * 10**6,
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_malformed_and_not_quoted(body: bytes) -> None:
+def test_a_body_that_is_not_json_is_malformed_and_not_quoted(body: bytes) -> None:
     with pytest.raises(MalformedRequest) as caught:
         loads(body)
     assert str(caught.value) == "the body is not JSON"
@@ -70,7 +70,7 @@ def test_the_members_of_an_object_have_a_public_limit(n_members: int) -> None:
 
 
 @given(_values)
-def test_a_body_has_one_digest_however_it_is_spelled(value: object) -> None:
+def test_the_digest_of_a_body_does_not_depend_on_its_spelling(value: object) -> None:
     compact = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     spacious = json.dumps(value, indent=3, sort_keys=True, ensure_ascii=True).encode()
     assert digest(loads(compact)) == digest(loads(spacious))

@@ -59,7 +59,7 @@ def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -
     return asyncio.run(all_of_them())
 
 
-def test_changes_are_told_once_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_change_of_a_job_is_streamed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
     script = _Script([queued], [half], [half], [done])
     assert _follow(monkeypatch, script, queued) == [[queued, half, done]]
@@ -88,7 +88,7 @@ def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPa
     assert _follow(monkeypatch, script, queued) == [[queued, done]]
 
 
-def test_who_stops_following_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_events.show_jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:

@@ -149,7 +149,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("typed", "shown"), COMMANDS)
-def test_people_see_what_they_need_next(run: Run, typed: list[str], shown: list[str]) -> None:
+def test_text_output_names_the_next_step(run: Run, typed: list[str], shown: list[str]) -> None:
     result = run(*typed)
     assert (result.exit_code, result.exception) == (0, None), result.output
     for text in shown:
@@ -277,7 +277,9 @@ def test_an_internal_error_names_the_request(run: Run, service: Any) -> None:
         ["verify", "absent.jsonl"],
     ],
 )
-def test_wrong_use_ends_with_2_and_changes_nothing(run: Run, service: Any, typed: list[str], tmp_path: Path) -> None:
+def test_invalid_usage_exits_with_2_and_changes_nothing(
+    run: Run, service: Any, typed: list[str], tmp_path: Path
+) -> None:
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     result = run(*typed)
     assert (result.exit_code, result.stdout) == (2, "")

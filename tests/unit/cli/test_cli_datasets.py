@@ -32,7 +32,7 @@ def test_a_key_whose_roles_mean_nothing_by_themselves_is_to_be_granted_one(run: 
         ["populations", "join", "census", "patients"],
     ],
 )
-def test_a_program_is_not_asked_but_told_to_confirm(run: Run, service: Any, typed: list[str]) -> None:
+def test_without_a_terminal_a_command_requires_yes_instead_of_asking(run: Run, service: Any, typed: list[str]) -> None:
     result = run(*typed, "--json", input="y\n")
     assert (result.exit_code, result.stderr) == (ExitCode.WRONG_USE, "")
     assert json.loads(result.stdout)["type"] == "wrong-use"
@@ -100,7 +100,7 @@ def _counts_rho(service: Any) -> None:
     service.answers["GET", "/ledger/ds_1"] = (200, balance)
 
 
-def test_accounts_that_count_something_else_show_their_epsilon_and_delta_too(run: Run, service: Any) -> None:
+def test_accounts_in_rho_show_epsilon_and_delta_too(run: Run, service: Any) -> None:
     _counts_rho(service)
     declared = run("datasets", "create", "file.json").stdout
     shown = run("datasets", "show", "census").stdout
@@ -109,7 +109,7 @@ def test_accounts_that_count_something_else_show_their_epsilon_and_delta_too(run
 
 
 @pytest.mark.parametrize("answer", [(403, {"type": "role-missing"}), (503, {"type": "unavailable"})])
-def test_a_guarantee_that_cannot_be_had_fails_nothing(run: Run, service: Any, answer: tuple[int, Any]) -> None:
+def test_commands_succeed_if_the_guarantee_cannot_be_read(run: Run, service: Any, answer: tuple[int, Any]) -> None:
     _counts_rho(service)
     service.answers["GET", "/ledger/ds_1"] = answer
     for typed in (["datasets", "create", "file.json"], ["datasets", "show", "census"]):

@@ -15,7 +15,7 @@ Run = Callable[..., Result]
 pytestmark = pytest.mark.usefixtures("files")
 
 
-def test_a_balance_tells_the_delta_that_is_set_aside(run: Run, service: Any) -> None:
+def test_a_balance_shows_the_delta_that_is_set_aside(run: Run, service: Any) -> None:
     delta = {"set_aside": "0.0000002", "charged": "0.0000001", "remaining": "0.0000001"}
     balance = service.answers["GET", "/ledger/census"][1] | {"delta_set_aside": delta}
     service.answers["GET", "/ledger/census"] = (200, balance)
@@ -37,7 +37,7 @@ def test_an_external_charge_goes_out_as_it_was_typed(run: Run, service: Any, tmp
     assert service.body() == {"description": "a mean", "per": "row", "scope": {}, "event": event}
 
 
-def test_a_refused_statement_is_not_told_the_epsilon_of_a_job(run: Run, service: Any) -> None:
+def test_a_refused_statement_without_epsilon_names_no_largest_epsilon_of_a_job(run: Run, service: Any) -> None:
     refusal = {"type": "budget-exceeded", "largest_that_fits": "0.7"}
     service.answers["POST", "/ledger/census/reservations"] = (409, refusal)
     charge = ["ledger", "charge", "census", "--description", "x"]
@@ -73,7 +73,7 @@ def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, se
     assert json.loads(run("ledger", "show", "--json").stdout)["type"] == "role-missing"
 
 
-def test_a_cap_goes_out_as_it_was_typed_once_for_each_key(run: Run, service: Any) -> None:
+def test_a_cap_is_sent_as_typed_and_once_per_key(run: Run, service: Any) -> None:
     output = run("ledger", "cap", "census", "1e-3", "--reason", "less trust", "--idempotency-key", "k1")
     sent = service.requests[-1]
     assert output.stdout.splitlines()[0] == "the cap of census is now 2 ε; 0.5 ε are left"

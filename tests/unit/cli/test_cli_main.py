@@ -46,7 +46,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert (result.exit_code, result.stdout) == (0, f"grovekeeper {version('grovekeeper')}\n")
 
 
-def test_settings_that_cannot_be_read_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_are_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("GROVEKEEPER_PORT", "eighty"), ("GROVEKEEPER_API_KEY_FILE", "no/such.key")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)

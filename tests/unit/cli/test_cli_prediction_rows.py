@@ -54,7 +54,7 @@ def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) ->
         ("a.jsonl", b"[]\n"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_use(tmp_path: Path, name: str, content: bytes) -> None:
+def test_an_unusable_prediction_file_is_invalid_usage(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(WrongUse):
         prediction_rows.read(tmp_path / name, SCHEMA)
@@ -76,7 +76,7 @@ class _Counting:
 
 
 @pytest.mark.parametrize("extra", [-limits.MAX_PREDICTION_ROWS, -1, 0, 1, limits.MAX_PREDICTION_ROWS])
-def test_any_number_of_rows_is_asked_for_within_the_limit_and_in_order(extra: int) -> None:
+def test_a_list_may_request_any_number_of_items_up_to_the_limit(extra: int) -> None:
     n_rows = limits.MAX_PREDICTION_ROWS + extra
     client = _Counting()
     answer = predict_all(client, "md_1", [{"n": n} for n in range(n_rows)])  # type: ignore[arg-type]

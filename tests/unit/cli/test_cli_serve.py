@@ -68,7 +68,7 @@ def test_only_a_database_in_a_file_is_upgraded_without_asking(tmp_path: Path) ->
     assert not is_embedded(Settings(tmp_path, "postgresql://grove.test/grove"))
 
 
-def test_a_process_of_ours_is_ours_in_a_folder_that_has_another_app(tmp_path: Path) -> None:
+def test_started_processes_import_this_app_in_a_folder_with_another_app(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('the wrong app')")
     done = subprocess.run(

@@ -154,7 +154,7 @@ def test_no_next_step_where_the_second_account_does_not_have_it(run: Run, servic
     assert "next:" not in run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
 
 
-def test_what_both_accounts_hold_is_said(run: Run, service: Any) -> None:
+def test_the_reservations_of_both_accounts_are_shown(run: Run, service: Any) -> None:
     status, accepted = service.answers["POST", "/train"]
     also = {"dataset": "ds_2", "dataset_name": "register", "reservation_id": "rs_2", "price": accepted["price"]}
     service.answers["POST", "/train"] = (status, {**accepted, "unlabelled": also})

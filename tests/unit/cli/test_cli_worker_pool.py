@@ -63,7 +63,7 @@ def _wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_it_starts_as_many_as_asked_once(start: Callable[..., WorkerPool]) -> None:
+def test_the_pool_starts_the_requested_number_of_workers_once(start: Callable[..., WorkerPool]) -> None:
     pool = start(POLITE, n_workers=3)
     pool.tend()
     first = _process_ids()
@@ -103,7 +103,7 @@ def test_a_dead_worker_is_started_again_after_pauses_that_double(start: Callable
     assert len(_process_ids()) == 1, "a worker that lived long starts with a short pause again"
 
 
-def test_stopping_is_asking_first(start: Callable[..., WorkerPool], tmp_path: Path) -> None:
+def test_stopping_a_worker_sends_a_signal_before_a_kill(start: Callable[..., WorkerPool], tmp_path: Path) -> None:
     code = (
         "import pathlib, signal, sys\n"
         "def end(*_):\n    pathlib.Path(sys.argv[1], 'asked').touch(); sys.exit()\n"

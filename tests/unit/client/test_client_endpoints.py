@@ -142,7 +142,7 @@ def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same
     assert keys[0] == keys[1]
 
 
-def test_waiting_tells_every_change_once_and_ends_with_the_last_state() -> None:
+def test_waiting_reports_every_change_once_and_returns_the_last_state() -> None:
     states = [("queued", 0), ("queued", 0), ("running", 0.5), ("running", 0.5), ("succeeded", 1)]
     answers = iter([{"id": "jb_1", "state": state, "progress": progress} for state, progress in states])
     reports: list[str] = []

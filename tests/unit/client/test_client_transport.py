@@ -143,7 +143,7 @@ def test_a_service_that_stays_busy_is_a_problem_in_the_end() -> None:
         httpx.Response(200, json=["a"]),
     ],
 )
-def test_what_is_not_grovekeeper_is_said_to_be_that(answer: httpx.Response) -> None:
+def test_an_answer_of_another_program_is_reported_as_such(answer: httpx.Response) -> None:
     with pytest.raises(ApiProblem) as caught:
         Service(answer).client().dataset("census")
     assert caught.value.type == "unexpected-answer"

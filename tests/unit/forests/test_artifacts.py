@@ -50,7 +50,7 @@ METADATA = {"schema": SCHEMA.to_json(), "guarantee": {"text": "ε = 1"}, "receip
 
 @pytest.mark.parametrize("slug", ["mrf", "rdt-pa"])
 @pytest.mark.parametrize("depth", [0, 3])
-def test_artifact_comes_back_as_it_went(slug: str, depth: int) -> None:
+def test_an_artifact_survives_serialization(slug: str, depth: int) -> None:
     grown = forest(slug, max_depth=depth)
     artifact = artifacts.loads(artifacts.dumps(grown, METADATA))
 

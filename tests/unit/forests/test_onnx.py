@@ -176,7 +176,7 @@ def test_another_implementation_of_the_standard_reads_the_same(slug: str) -> Non
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_row_alone_gets_what_it_gets_in_company(slug: str) -> None:
+def test_an_exported_model_predicts_a_single_row_as_in_a_batch(slug: str) -> None:
     """The last bits may differ: a runtime may add and exponentiate in another order."""
     grown = artifact(slug, 5)
     raw = raw_rows(grown.schema, 20, seed=6)

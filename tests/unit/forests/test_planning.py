@@ -61,7 +61,7 @@ def test_plan_settles_every_parameter(slug: str) -> None:
     assert settled.warnings == ()
 
 
-def test_asked_values_are_kept() -> None:
+def test_requested_values_are_settled_unchanged() -> None:
     settled = planned(n_estimators=5, max_depth=3, n_bins=16, assignment="sharded", structure_share=Decimal("0.25"))
 
     assert settled.parameters == {
@@ -130,7 +130,7 @@ def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
     assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [("/parameters", "unknown-field")]
 
 
-def test_without_a_public_size_the_plan_says_what_it_assumed() -> None:
+def test_without_a_public_size_the_plan_states_its_assumption() -> None:
     assert planned(size=None).warnings == (
         "No public size is declared, so the defaults are those for a small table; see public_size.",
     )
@@ -217,7 +217,7 @@ def test_accounts_with_a_delta_are_used_up_and_survive_json(slug: str, accountan
         ("gdp", Fraction(1), ("/delta", "not-below-one")),
     ],
 )
-def test_a_delta_belongs_to_accounts_that_have_one(
+def test_delta_is_required_exactly_on_accounts_with_a_delta(
     accountant: str, delta: Fraction | None, problem: tuple[str, str]
 ) -> None:
     plan_request = PlanRequest("mrf", {}, Fraction(1), None, accountant, delta)
@@ -366,7 +366,7 @@ def test_few_labels_make_larger_leaves(slug: str) -> None:
     ],
 )
 @pytest.mark.parametrize("slug", ["mrf", "bms-rf"])
-def test_a_parameter_that_changes_nothing_is_told_of(
+def test_a_parameter_without_effect_causes_a_warning(
     slug: str, idle: str, value: str, active: dict[str, object]
 ) -> None:
     other, choice = next(iter(active.items()))

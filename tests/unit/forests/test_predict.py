@@ -128,7 +128,7 @@ def test_extreme_counts_stay_finite() -> None:
         assert values.sum(axis=1) == pytest.approx(1.0)
 
 
-def test_forests_do_not_share_what_is_remembered() -> None:
+def test_forests_do_not_share_cached_readers() -> None:
     one = forest("rdt-ta")
     other = replace(one, arrays={**one.arrays, "counts": one.arrays["counts"][:, :, ::-1].copy()})
     first = predict.probabilities(one, SCHEMA, ROWS, read_out=None)

@@ -48,7 +48,7 @@ def test_the_hash_is_that_of_the_canonical_text_without_the_hash() -> None:
     assert RESERVE.sealed().hash == RESERVE_HASH
 
 
-def test_sealing_again_changes_nothing() -> None:
+def test_sealing_a_sealed_entry_changes_nothing() -> None:
     assert OPEN.sealed().sealed() == OPEN.sealed()
     assert OPEN.hash == "", "an entry is frozen; sealing gives another one"
 
@@ -98,7 +98,7 @@ def test_the_hash_survives_a_round_trip_through_json(amount: int, actor: str) ->
 
 
 @pytest.mark.parametrize("details", [None, {}])
-def test_an_entry_without_details_is_the_object_that_it_was_before_there_were_any(
+def test_the_json_form_of_an_entry_without_details_has_no_details_member(
     details: dict[str, str] | None,
 ) -> None:
     entry = replace(OPEN, details=details).sealed()

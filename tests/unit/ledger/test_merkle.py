@@ -33,7 +33,7 @@ def _subtree(height: int, position: int) -> bytes:
     return merkle.fold(LEAVES[position << height : (position + 1) << height])
 
 
-def test_a_leaf_is_told_from_a_node() -> None:
+def test_leaf_hashes_and_node_hashes_differ() -> None:
     text = _entry_hash(0)
     assert merkle.leaf(text) == hashlib.sha256(b"\x00" + bytes.fromhex(text)).digest()
     assert merkle.node(b"l" * 32, b"r" * 32) == hashlib.sha256(b"\x01" + b"l" * 32 + b"r" * 32).digest()
@@ -49,7 +49,7 @@ def test_the_known_roots_of_the_transparency_logs_own_tests() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, N_LEAVES + 1))
-def test_the_root_is_the_defined_one(size: int) -> None:
+def test_roots_equal_the_definition_of_rfc_6962(size: int) -> None:
     growing = merkle_tree.GrowingTree()
     for found in LEAVES[:size]:
         growing.add(found)

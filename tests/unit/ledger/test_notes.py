@@ -84,7 +84,7 @@ def _pem(key: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey, password: byt
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
 
 
-def test_what_is_no_key_is_refused_without_showing_it(tmp_path: Path) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "signing.key"
     with pytest.raises(InstallationError, match="cannot be read"):
         Signer.open(file, make=False)

@@ -23,7 +23,7 @@ def test_equal_scopes_have_one_digest_whatever_their_order() -> None:
     assert digest != digest_of({"a": (1,), "b": ("EU",)})
 
 
-def test_what_was_asked_for_least_recently_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_scopes_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_cache, "MAX_WAYS", 2)
     for name in "ab":
         _fill(name, 1)

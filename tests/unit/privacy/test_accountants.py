@@ -17,18 +17,18 @@ DELTA = Fraction(1, 10**6)
     ("epsilon", "rho", "digits"),
     [("0.1", 3.21e-4, 6), ("0.5", 0.006642, 6), ("1", 0.024356, 6), ("2", 0.088153, 6), ("4", 0.311065, 6)],
 )
-def test_affordable_rho(epsilon: str, rho: float, digits: int) -> None:
+def test_the_rho_of_a_cap_equals_published_values(epsilon: str, rho: float, digits: int) -> None:
     assert round(zcdp.cap(Fraction(epsilon), DELTA) / 10**12, digits) == rho
 
 
 @pytest.mark.parametrize(
     ("epsilon", "mu"), [("0.1", 0.02754), ("0.5", 0.12411), ("1", 0.2367), ("2", 0.44833), ("10", 1.84813)]
 )
-def test_affordable_mu(epsilon: str, mu: float) -> None:
+def test_the_mu_of_a_cap_equals_published_values(epsilon: str, mu: float) -> None:
     assert round((gdp.cap(Fraction(epsilon), DELTA) / 10**12) ** 0.5, 5) == mu
 
 
-def test_replace_one_at_one_and_a_millionth() -> None:
+def test_the_replace_one_epsilon_of_epsilon_1_at_delta_1e_6() -> None:
     assert round(float(zcdp.epsilon_of(4 * zcdp.cap(Fraction(1), DELTA), DELTA)), 3) == 2.112
     assert round(float(gdp.epsilon_of(4 * gdp.cap(Fraction(1), DELTA), DELTA)), 3) == 2.123
 

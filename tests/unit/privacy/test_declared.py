@@ -79,12 +79,12 @@ def test_epsilon_and_delta_are_not_multiplied_for_groups() -> None:
         {"epsilon": HALF, "delta": Fraction(1)}, {"epsilon": HALF, "delta": Fraction(0)}, {"delta": TENTH},
     ],
 )  # fmt: skip
-def test_anything_else_is_no_statement(wrong: dict[str, Fraction]) -> None:
+def test_other_combinations_of_fields_are_no_declared_loss(wrong: dict[str, Fraction]) -> None:
     with pytest.raises(ValueError, match="epsilon"):
         DeclaredLoss(ROW, **wrong)
 
 
-def test_json_and_words() -> None:
+def test_a_declared_loss_has_a_json_form_and_a_sentence() -> None:
     stated = DeclaredLoss(ROW, epsilon=HALF, delta=Fraction(1, 10**7))
     assert stated.to_json() == {"adjacency": "add_remove", "epsilon": "0.5", "delta": "0.0000001"}
     assert declared.from_json({"adjacency": "add_remove", "epsilon": "0.5", "delta": "0.0000001"}) == stated

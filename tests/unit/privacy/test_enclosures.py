@@ -79,7 +79,7 @@ def test_normal_tail_agrees_with_scipy(x: str) -> None:
     assert float(log_tail) == pytest.approx(float(log_ndtr(-float(x))), rel=1e-12, abs=1e-60)
 
 
-def test_comparison_that_is_not_certain_is_false() -> None:
+def test_an_uncertain_comparison_is_false() -> None:
     wide, third = arb(2, 0.9), enclosure(Fraction(1, 3))
 
     assert wide <= 3

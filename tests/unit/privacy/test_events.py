@@ -36,7 +36,7 @@ def test_leaf_survives_json(leaf: Event) -> None:
     assert events.from_json(nested.to_json()) == nested
 
 
-def test_forms_of_the_new_leaves() -> None:
+def test_json_forms_of_selections_and_normal_noise() -> None:
     assert LEAVES[2].to_json() == {
         "type": "exponential-mechanism/1",
         "adjacency": "add_remove",

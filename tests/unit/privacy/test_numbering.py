@@ -17,7 +17,7 @@ def _numbering() -> Numbering:
     return result
 
 
-def test_a_question_names_scopes_by_their_keys() -> None:
+def test_loads_are_computed_for_scopes_by_their_keys() -> None:
     numbering = _numbering()
     assert "both" in numbering
     assert "neither" not in numbering

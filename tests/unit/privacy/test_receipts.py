@@ -92,7 +92,7 @@ def test_free_event_is_said_to_cost_nothing() -> None:
     assert "ε = 0;" in words
 
 
-def test_units_of_the_account_are_told() -> None:
+def test_plans_name_the_unit_of_the_account() -> None:
     event = Sequential((Part(4, ExponentialMechanism(AR, Fraction(2), Fraction(1, 4), 9)),))
 
     assert receipts.in_words(event, accountant="zcdp", adjacency=Adjacency.ADD_REMOVE_ONE) == (
@@ -147,7 +147,7 @@ def test_labels_only_is_said_and_add_remove_releases_count_twice() -> None:
     ("squared", "variance", "times"),
     [(1, 1, "1"), (2**40, 2**48, "16"), (2, 1, "0.707106"), (0, 1, "infinitely many"), (10**18, 1, "0")],
 )
-def test_normal_noise_is_told_against_what_a_row_moves_and_rounded_down(
+def test_the_receipt_states_normal_noise_relative_to_the_sensitivity_rounded_down(
     squared: int, variance: int, times: str
 ) -> None:
     event = RoundedGaussian(AR, Fraction(squared), Fraction(variance), 1)

@@ -19,7 +19,7 @@ from app.services import predict
         {"rows": [{}]},
     ],
 )
-def test_a_name_that_stands_once_is_read(body: dict[str, object]) -> None:
+def test_a_member_name_that_occurs_once_is_read(body: dict[str, object]) -> None:
     for text in (json.dumps(body), json.dumps(body, separators=(",", ":")), json.dumps(body, indent=3)):
         requested = predict.decode(text.encode())
         assert (requested.rows, requested.columns, requested.read_out) == tuple(
@@ -38,12 +38,12 @@ def test_a_name_that_stands_once_is_read(body: dict[str, object]) -> None:
         b'{"rows": [{"a": ":", "b": [{"c": 1, "c": 2}]}]}',
     ],
 )
-def test_a_name_that_stands_twice_is_refused(body: bytes) -> None:
+def test_a_member_name_that_occurs_twice_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         predict.decode(body)
 
 
-def test_other_faults_keep_their_names() -> None:
+def test_other_errors_of_a_prediction_body_keep_their_types() -> None:
     with pytest.raises(InvalidRequest):
         predict.decode(b'{"rows": null, "columns": null}')
     with pytest.raises(InvalidRequest):

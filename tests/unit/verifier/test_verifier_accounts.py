@@ -92,7 +92,7 @@ def test_no_account_has_more_than_six_partitions(export: Export) -> None:
     assert verify(export(partitions=seven[:6]).lines()).kinds == {"open": 1}
 
 
-def test_a_cap_names_its_reason_and_the_highest_one_stays_what_can_be_printed(export: Export) -> None:
+def test_a_cap_entry_has_a_reason_and_the_guarantee_keeps_the_highest_cap(export: Export) -> None:
     reason = {"reason": "asked for by the board"}
     writer = export(cap="3").add("cap", "5", details=reason).add("cap", "4", details=reason)
     writer.header["cap"] = "4"
@@ -107,19 +107,19 @@ def test_a_cap_names_its_reason_and_the_highest_one_stays_what_can_be_printed(ex
 
 
 @pytest.mark.parametrize("details", [None, {"reason": ""}, {"reason": 1}, {"why": "x"}, {"reason": "x", "by": "me"}])
-def test_a_cap_without_a_reason_is_found(export: Export, details: dict[str, Any] | None) -> None:
+def test_a_cap_without_a_reason_fails_verification(export: Export, details: dict[str, Any] | None) -> None:
     writer = export(cap="3").add("cap", "2", details=details)
     writer.header["cap"] = "2"
     assert "reason" in _failure(writer)
 
 
-def test_a_unit_of_several_rows_pays_for_each_unless_the_word_is_about_the_unit(export: Export) -> None:
+def test_a_loss_per_row_is_multiplied_by_the_rows_of_a_unit_and_a_loss_per_unit_is_not(export: Export) -> None:
     assert "costs more" in _failure(export(max_rows=4).job("a", "0.25", event=EVENT))
     verify(export(max_rows=4).job("a", "1", event=EVENT).lines())
     verify(export(max_rows=4).job("a", "0.25", event=EVENT, details={**WORD, "per": "unit"}).lines())
 
 
-def test_a_loss_of_a_whole_unit_is_charged_to_cells_that_tell_units_apart(export: Export) -> None:
+def test_a_loss_of_a_whole_unit_is_charged_to_hash_cells_only(export: Export) -> None:
     word = {**WORD, "per": "unit"}
     writer = export(max_rows=4, partitions=PARTITIONS)
     verify(writer.job("a", "0.25", event=EVENT, details=word, scope={"shard": [1]}).lines())
@@ -249,7 +249,7 @@ def test_only_accounts_of_rho_set_a_delta_aside(export: Export, accountant: str)
     assert result.value.line == 1
 
 
-def test_a_delta_stands_beside_epsilon_and_nothing_else(export: Export) -> None:
+def test_delta_may_be_declared_with_epsilon_only(export: Export) -> None:
     """Also if a large enough part of δ is set aside and charged."""
     declared = {"adjacency": "add_remove", "rho": "0.1", "delta": "0.01"}
     writer = export(accountant="zcdp", delta="0.1", delta_set_aside="0.05")
@@ -315,7 +315,7 @@ def test_a_delta_of_less_than_a_unit_is_refused_whatever_was_paid(export: Export
         verify(export(**ZCDP | facts).job("rs_0", "0.13", event=None, details=per_unit).lines())
 
 
-def test_a_delta_has_no_place_where_none_is_set_aside(export: Export) -> None:
+def test_a_declared_delta_is_refused_where_no_delta_is_set_aside(export: Export) -> None:
     details = _approximate("0.0000001")
     gdp = export(cap="2", accountant="gdp", delta="0.000001").job("rs_0", "1", event=None, details=details)
     assert "on an account that sets no delta aside" in _failure(gdp)
@@ -324,11 +324,11 @@ def test_a_delta_has_no_place_where_none_is_set_aside(export: Export) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0.000001", "0", "1e-7", None, "0.2"])
-def test_what_is_set_aside_is_a_part_of_delta(export: Export, wrong: object) -> None:
+def test_the_delta_set_aside_is_less_than_delta(export: Export, wrong: object) -> None:
     assert "delta_set_aside" in _failure(export(**ZCDP | {"delta_set_aside": wrong}))
 
 
-def test_what_is_set_aside_is_bound_to_the_chain(export: Export) -> None:
+def test_the_chain_covers_the_delta_set_aside(export: Export) -> None:
     writer = export(**ZCDP)
     writer.header["delta_set_aside"] = "0.0000009"
     assert _failure(writer) == "line 2: the header's delta_set_aside is not what the first entry says"

@@ -61,7 +61,7 @@ def test_escapes_are_the_short_ones_and_lower_case() -> None:
         (b"[" * (MAX_NESTING + 1) + b"1" + b"]" * (MAX_NESTING + 1), "nested"),
     ],
 )
-def test_what_two_readers_could_read_in_two_ways_is_refused(line: bytes, why: str) -> None:
+def test_ambiguous_json_is_refused(line: bytes, why: str) -> None:
     with pytest.raises(NotStrictJson, match=why):
         loads(line)
 

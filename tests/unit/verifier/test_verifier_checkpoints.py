@@ -88,13 +88,15 @@ def test_an_older_checkpoint_covers_a_beginning_and_says_so(case: Case, capsys: 
     assert "covers the first 6 of 9 entries" in answer["note"]
 
 
-def test_without_a_checkpoint_the_output_says_what_is_not_known(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_checkpoint_the_output_names_what_is_not_checked(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(case.export, as_json=True) == 0
     assert _answer(capsys)["note"] == NO_CHECKPOINT
 
 
 @pytest.mark.parametrize("kept", range(1, 9))
-def test_a_cut_tail_is_found(case: Case, capsys: pytest.CaptureFixture[str], kept: int) -> None:
+def test_a_truncated_export_is_detected(case: Case, capsys: pytest.CaptureFixture[str], kept: int) -> None:
     checkpoint = case.checkpoint(9)
     case.write(case.writer.lines()[: kept + 1])
     assert case.check(case.export, checkpoint) == 1
@@ -184,7 +186,7 @@ def test_the_key_may_be_given_as_one_line(case: Case, tmp_path: Path, capsys: py
     capsys.readouterr()
 
 
-def test_what_cannot_be_read_as_a_key_or_is_not_there_ends_with_2(
+def test_an_unreadable_or_missing_key_file_exits_with_2(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = tmp_path / "bad"
@@ -202,7 +204,7 @@ def test_what_cannot_be_read_as_a_key_or_is_not_there_ends_with_2(
     assert "canary" not in printed.out + printed.err
 
 
-def test_a_key_or_a_checkpoint_alone_is_wrong_use(case: Case) -> None:
+def test_a_key_without_a_checkpoint_or_the_reverse_is_invalid_usage(case: Case) -> None:
     for arguments in (["--public-key", str(case.key)], ["--checkpoint", str(case.checkpoint(9))]):
         with pytest.raises(SystemExit) as ended:
             main([str(case.export), *arguments])
@@ -232,7 +234,7 @@ def test_a_changed_proof_of_inclusion_shows_nothing(
     assert _answer(capsys)["verified"] is False
 
 
-def test_a_changed_entry_is_not_the_one_that_is_in_the_log(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_inclusion_proof_of_a_changed_entry_fails(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     for rehash in (False, True):
         for field, value in {"amount": "0.1", "actor": "key_other", "scope": {"shard": [0]}, "sequence": 6}.items():
             entry = {**case.writer.entries[4], field: value}
@@ -288,7 +290,7 @@ def test_a_fork_is_found_by_two_checkpoints_of_one_size(case: Case, capsys: pyte
     assert "contradict each other" in _answer(capsys)["reason"]
 
 
-def test_what_witnesses_add_to_a_checkpoint_does_not_matter(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_signatures_of_witnesses_on_a_checkpoint_are_ignored(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     """A signed note may carry signatures of other keys, before and after the log's signature."""
     body, own = case.note(9).split("\n\n")
     witness = Signer(Ed25519PrivateKey.from_private_bytes(b"w" * 32))
@@ -319,7 +321,7 @@ def test_signatures_of_others_do_not_stand_in_for_the_logs_own(case: Case, capsy
         assert reason in _answer(capsys)["reason"]
 
 
-def test_an_entry_that_stands_in_another_place_than_it_says_is_not_proven(
+def test_an_entry_at_another_index_than_its_sequence_is_not_proven(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The operator signed a log whose leaves are in another order than the entries."""

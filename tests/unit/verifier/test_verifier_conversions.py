@@ -35,7 +35,7 @@ wide = st.floats(min_value=-10, max_value=4, allow_nan=False).map(lambda power: 
 @example(Fraction(1, 2**32))
 @example(Fraction(55452225, 2**32))
 @example(Fraction(64 * 512))
-def test_both_programs_say_the_same(epsilon: Fraction) -> None:
+def test_the_verifier_and_the_service_convert_epsilon_alike(epsilon: Fraction) -> None:
     for own, service in (
         (conversions.rho_of_pure(epsilon), zcdp.of_pure(epsilon)),
         (conversions.mu_squared_of_pure(epsilon), gdp.of_pure(epsilon)),

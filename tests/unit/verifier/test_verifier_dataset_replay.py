@@ -47,7 +47,7 @@ def test_an_account_without_jobs_is_verified(export: Export) -> None:
     assert (summary.cap, summary.tightest.load, summary.last.sequence) == (1, 0, 1)
 
 
-def test_a_void_frees_what_it_held_and_a_charge_does_not(export: Export) -> None:
+def test_a_void_frees_its_amount_and_a_charge_does_not(export: Export) -> None:
     verify(export(cap="1").job("jb_1", "1", "void").job("jb_2", "1").lines())
     failure = failure_of(export(cap="1").job("jb_1", "1", "charge").job("jb_2", "1").lines())
     assert (failure.line, failure.reason) == (5, "charged and reserved are 2, over the cap of 1")
@@ -113,7 +113,7 @@ def test_a_file_cut_in_the_middle_of_a_line_is_found_on_that_line(export: Export
             assert (failure.line, "truncated" in failure.reason) == (number, True)
 
 
-def test_a_tail_cut_between_lines_is_not_found_without_a_checkpoint(export: Export) -> None:
+def test_a_truncation_between_lines_is_not_detected_without_a_checkpoint(export: Export) -> None:
     """The output warns of this case: only the header's cap can contradict a cut tail."""
     writer = export(cap="3").job("jb_1", "1").job("jb_2", "1")
     assert verify(writer.lines()[:-1]).last.sequence == len(writer.entries) - 1
@@ -230,7 +230,7 @@ def _forge(
     return failure_of(_lines(writer, rechained(entries)))
 
 
-def test_what_a_forger_who_redoes_the_chain_cannot_make_good(export: Export, rechained: Callable[..., Any]) -> None:
+def test_changes_are_detected_although_the_chain_is_recomputed(export: Export, rechained: Callable[..., Any]) -> None:
     def set_field(index: int, field: str, value: object) -> Change:
         return lambda entries: entries[index].update({field: value})
 

@@ -134,7 +134,7 @@ def test_a_thousand_entangled_boxes_are_composed_as_the_service_composes_them() 
     assert not cells.exceeds((), tightest.load)
 
 
-def test_a_bound_that_was_left_by_what_was_given_back_refuses_nothing() -> None:
+def test_an_old_bound_refuses_nothing_after_a_reservation_is_given_back() -> None:
     cells = JointCells(PARTITIONS)
     for shard in range(3):
         cells.reserve((("shard", (shard,)),), 9)
@@ -225,7 +225,7 @@ def test_cells_that_no_entry_names_are_not_looked_at() -> None:
     assert 0 < tightest.load < sum(box.load for box in wide._boxes.values())
 
 
-def test_where_nothing_lies_the_first_cell_is_the_tightest() -> None:
+def test_without_loads_the_first_cell_is_the_tightest() -> None:
     """The first of equal cells represents all of them, also a cell that precedes every named cell."""
     cells = JointCells([Partition(name, "hash", range(9)) for name in "ab"])
     cells.reserve((("a", (3, 4)), ("b", (0, 1))), 2)

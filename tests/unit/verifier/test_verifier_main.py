@@ -54,7 +54,7 @@ def test_a_program_is_told_what_cannot_be_read(tmp_path: Path, capsys: pytest.Ca
     assert "No such file" in answer["reason"]
 
 
-def test_a_bad_line_and_the_reason_stand_on_stdout_and_it_ends_with_1(
+def test_a_failure_prints_its_line_and_reason_on_stdout_and_exits_with_1(
     good: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good.write_bytes(good.read_bytes().replace(b'"0.7"', b'"0.6"'))
@@ -76,7 +76,7 @@ def test_an_unreadable_file_ends_with_2_and_prints_nothing_on_stdout(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--checkpoint"], ["a", "b"], ["a", "--js"]])
-def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
+def test_invalid_usage_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -131,7 +131,7 @@ def test_it_runs_with_every_other_package_deleted(good: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("accountant", "shown"), [("pure", "1"), ("gdp", "1 (the guarantee is that of the highest cap, 3)")]
 )
-def test_a_lowered_cap_is_shown_with_the_one_that_guarantees_are_made_of(
+def test_a_lowered_cap_is_shown_with_the_cap_of_the_guarantee(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str], accountant: str, shown: str
 ) -> None:
     writer = export(accountant=accountant, delta=None if accountant == "pure" else "0.001").job("a", "1")
@@ -143,9 +143,7 @@ def test_a_lowered_cap_is_shown_with_the_one_that_guarantees_are_made_of(
     assert line.split(maxsplit=1)[1] == shown
 
 
-def test_charges_on_a_word_are_counted_in_the_output(
-    export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_output_counts_external_charges(export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     word = {"attested_by": "key_ann", "declared": {"adjacency": "add_remove", "epsilon": "1"}}
     (tmp_path / "export").write_bytes(b"".join(export().job("rs_1", "1", event=None, details=word).lines()))
     assert main([str(tmp_path / "export")]) == 0

@@ -62,7 +62,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return result
 
 
-def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
+def test_a_population_without_members_exports_prints_the_sum_and_the_missing_comparisons(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert folder.verify() == 0
@@ -87,7 +87,9 @@ def test_alone_it_prints_the_sum_and_says_what_was_not_compared(
     assert lines[15:] == [NO_CHECKPOINT]
 
 
-def test_with_its_members_it_prints_what_became_of_each(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_population_with_members_exports_prints_each_comparison(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert folder.verify(members=("ds_b", "ds_a")) == 0
     printed = capsys.readouterr().out
     assert "ds_a: 1.5, compared with its 5 entries" in printed
@@ -122,7 +124,7 @@ def test_nothing_remains_while_the_sum_is_over_the_cap(
     assert result["printable"] == "2", "a sum of ε is a bound at any time"
 
 
-def test_bounds_and_later_entries_are_told(
+def test_the_output_counts_bounds_and_later_entries(
     people: People, tmp_path: Path, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
@@ -139,7 +141,7 @@ def test_bounds_and_later_entries_are_told(
     assert "ds_a: 3 entries are newer than the population's export: a newer export of the population must" in printed
 
 
-def test_of_loads_that_were_not_recomputed_it_is_not_said_that_they_agree(
+def test_the_output_claims_no_agreement_for_loads_that_were_not_recomputed(
     people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [{"name": name, "kind": "hash", "cells": 2} for name in ("one", "two")]
@@ -191,9 +193,7 @@ def test_of_checkpoints_of_one_size_the_newest_says_what_is_overdue(
         assert answer(capsys)["members"][0]["compared"]["overdue_entries"] == 2
 
 
-def test_what_fails_in_a_members_export_is_named_with_its_file(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_in_a_members_export_names_the_file(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder.path / "ds_b.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"0.75"', b'"0.25"'))
     assert folder.verify(members=("ds_a", "ds_b")) == 1
@@ -202,7 +202,7 @@ def test_what_fails_in_a_members_export_is_named_with_its_file(
     assert (answer(capsys)["file"], folder.verify("--json", members=("ds_a",))) == (str(file), 0)
 
 
-def test_what_fails_in_the_population_is_named_with_the_population(
+def test_a_failure_in_the_populations_export_names_the_population(
     folder: Folder, rechained: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.population.entries[3]["amount"] = "0.5"
@@ -253,9 +253,7 @@ def test_the_end_of_a_members_export_is_checked_as_that_of_any_other(
     assert (result["line"], result["reason"]) == (1, "the header states a cap of 4, the entries end with 3")
 
 
-def test_a_checkpoint_of_a_log_that_is_not_looked_at_is_refused(
-    folder: Folder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_of_a_log_without_an_export_is_refused(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     of_member = folder.checkpoint("ds_a", folder.population.members["ds_a"].entries)
     assert folder.verify(*of_member, "--json") == 1
     assert answer(capsys)["reason"] == "a checkpoint belongs to a log of which no export is given"

@@ -48,7 +48,7 @@ def test_members_are_compared_entry_by_entry(people: People) -> None:
     assert [(each.n_bounds, each.n_too_complex, each.n_later) for each in summary.compared.values()] == [(0, 0, 0)] * 2
 
 
-def test_what_was_spent_before_a_late_join_counts_and_bars_what_comes(people: People) -> None:
+def test_spend_before_a_late_join_counts_and_restricts_later_admissions(people: People) -> None:
     population = people().join("ds_a").declare("ds_b").job("ds_b", "jb_0", "2.5").job("ds_b", "jb_1", "0.25", None)
     population.job("ds_a", "jb_2", "2").join("ds_b")
     summary = checked(population, "ds_a", "ds_b")
@@ -92,7 +92,7 @@ def test_the_highest_cap_follows_what_is_held(people: People, accountant: str, d
     )
 
 
-def test_members_with_a_unit_column(people: People) -> None:
+def test_a_population_has_the_unit_column_of_its_members(people: People) -> None:
     population = people().join("ds_a", max_rows=2).join("ds_b", max_rows=5)
     population.job("ds_a", "jb_1", "0.5").job("ds_b", "jb_2", "1.25")
     assert checked(population, "ds_a", "ds_b").unit == ("add_remove", "person")
@@ -110,7 +110,7 @@ def test_a_member_that_counts_another_unit_is_refused(people: People) -> None:
         assert (result.line, result.reason) == (4, "ds_b has another adjacency or unit than the members before it")
 
 
-def test_nobody_joins_twice(people: People) -> None:
+def test_a_second_join_of_a_member_fails_verification(people: People) -> None:
     result = failure(people().join("ds_a").join("ds_a"))
     assert (result.line, result.reason) == (4, "ds_a is a member already")
 

@@ -65,7 +65,7 @@ def test_the_history_is_verified_and_rich(history: Any) -> None:
     )
 
 
-def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> None:
+def test_every_change_of_an_entry_is_detected_on_its_line(history: Any) -> None:
     for index, entry in enumerate(history.entries):
         for path in places(entry):
             for forged in changed(entry, path):
@@ -74,7 +74,7 @@ def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> N
                 assert (failed.line, failed.file) == (index + 2, None), (path, failed)
 
 
-def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
+def test_every_change_of_the_header_is_detected_before_the_second_entry(history: Any) -> None:
     for path in places(history.header):
         for forged in changed(history.header, path):
             failed = failure(history, history.entries, header=forged)
@@ -82,9 +82,7 @@ def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(hist
             assert failed.line in (1, 2), (path, failed)
 
 
-def test_with_a_new_chain_only_what_no_sum_depends_on_passes_beside_the_members(
-    history: Any, rechained: Rechained
-) -> None:
+def test_with_a_recomputed_chain_only_changes_without_effect_on_sums_pass(history: Any, rechained: Rechained) -> None:
     """Actors, times and reasons pass this check. A checkpoint detects changes of them."""
     passed, signed = set(), checkpoint(history)
     for index, entry in enumerate(history.entries):
@@ -113,7 +111,7 @@ def test_with_a_new_chain_only_what_no_sum_depends_on_passes_beside_the_members(
     assert {("load", "actor"), ("cap", "details", "reason")} <= passed, "otherwise the members alone would do"
 
 
-def test_a_line_that_is_dropped_is_missed_with_a_new_chain(history: Any, rechained: Rechained) -> None:
+def test_a_dropped_line_is_detected_despite_a_recomputed_chain(history: Any, rechained: Rechained) -> None:
     """A cap that was lowered and raised again is a possible history; the last load may be still to come."""
     unseen = set()
     for index in range(len(history.entries)):
@@ -134,7 +132,7 @@ def test_lines_doubled_or_moved_are_found_with_a_new_chain(history: Any, rechain
             assert is_cap or failure(history, rechained(forged)) is not None, index
 
 
-def test_a_cut_tail_contradicts_a_checkpoint(history: Any) -> None:
+def test_a_truncated_export_contradicts_a_checkpoint(history: Any) -> None:
     signed = checkpoint(history)
     for kept in range(1, len(history.entries)):
         entries = history.entries[:kept]
@@ -235,7 +233,7 @@ def test_a_bound_is_legal_where_several_partitions_are_restricted_and_never_over
 @pytest.mark.parametrize(
     ("name", "other"), [("highest_cap", "2.75"), ("adjacency", "label"), ("unit_column", "patient")]
 )
-def test_what_a_join_says_of_the_member_is_held_to_its_ledger(
+def test_the_facts_of_a_join_are_compared_with_the_members_ledger(
     people: People, rechained: Rechained, name: str, other: str
 ) -> None:
     population = people().join("ds_a")

@@ -79,7 +79,7 @@ def test_the_history_is_verified_and_rich(history: Any) -> None:
     assert sum(1 for entry in history.entries for _ in places(entry)) > 250
 
 
-def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> None:
+def test_every_change_of_an_entry_is_detected_on_its_line(history: Any) -> None:
     lines = [history.header, *history.entries]
     for number, entry in enumerate(history.entries, start=2):
         for path in places(entry):
@@ -89,7 +89,7 @@ def test_whatever_is_changed_in_an_entry_is_found_on_its_line(history: Any) -> N
                 assert failure.line == number, (number, path, failure)
 
 
-def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(history: Any) -> None:
+def test_every_change_of_the_header_is_detected_before_the_second_entry(history: Any) -> None:
     for path in places(history.header):
         for forged in changed(history.header, path):
             failure = _failure([forged, *history.entries])
@@ -97,7 +97,7 @@ def test_whatever_is_changed_in_the_header_is_found_before_the_second_entry(hist
             assert failure.line in (1, 2), (path, failure)
 
 
-def test_whatever_a_forger_changes_who_redoes_the_chain_contradicts_a_checkpoint(
+def test_every_change_with_a_recomputed_chain_contradicts_a_checkpoint(
     history: Any, rechained: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ) -> None:
     """Some changed histories look honest: other actors, other times. Only a checkpoint detects them."""

@@ -51,7 +51,7 @@ def test_an_amount_is_read_exactly(value: object, exact: str) -> None:
         Decimal("-0"), b"1",
     ],
 )  # fmt: skip
-def test_what_breaks_the_grammar_is_not_an_amount(value: object) -> None:
+def test_a_text_outside_the_grammar_is_not_an_amount(value: object) -> None:
     assert _slug(_Amount, value) == "not-an-amount"
 
 
@@ -83,5 +83,5 @@ def test_a_finite_number_fits_a_double(value: Any) -> None:
         ("1", "not-a-number"), (True, "not-a-number"), (None, "not-a-number"), ([1], "not-a-number"),
     ],
 )  # fmt: skip
-def test_other_numbers_are_told_apart(value: object, slug: str) -> None:
+def test_values_that_are_no_exact_number_get_their_slug(value: object, slug: str) -> None:
     assert _slug(_Number, value) == slug

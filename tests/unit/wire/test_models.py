@@ -31,7 +31,7 @@ def test_a_request_is_strict_and_an_answer_has_no_default(name: str) -> None:
         assert [field for field, facts in model.model_fields.items() if not facts.is_required()] == []
 
 
-def test_what_may_be_left_out_of_a_declaration_has_the_published_default() -> None:
+def test_optional_fields_of_a_declaration_have_the_published_defaults() -> None:
     schema = {
         "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1}],
         "label": {"name": "y", "classes": ["a", "b"]},
@@ -44,7 +44,7 @@ def test_what_may_be_left_out_of_a_declaration_has_the_published_default() -> No
     assert (feature.missing, feature.ordered, feature.bounds, feature.categories) == (False, False, None, None)
 
 
-def test_what_may_be_left_out_of_a_training_request_has_the_published_default() -> None:
+def test_optional_fields_of_a_training_request_have_the_published_defaults() -> None:
     requested = TrainIn.model_validate({"dataset": "n", "algorithm": "mrf", "epsilon": "1"})
     assert (requested.delta, requested.parameters, requested.scope, requested.name) == (None, {}, {}, None)
 

@@ -11,7 +11,7 @@ JOB = {"dataset": "census", "algorithm": "mrf", "epsilon": "1"}
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x9b", "\u2028", "\u202a", "\u202e", "\u2066", "\u2069"])
-def test_a_terminal_obeys_no_name(character: str) -> None:
+def test_names_with_terminal_control_characters_are_refused(character: str) -> None:
     """U+009B begins a control sequence, as ESC [ does."""
     with pytest.raises(ValidationError, match="name"):
         KeyIn.model_validate({"name": f"a{character}31m", "roles": []})

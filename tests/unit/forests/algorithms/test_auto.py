@@ -32,7 +32,7 @@ def test_auto_plans_what_the_chosen_algorithm_plans(accountant: str, slug: str) 
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
-def test_a_hopeless_budget_buys_the_class_proportions_and_says_so(accountant: str) -> None:
+def test_a_hopeless_budget_plans_class_proportions_with_a_warning(accountant: str) -> None:
     epsilon = "0.05" if accountant == "pure" else "0.1"
     settled = planned("auto", accountant, epsilon=epsilon, size=200)
 
@@ -42,7 +42,7 @@ def test_a_hopeless_budget_buys_the_class_proportions_and_says_so(accountant: st
     assert not any("class proportions" in warning for warning in planned("auto", accountant).warnings)
 
 
-def test_the_line_is_drawn_at_rows_times_mu() -> None:
+def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
     mu = 0.2367  # the μ of ε = 1 at δ = 10⁻⁶
     line = round(auto.HOPELESS / mu)
     assert planned("auto", "gdp", size=line - 2).parameters["max_depth"] == 0
@@ -55,7 +55,7 @@ def test_auto_takes_no_parameters() -> None:
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/parameters", "unknown-field")]
 
 
-def test_without_a_public_size_it_reckons_with_a_small_table() -> None:
+def test_without_a_public_size_auto_assumes_a_small_table() -> None:
     settled = planned("auto", "gdp", size=None)
     assert settled.algorithm == "nbrt"
     assert any("public size" in warning for warning in settled.warnings)

@@ -96,7 +96,7 @@ def test_without_noise_labels_are_majorities(slug: str, parameters: dict) -> Non
     assert clear.mean() > 0.2
 
 
-def test_label_forest_comes_back_as_it_went_and_votes() -> None:
+def test_a_label_forest_survives_serialization_and_votes() -> None:
     forest = grown("srt", max_depth=3)
     artifact = artifacts.loads(artifacts.dumps(forest, METADATA))
     probabilities = predict.probabilities(artifact.forest, SCHEMA, rows().features, read_out=None)
@@ -194,7 +194,7 @@ def test_full_exploration_splits_on_every_feature() -> None:
     assert np.all(drawn > 10)  # each has 128/3 on average; the chance of fewer than 11 is one in ten billion
 
 
-def test_without_noise_medians_part_rows_evenly() -> None:
+def test_without_noise_medians_divide_rows_evenly() -> None:
     forest = grown("spe", max_depth=1, n_estimators=16, assignment="sequential", n_bins=64)
     by_height = forest.arrays["feature"][:, 0] == 0
     sides = forest.arrays["counts"].sum(axis=2)[by_height]

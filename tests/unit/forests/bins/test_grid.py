@@ -47,7 +47,7 @@ def test_wide_integer_is_cut_between_integers() -> None:
     assert len(edges) > 256
 
 
-def test_equal_steps_and_halving_steps_are_both_there() -> None:
+def test_a_grid_has_equal_steps_and_geometric_steps() -> None:
     edges = grid.edges(numeric(0.0, 1024.0))
 
     assert set(range(4, 1024, 4)) <= set(edges.tolist())

@@ -160,7 +160,7 @@ def test_foreign_events_are_refused() -> None:
     ],
     ids=["twice", "descending", "gap-first", "gap-between", "beyond-the-grid", "too-short"],
 )
-def test_cuts_that_cannot_have_been_released_are_told(row: list[int]) -> None:
+def test_impossible_cuts_are_refused(row: list[int]) -> None:
     of = schema({"type": "integer", "lower": 0, "upper": 128})
 
     assert quantile_bins.is_valid(of, np.array([[128, *[0] * 14]], dtype=np.uint16))

@@ -32,7 +32,7 @@ def percent_in(table: str, slug: str, measured: Measured) -> float:
 
 
 @pytest.mark.parametrize("slug", sorted(STORIES))
-def test_a_story_is_whole(slug: str) -> None:
+def test_the_description_of_an_algorithm_is_complete(slug: str) -> None:
     reported = STORIES[slug]
 
     assert (reported.claimed is None) is (reported.wrong is None) is (slug in OURS)
@@ -47,7 +47,7 @@ def test_a_story_is_whole(slug: str) -> None:
 
 
 @pytest.mark.parametrize("slug", sorted(set(STORIES) - {"auto"}))
-def test_accuracies_stand_in_the_tables(slug: str) -> None:
+def test_accuracies_of_descriptions_equal_those_of_the_result_tables(slug: str) -> None:
     reported: About = STORIES[slug]
     table = (ROOT / reported.results).read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ import numpy as np
 from app.forests.data import pairs
 
 
-def test_a_code_stands_where_the_middle_of_its_bin_lies() -> None:
+def test_the_place_of_a_code_contains_the_middle_of_its_bin() -> None:
     """Two bins on a scale of eight: their midpoints are at a quarter and at three quarters."""
     assert pairs.places(np.array([0, 1], dtype=np.uint8), 2, 8).tolist() == [2, 6]
     assert pairs.places(np.array([0, 1, 2], dtype=np.uint8), 3, 3).tolist() == [0, 1, 2]

@@ -36,7 +36,7 @@ def test_a_note_on_bounds_changes_nothing_that_is_read(note: str | None) -> None
         schema(AGE, {**SEX, "ordered": True}),
     ],
 )
-def test_everything_else_of_a_feature_does(other: Schema) -> None:
+def test_other_differences_of_a_feature_matter(other: Schema) -> None:
     assert not other.has_features_of(schema())
     assert not other.reads_like(schema())
 

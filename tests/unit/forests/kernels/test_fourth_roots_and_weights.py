@@ -49,7 +49,7 @@ def test_sums_next_to_a_fourth_power_fall_on_the_right_side(root: int) -> None:
             assert norm([root - 1, part]) == exact([root - 1, part])
 
 
-def test_floating_point_alone_would_not_do() -> None:
+def test_floating_point_alone_gives_wrong_roots() -> None:
     """Floating point alone fails on these vectors, and the integer correction repairs the result."""
     vectors = []
     for root in (2**34 + 1, 2**35 - 5, 2**36 - 1, 2**37 + 3):
@@ -206,7 +206,7 @@ def test_weight_is_close_to_the_real_formula_and_never_above_a_row(sums: list[in
     assert abs(Decimal(result) - min(real, Decimal(256))) <= Decimal("1.001")
 
 
-def test_weights_of_a_row_do_not_depend_on_its_company() -> None:
+def test_the_weight_of_a_row_does_not_depend_on_other_rows() -> None:
     generator = np.random.default_rng(9)
     sums = generator.integers(-300_000, 300_000, (200, 4))
     y = generator.integers(0, 4, 200).astype(np.int32)

@@ -356,7 +356,7 @@ def test_a_forest_of_another_shape_is_refused() -> None:
         )  # fmt: skip
 
 
-def test_no_message_tells_a_private_value() -> None:
+def test_no_message_contains_a_private_value() -> None:
     arguments = _histogram_arguments()
     arguments["y"] = np.array([0, 0, 0, 77], dtype=np.int32)
     with pytest.raises(ValueError, match="out of range") as caught:
@@ -377,7 +377,7 @@ def test_the_api_loads_neither_the_compiler_nor_growth() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_an_operators_choice_of_folder_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_operators_choice_of_cache_folder_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(code_cache, "_PACKAGE", tmp_path / "missing")
     code_cache.choose()

@@ -19,7 +19,7 @@ def test_two_digits_are_kept_and_half_rounds_up(declared: int, stored: int) -> N
 
 
 @given(st.integers(1, limits.MAX_PUBLIC_SIZE))
-def test_it_is_the_decimal_rounding_and_final(declared: int) -> None:
+def test_rounding_to_two_digits_is_decimal_and_idempotent(declared: int) -> None:
     stored = two_significant_digits(declared)
     assert stored == int(Context(prec=2, rounding=ROUND_HALF_UP).create_decimal(Decimal(declared)))
     assert two_significant_digits(stored) == stored

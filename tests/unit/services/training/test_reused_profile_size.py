@@ -39,10 +39,12 @@ def test_a_noisy_size_stands_in_for_a_declared_one_only_where_it_is_precise() ->
         ({"shard": (0, 1, 2)}, {"shard": (5, 6)}, 1_500),
     ],
 )
-def test_it_is_taken_in_proportion_to_the_cells(within: dict[str, Any], of: dict[str, Any], wanted: int) -> None:
+def test_the_profiles_size_is_scaled_by_the_shares_of_the_cells(
+    within: dict[str, Any], of: dict[str, Any], wanted: int
+) -> None:
     assert size(noisy=1_000.0, sd=1.0, declared=7, within=within, of=of) == wanted
 
 
-def test_the_size_of_another_dataset_says_nothing() -> None:
+def test_the_size_of_another_datasets_profile_is_not_used() -> None:
     assert size(noisy=1_000.0, sd=1.0, declared=7, within={}, of={}, own="other") == 7
     assert size(noisy=1_000.0, sd=1.0, declared=None, within={}, of={}, own="other") is None

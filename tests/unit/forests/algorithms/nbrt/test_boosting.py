@@ -229,7 +229,7 @@ def test_scores_of_all_trees_are_added_in_place() -> None:
             prediction.add_leaf_scores(copied, reached, leaf)
 
 
-def test_what_would_index_foreign_memory_is_refused() -> None:
+def test_indices_outside_an_array_are_refused() -> None:
     scales = scales_of(THREE)
     scores = np.zeros((2, 3), dtype=np.int64)
     with pytest.raises(ValueError, match="range"):

@@ -76,7 +76,7 @@ def test_a_row_raises_every_utility_by_nothing_or_one(n_rows: int) -> None:
     assert 1 in seen
 
 
-def test_every_choice_parts_the_rows_as_its_candidate_says() -> None:
+def test_every_choice_divides_the_rows_as_its_candidate_defines() -> None:
     encoding = encoding_of()
     X, _ = rows_of(encoding, 80, seed=2)
     for choice in range(len(encoding.candidates)):

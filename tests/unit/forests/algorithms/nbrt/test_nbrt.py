@@ -125,7 +125,7 @@ def test_the_start_follows_classes_and_rows_times_mu(n_classes: int, size: int, 
     assert any("start was set" in warning for warning in settled.warnings) == (asked.get("start", expected) != expected)
 
 
-def test_a_single_rule_is_found_and_comes_first() -> None:
+def test_a_single_decisive_rule_becomes_the_first_split() -> None:
     schema, rng = schema_of(2), np.random.default_rng(9)
     X = rng.integers(0, 10, (3_000, 5)).astype(float)
     y = (X[:, 3] > 6).astype(int)

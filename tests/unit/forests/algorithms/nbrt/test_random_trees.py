@@ -66,7 +66,7 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
     assert output_law(run) == pytest.approx(expected)
 
 
-def test_a_missing_category_has_a_place_of_its_own() -> None:
+def test_a_missing_category_has_a_separate_place() -> None:
     encoding = encoding_of(categories(2, missing=True))  # codes: two categories, OTHER, MISSING
     right = [codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]) for _ in range(200)]
     assert {frozenset(own & {0, 1, 3}) for own in right} == {
@@ -135,7 +135,7 @@ def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -
         assert sorted(len(boxes[leaf]) for leaf in range(15, 31)) == [0] * 13 + [1] * 3
 
 
-def test_every_code_of_a_wide_feature_can_be_told_apart() -> None:
+def test_every_code_of_a_wide_feature_can_be_separated() -> None:
     encoding = encoding_of(categories(255, missing=True))
     assert int(encoding.n_codes[0]) == 256  # OTHER and MISSING share the last bin
     trees = some_trees(encoding, 200, depth=1)

@@ -92,7 +92,7 @@ def test_bins_are_paid_for_only_where_a_number_needs_them_and_a_tree_splits() ->
     assert len(quantile_bins.private_features(FREE)) == 0
 
 
-def test_verifier_recomputes_the_deepest_event_and_the_receipt_tells_it() -> None:
+def test_the_verifier_recomputes_the_deepest_event_and_the_receipt_describes_it() -> None:
     settled = planned("3", 10**12, n_estimators=2, max_depth=12, splits="node")
     own = pure.loss(settled.event, adjacency=Adjacency.ADD_REMOVE_ONE)
 
@@ -150,14 +150,14 @@ def test_later_trees_correct_the_earlier_ones() -> None:
     assert accuracy(6) > 0.95
 
 
-def test_progress_is_told_once_per_tree() -> None:
+def test_progress_is_reported_once_per_tree() -> None:
     done: list[None] = []
     grow(planned(n_estimators=5), SCHEMA, rows(), SystemRandomness(), on_tree_done=lambda: done.append(None))
 
     assert len(done) == 5
 
 
-def test_artifact_comes_back_as_it_went_and_predicts_the_same() -> None:
+def test_an_artifact_survives_serialization_and_predicts_the_same() -> None:
     forest = grown(n_estimators=3, max_depth=4)
     data = artifacts.dumps(forest, METADATA)
     artifact = artifacts.loads(data)
@@ -232,7 +232,7 @@ def test_artifact_that_cannot_have_been_released_is_refused(
         artifacts.loads(tensors.save(arrays, metadata=header))
 
 
-def test_rows_reach_exactly_the_leaves_that_tell_their_selections() -> None:
+def test_rows_reach_exactly_the_leaves_with_a_number_of_selections() -> None:
     forest = grown_with_stop()
     reached, n_splits = reached_leaves(forest)
     selections = forest.arrays["selections"]
@@ -280,7 +280,7 @@ def test_pairs_are_a_public_rule_of_the_ordered_columns() -> None:
         planned(schema=with_numbers(33), pairs="ordered")
 
 
-def test_pairs_learn_what_no_column_tells() -> None:
+def test_pairs_learn_a_rule_that_no_single_column_shows() -> None:
     """Two numbers whose sum decides the class: at depth 1 only a split on the pair separates the classes."""
     schema = Schema.from_json(
         {

@@ -176,7 +176,7 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
 
 
 @pytest.mark.parametrize("together", [2, 3])
-def test_levels_at_once_learn_what_no_split_tells_alone(together: int) -> None:
+def test_levels_at_once_learn_a_rule_that_no_single_split_shows(together: int) -> None:
     """The class is the parity of some columns; no other column is informative, and no smaller set of splits gains."""
     schema = Schema.from_json(
         {

@@ -46,7 +46,7 @@ def test_scores_are_finite_for_any_released_numbers(data: st.DataObject) -> None
     assert np.all(np.abs(scores) < 2**16 * 100)
 
 
-def test_leaves_are_shrunk_toward_those_that_few_splits_tell_from_them() -> None:
+def test_leaves_are_shrunk_toward_leaves_that_differ_in_few_splits() -> None:
     """The score of an empty leaf follows its neighbours and not the opposite corner."""
     counts = np.array([[0, 0], [25_600, 0], [25_600, 0], [0, 102_400]])
     selections = np.full(4, 1, dtype=np.uint8)
