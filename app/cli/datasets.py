@@ -127,6 +127,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "label": f"{answer['schema']['label']['name']}: {', '.join(answer['schema']['label']['classes'])}",
             "accountant": account["accountant"],
             **{name: amount(account, name) for name in ("cap", "charged", "reserved", "remaining")},
+            "with its population": amount(account, "available") if is_limited_by_population(account) else None,
             **({"guarantee": printed} if printed else {}),
         }
     )
@@ -226,7 +227,15 @@ def revoke(call: Remote, dataset: DatasetArgument, key_id: KeyArgument) -> None:
 
 def balance_cells(account: dict[str, Any]) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
-    return [account[name] for name in ("accountant", "cap", "charged", "reserved", "remaining")]
+    left = account["remaining"]
+    if is_limited_by_population(account):
+        left += f" (with its population: {account['available']})"
+    return [*(account[name] for name in ("accountant", "cap", "charged", "reserved")), left]
+
+
+def is_limited_by_population(account: dict[str, Any]) -> bool:
+    """Whether the cap of a dataset's population leaves less than the dataset's own cap."""
+    return bool(account.get("available", account["remaining"]) != account["remaining"])
 
 
 def _printed(client: "Client", dataset: dict[str, Any]) -> str | None:

@@ -195,12 +195,17 @@ def show_quote(output: Output, quote: dict[str, Any], *, what: str) -> None:
         output.say(f"note: {_of_profile(quote['profile'])}")
     for warning in quote["warnings"]:
         output.say(f"note: {warning}")
+    refusing = [part["dataset_name"] for part in (quote, also) if part is not None and not part["fits"]]
+    if refusing:
+        output.hint(*(f"grovekeeper ledger show {name}" for name in dict.fromkeys(refusing)))
 
 
 def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     output.say(f"{what} on {part['dataset_name']} would cost {amount(part['price'])}: no more, no less.")
     fits = "It fits" if part["fits"] else "It does not fit"
     output.say(f"{fits}; the largest ε that fits is {part['largest_that_fits']}.")
+    if part["population"] is not None:
+        output.say(f"The cap of the population {part['population']} leaves less than the dataset's own cap.")
     output.say()
     output.say(part["receipt"])
 

@@ -157,7 +157,9 @@ class PopulationMismatch(GrovekeeperError):
     differs: Sequence[str]
 
     def __str__(self) -> str:
-        return f"the dataset and the population differ in: {', '.join(self.differs)}"
+        if "population" in self.differs:
+            return "the dataset belongs to another population, and no dataset leaves a population"
+        return f"the dataset and the population differ in: {', '.join(self.differs).replace('_', ' ')}"
 
 
 class DatasetDeleted(GrovekeeperError):

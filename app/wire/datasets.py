@@ -122,7 +122,10 @@ class DatasetIn(Request):
 
 
 class AccountOut(Answer):
-    """The balance of the tightest joint cell, in the account's unit: ``cap = charged + reserved + remaining``."""
+    """The balance of the tightest joint cell, in the account's unit: ``cap = charged + reserved + remaining``.
+
+    ``available`` is the most that one job may reserve: ``remaining``, or less where a population's cap leaves less.
+    """
 
     accountant: str
     unit: str
@@ -130,6 +133,7 @@ class AccountOut(Answer):
     charged: DecimalText
     reserved: DecimalText
     remaining: DecimalText
+    available: DecimalText
 
 
 class EpochOut(Answer):

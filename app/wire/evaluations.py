@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, JsonObject, Reference
-from app.wire.training import JobName, PriceOut, SpendIn
+from app.wire.base import Answer, JsonObject, Reference
+from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
 class EvaluationIn(SpendIn):
@@ -30,19 +30,11 @@ class SelectionIn(SpendIn):
     name: JobName | None = None
 
 
-class EvaluationQuoteOut(Answer):
+class EvaluationQuoteOut(AccountPlanOut):
     """The releases and the price of an evaluation."""
 
     models: list[str]
-    dataset: str
-    dataset_name: str
-    scope: JsonObject
     releases: list[str]
-    price: PriceOut
-    event: JsonObject
-    receipt: str
-    fits: bool
-    largest_that_fits: DecimalText
     warnings: list[str]
 
 

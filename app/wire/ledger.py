@@ -17,7 +17,8 @@ class BalanceOut(AccountNamed):
     """The balance of an account: of a dataset at its tightest joint cell, of a population summed over its members.
 
     ``cap = charged + reserved + remaining``, unless the cap was lowered below what is spent, or a dataset that had
-    spent joined the population: then nothing remains. ``dataset`` and ``dataset_name`` are null for a population.
+    spent joined the population: then nothing remains. ``available``, the most that one job may reserve, is less than
+    ``remaining`` where a population's cap leaves less. ``dataset`` and ``dataset_name`` are null for a population.
     """
 
     dataset: str | None
@@ -28,6 +29,7 @@ class BalanceOut(AccountNamed):
     charged: DecimalText
     reserved: DecimalText
     remaining: DecimalText
+    available: DecimalText
 
 
 class BalanceList(Answer):

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObject, JsonObjectIn
-from app.wire.training import JobName, PriceOut, SpendIn
+from app.wire.base import Answer, JsonObject, JsonObjectIn
+from app.wire.training import AccountPlanOut, JobName, PriceOut, SpendIn
 
 
 class ProfileIn(SpendIn):
@@ -15,19 +15,11 @@ class ProfileIn(SpendIn):
     name: JobName | None = None
 
 
-class ProfileQuoteOut(Answer):
+class ProfileQuoteOut(AccountPlanOut):
     """The releases and the price of a profile."""
 
-    dataset: str
-    dataset_name: str
     parameters: JsonObject
-    scope: JsonObject
     private_features: list[str]
-    price: PriceOut
-    event: JsonObject
-    receipt: str
-    fits: bool
-    largest_that_fits: DecimalText
     warnings: list[str]
 
 

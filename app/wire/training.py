@@ -68,7 +68,10 @@ class ReusedProfileOut(Answer):
 
 
 class AccountPlanOut(Answer):
-    """A job's scope, price and event on one account, and whether it fits."""
+    """A job's scope, price and event on one account, and whether it fits.
+
+    ``population`` is the name of the dataset's population if the population's cap leaves less than the dataset's cap.
+    """
 
     dataset: str
     dataset_name: str
@@ -78,6 +81,7 @@ class AccountPlanOut(Answer):
     receipt: str
     fits: bool
     largest_that_fits: DecimalText
+    population: str | None
 
 
 class PlanOut(AccountPlanOut):

@@ -117,7 +117,7 @@ def test_answers_name_the_account_and_its_kind(held: Held) -> None:
     lowered = json.loads(held.cap("2").body)
     assert lowered == named | {
         "dataset": dataset[0], "dataset_name": dataset[1], "accountant": "pure", "unit": "epsilon",
-        "cap": "2", "charged": "0", "reserved": "0", "remaining": "2",
+        "cap": "2", "charged": "0", "reserved": "0", "remaining": "2", "available": "2",
     }  # fmt: skip
     balance = json.loads(held.balance().model_dump_json())
     assert {name: balance[name] for name in lowered} == lowered

@@ -43,7 +43,12 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
     assert shown["guarantee"]["epsilon"] == "3"
 
     quote = owner.http.post("/plans", json=training(two["id"], epsilon="1.5")).json()
-    assert (quote["fits"], quote["largest_that_fits"]) == (False, "1")
+    assert (quote["fits"], quote["largest_that_fits"], quote["population"]) == (False, "1", name)
+    for balance in (
+        owner.http.get(f"/datasets/{two['id']}").json()["account"],
+        owner.http.get(f"/ledger/{two['id']}").json(),
+    ):
+        assert (balance["remaining"], balance["available"]) == ("5", "1")
     refused = asked(owner, two["id"], "1.5")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     problem = refused.json()

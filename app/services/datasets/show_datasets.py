@@ -81,4 +81,5 @@ def account_out(balance: ledger.Balance) -> AccountOut:
         charged=balance.text(balance.charged),
         reserved=balance.text(balance.reserved),
         remaining=balance.text(balance.remaining),
+        available=balance.text(balance.room),
     )

@@ -148,6 +148,7 @@ def _amounts(account: Account, balance: ledger.Balance) -> dict[str, object]:
         "charged": balance.text(balance.charged),
         "reserved": balance.text(balance.reserved),
         "remaining": balance.text(balance.remaining),
+        "available": balance.text(balance.room),
     }
 
 

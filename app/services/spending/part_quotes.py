@@ -49,6 +49,7 @@ class PartQuote:
             ),
             "fits": part.amount <= self.balance.room,
             "largest_that_fits": amounts.to_text(unit.largest_that_fits(self.balance.room, part.delta)),
+            "population": part.dataset.row.population if self.balance.room < self.balance.remaining else None,
         }
 
 

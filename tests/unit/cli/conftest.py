@@ -17,6 +17,7 @@ KEY = "key_test." + "s" * 43
 PRICE = {"accountant": "pure", "unit": "epsilon", "amount": "0.1", "epsilon": "0.1", "delta": None}
 ACCOUNT = {
     "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
+    "available": "1.5",
 }  # fmt: skip
 BALANCE = {
     "account": "ds_1", "account_name": "census", "kind": "dataset", "dataset": "ds_1", "dataset_name": "census",
@@ -59,6 +60,7 @@ PLAN = {
     "receipt": "8 trees, one after another",
     "fits": True,
     "largest_that_fits": "1.5",
+    "population": None,
     "warnings": ["small data"],
     "unlabelled": None,
 }
@@ -183,7 +185,7 @@ POPULATION = {
 }  # fmt: skip
 _QUOTED = {
     "dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE, "event": {}, "receipt": "2 counts",
-    "fits": True, "largest_that_fits": "1.5",
+    "fits": True, "largest_that_fits": "1.5", "population": None,
 }  # fmt: skip
 _RELEASED = {
     "dataset": "ds_1", "dataset_name": "census", "name": None, "scope": {}, "epochs": ["ep_1"], "price": PRICE,

@@ -65,6 +65,16 @@ def test_the_cells_of_a_balance_are_shown_as_far_as_they_can_be_read(run: Run, s
     assert "largest ε that fits: 0.5" in shown
 
 
+def test_balances_say_what_a_population_leaves(run: Run, service: Any) -> None:
+    assert "population:" not in run("ledger", "show", "census").stdout
+    for path in ("/ledger/census", "/ledger", "/datasets", "/datasets/census"):
+        text = json.dumps(service.answers["GET", path][1]).replace('"available": "1.5"', '"available": "0.2"')
+        service.answers["GET", path] = (200, json.loads(text))
+    for typed in (["ledger", "show"], ["ledger", "show", "census"], ["datasets", "list"]):
+        assert "1.5 (with its population: 0.2)" in run(*typed).stdout
+    assert "with its population  0.2 ε" in run("datasets", "show", "census").stdout
+
+
 def test_a_key_that_may_not_list_balances_is_told_to_name_a_dataset(run: Run, service: Any) -> None:
     service.answers["GET", "/ledger"] = (403, {"type": "role-missing"})
     result = run("ledger", "show")

@@ -130,7 +130,7 @@ SECOND = ["--unlabelled", "register", "--unlabelled-epsilon", "2", "--unlabelled
 def test_a_second_dataset_goes_out_as_it_was_typed_and_into_the_next_command(run: Run, service: Any) -> None:
     typed = ["census", "--algorithm", "sspe-1", "--epsilon", "0.1", *SECOND, "--unlabelled-scope", '{"shard": [1]}']
     plan = service.answers["POST", "/plans"][1]
-    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits")}
+    part = {name: plan[name] for name in ("dataset", "price", "receipt", "fits", "largest_that_fits", "population")}
     service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**part, "dataset_name": "register"}})
     result = run("plan", *typed)
     following = result.stdout.splitlines()[-1].removeprefix("next: ")
@@ -148,10 +148,12 @@ def test_a_second_dataset_pays_the_same_unless_told_otherwise(run: Run, service:
     assert json.loads(service.requests[-1].content)["unlabelled"] == {"dataset": "register", "epsilon": "0.1"}
 
 
-def test_no_next_step_where_the_second_account_does_not_have_it(run: Run, service: Any) -> None:
+def test_the_next_step_is_the_balance_of_the_account_that_a_job_does_not_fit(run: Run, service: Any) -> None:
     plan = service.answers["POST", "/plans"][1]
-    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": {**plan, "fits": False}})
-    assert "next:" not in run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
+    second = {**plan, "dataset_name": "register", "fits": False}
+    service.answers["POST", "/plans"] = (200, {**plan, "unlabelled": second})
+    shown = run("plan", "census", "-a", "sspe-1", "-e", "1", "--unlabelled", "register").stdout
+    assert shown.splitlines()[-1] == "next: grovekeeper ledger show register"
 
 
 def test_the_reservations_of_both_accounts_are_shown(run: Run, service: Any) -> None:
@@ -162,13 +164,14 @@ def test_the_reservations_of_both_accounts_are_shown(run: Run, service: Any) -> 
     assert "accepted as job jb_1, which reserved 0.1 ε, and 0.1 ε on register" in said
 
 
-def test_a_plan_that_does_not_fit_is_an_answer_without_a_next_step(run: Run, service: Any) -> None:
-    plan = {**service.answers["POST", "/plans"][1], "fits": False}
+def test_a_plan_that_does_not_fit_is_an_answer_and_names_the_population_that_refuses(run: Run, service: Any) -> None:
+    plan = {**service.answers["POST", "/plans"][1], "fits": False, "population": "patients"}
     service.answers["POST", "/plans"] = (200, plan)
     result = run("plan", "census", "-a", "mrf", "-e", "9")
     assert result.exit_code == 0
     assert "It does not fit" in result.stdout
-    assert "next:" not in result.stdout
+    assert "The cap of the population patients leaves less" in result.stdout
+    assert result.stdout.splitlines()[-1] == "next: grovekeeper ledger show census"
 
 
 @pytest.mark.parametrize(
