@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from anyio import to_thread
@@ -13,6 +16,7 @@ from starlette.types import Message, Receive, Scope
 
 from app.access.roles import Role
 from app.api import exact_json, problems
+from app.api.capacity import Work, capacities
 from app.core import limits
 from app.core.errors import TooLarge, UnsupportedMediaType
 
@@ -49,11 +53,26 @@ class Body(StrEnum):
         return limits.MAX_DECLARATION_BODY_NODES if self is Body.DECLARATION else limits.MAX_JSON_BODY_NODES
 
 
-def reads(body: Body = Body.JSON, *, needs: Role | None = None) -> Callable[[_Endpoint], _Endpoint]:
-    """Declares the kind of an endpoint's body, and the global role without which no byte of the body is read."""
+@dataclass(frozen=True)
+class _Limits:
+    body: Body = Body.JSON
+    needs: Role | None = None
+    work: Work | None = None
+
+
+def limited(
+    *, body: Body = Body.JSON, needs: Role | None = None, work: Work | None = None
+) -> Callable[[_Endpoint], _Endpoint]:
+    """Declare the limits of an endpoint.
+
+    Args:
+        body: the kind of its body.
+        needs: the global role without which no byte of the body is read.
+        work: whose threads the endpoint uses; by default those of reads or writes, by method.
+    """
 
     def declare(endpoint: _Endpoint) -> _Endpoint:
-        endpoint.__dict__[_DECLARED] = (body, needs)
+        endpoint.__dict__[_DECLARED] = _Limits(body, needs, work)
         return endpoint
 
     return declare
@@ -82,26 +101,32 @@ class BodyRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        body, needed = self.endpoint.__dict__.get(_DECLARED, (Body.JSON, None))
+        limits_here: _Limits = self.endpoint.__dict__.get(_DECLARED, _Limits())
+        body = limits_here.body
+        work = limits_here.work or (Work.READ if self.methods == {"GET"} else Work.WRITE)
         model: Any = None if self.body_field is None else self.body_field.field_info.annotation
+        # An async endpoint chooses the threads for each of its steps, and may wait for its client between them.
+        is_async = iscoroutinefunction(self.endpoint)
 
         async def handle(request: Request) -> Response:
-            if needed is not None:
-                request.state.principal.require(needed)
+            if limits_here.needs is not None:
+                request.state.principal.require(limits_here.needs)
             declared = request.headers.get("content-length", "")
             if _LENGTH.fullmatch(declared) and int(declared) > body.max_bytes:
                 raise TooLarge("the body", body.max_bytes)
             counted = BodyRequest(request.scope, request.receive, max_bytes=body.max_bytes)
-            if model is not None:
-                check_media_type(counted)
+            if model is not None or body is Body.PREDICTION:
+                _check_media_type(counted)
                 text = await counted.body()
-                counted.value, counted.model = await to_thread.run_sync(lambda: _read(model, text, body.max_nodes))
-            return await handler(counted)
+            async with nullcontext() if is_async else capacities(request).of(work):
+                if model is not None:
+                    counted.value, counted.model = await to_thread.run_sync(lambda: _read(model, text, body.max_nodes))
+                return await handler(counted)
 
         return handle
 
 
-def check_media_type(request: Request) -> None:
+def _check_media_type(request: Request) -> None:
     """Reject a body that is not plain JSON.
 
     Raises:
@@ -139,4 +164,4 @@ def _counted(receive: Receive, limit: int) -> Receive:
     return count
 
 
-_DECLARED = "_reads"
+_DECLARED = "_limits"

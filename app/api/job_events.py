@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-
-from anyio import to_thread
+from functools import partial
 
 from app.access.roles import Principal
+from app.api.capacity import Capacities, Work
 from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
 from app.jobs.states import ENDED
@@ -21,7 +21,8 @@ POLL_INTERVAL_S = 0.5
 class JobEvents:
     """Event streams of jobs for all clients of one event loop, with one query per interval."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacities: Capacities) -> None:
+        self._capacities = capacities
         self._followers: dict[str, set[asyncio.Queue[JobOut]]] = {}
         self._poller: asyncio.Task[None] | None = None
 
@@ -35,7 +36,7 @@ class JobEvents:
         """
         if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests
-        return await to_thread.run_sync(show_jobs.show_job, installation, caller, job_id)
+        return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
 
     async def follow(self, installation: Installation, first: JobOut) -> AsyncIterator[JobOut]:
         """Yield the job's present state, then every change, until the job has ended."""
@@ -62,7 +63,9 @@ class JobEvents:
         while self._followers:
             await asyncio.sleep(POLL_INTERVAL_S)
             try:
-                looked_at = await to_thread.run_sync(show_jobs.look_at, installation, list(self._followers))
+                looked_at = await self._capacities.run(
+                    Work.READ, partial(show_jobs.look_at, installation, list(self._followers))
+                )
             except Unavailable:  # the database will be back, and the followers still wait
                 continue
             except Exception:  # noqa: BLE001 - whatever it was, they would wait for ever

@@ -9,8 +9,10 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from app.api import problems
+from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
+from app.api.readiness import Readiness
 from app.api.routes import (
     datasets,
     evaluations,
@@ -30,9 +32,6 @@ from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.wire.base import Problem
 
-POOL_SIZE = 40
-"""Database connections per process: as many as anyio's worker threads, so that every thread can have a connection."""
-
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
 trained against it; predictions from them for free. Errors are `application/problem+json` with a stable `type`.
@@ -45,12 +44,14 @@ def create_app(settings: Settings) -> FastAPI:
     Raises:
         InstallationError: the database's address or the signing key cannot be used.
     """
-    installation = Installation.open(settings, pool_size=POOL_SIZE)
+    installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
     app.state.installation = installation
     app.state.heads = Heads(installation)
-    app.state.job_events = JobEvents()
-    app.add_middleware(EveryRequest, installation=installation, heads=app.state.heads)
+    app.state.capacities = capacities = Capacities()
+    app.state.readiness = Readiness(app.state.heads, capacities)
+    app.state.job_events = JobEvents(capacities)
+    app.add_middleware(EveryRequest, installation=installation, heads=app.state.heads, capacities=capacities)
     return app
 
 

@@ -5,11 +5,11 @@ import re
 import secrets
 from typing import Any
 
-from anyio import to_thread
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import problems
+from app.api.capacity import Capacities, Work
 from app.api.readiness import confirm_ready, confirm_upgraded
 from app.core import limits
 from app.core.errors import GrovekeeperError, NotFound, TooManyRequests
@@ -34,10 +34,11 @@ class EveryRequest:
     * 401 without a valid key, before the body is read.
     """
 
-    def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads) -> None:
+    def __init__(self, app: ASGIApp, *, installation: Installation, heads: Heads, capacities: Capacities) -> None:
         self._app = app
         self._heads = heads
         self._installation = installation
+        self._capacities = capacities
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +72,9 @@ class EveryRequest:
             raise TooManyRequests
         keys = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
         text = keys[0] if len(keys) == 1 else None  # with two keys the caller is ambiguous
-        scope["state"]["principal"] = await to_thread.run_sync(self._authenticated, text, scope["path"])
+        scope["state"]["principal"] = await self._capacities.run(
+            Work.AUTHENTICATION, lambda: self._authenticated(text, scope["path"])
+        )
         if not scope["path"].isprintable():  # ids and names are printable, and PostgreSQL rejects a NUL in a query
             raise NotFound("path")
 

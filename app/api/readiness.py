@@ -1,10 +1,40 @@
 """Checks that the service is ready to answer requests."""
 
+import asyncio
+
+from app.api.capacity import Capacities, Work
+from app.core import limits
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.services.ledger.heads import Heads
 
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written"
+
+
+class Readiness:
+    """One check of readiness at a time, in a thread of its own, for all requests that wait for the result."""
+
+    def __init__(self, heads: Heads, capacities: Capacities) -> None:
+        self._heads = heads
+        self._capacities = capacities
+        self._check: asyncio.Task[None] | None = None
+
+    async def confirm(self) -> None:
+        """Check as :func:`confirm_ready` does, for at most ``limits.READINESS_WAIT_S`` seconds.
+
+        Raises:
+            Unavailable: the service is not ready, or the check takes too long.
+        """
+        if self._check is None or self._check.done():
+            check = self._capacities.run(Work.READINESS, lambda: confirm_ready(self._heads))
+            self._check = asyncio.create_task(check)
+            # Nobody may be left to see the error of a check that took too long.
+            self._check.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(limits.READINESS_WAIT_S):
+                await asyncio.shield(self._check)
+        except TimeoutError:
+            raise Unavailable("the database does not answer in time") from None
 
 
 def confirm_ready(heads: Heads) -> None:

@@ -71,6 +71,10 @@ MAX_UPLOAD_BODY_BYTES = 4 * 1024**3
 """Bytes of an upload as sent."""
 MAX_UPLOAD_CSV_BYTES = 8 * 1024**3
 """Bytes of an upload after decompression; bounds a gzip bomb."""
+MAX_GZIP_RATIO = 100
+"""Bytes that one byte of a gzip upload may unpack to. Tables unpack to 3 to 30 times; deflate allows a thousand."""
+FREE_UNPACKED_BYTES = 16 * 1024 * 1024
+"""Bytes that any gzip upload may unpack to, whatever its ratio."""
 MAX_CSV_LINE_BYTES = 1024 * 1024
 """Bytes of one line of an upload."""
 MAX_ROWS_PER_DATASET = 2**31 - 1
@@ -101,8 +105,22 @@ MAX_COMPOSITION_WORK = 2**23
 
 MAX_REQUESTS_IN_FLIGHT = 1_024
 """Requests of one API process at a time; further requests are answered 429."""
+MAX_AUTHENTICATIONS_AT_ONCE = 3
+"""Threads of one API process that check keys, and grants before an upload."""
+MAX_READS_AT_ONCE = 12
+"""Threads of one API process that answer requests without a body."""
+MAX_WRITES_AT_ONCE = 8
+"""Threads of one API process that parse bodies and answer requests that change something."""
+MAX_UPLOADS_AT_ONCE = 8
+"""Threads of one API process that read uploads."""
+MAX_EXPORTS_AT_ONCE = 4
+"""Threads of one API process that write exports and artifacts."""
+MAX_PREDICTIONS_AT_ONCE = 4
+"""Threads of one API process that predict."""
+READINESS_WAIT_S = 5
+"""Seconds that ``/readyz`` waits for the database."""
 MAX_WAITING_UPLOADS = 4
-"""Uploads of one API process that wait for another upload to their dataset: each holds one of forty threads."""
+"""Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads."""
 MAX_LOGGED_FRAMES = 20
 """Frames of a traceback in one line of the log."""
 MAX_FOLLOWERS = 256

@@ -119,8 +119,8 @@ def ingest_csv(
         MalformedRequest: the body should be gzip and is not, or is cut off.
         TooLarge: the unpacked body or its number of rows is over the limit.
     """
-    line_bytes = limits.MAX_CSV_LINE_BYTES
-    text = CsvSource(source, is_gzip=gzip, max_bytes=limits.MAX_UPLOAD_CSV_BYTES, max_line_bytes=line_bytes)
+    max_bytes, line_bytes = _most_unpacked_bytes(source), limits.MAX_CSV_LINE_BYTES
+    text = CsvSource(source, is_gzip=gzip, max_bytes=max_bytes, max_line_bytes=line_bytes)
     try:
         _order_columns(text, rules)
         durable.make_folder(destination.parent)
@@ -138,6 +138,13 @@ def ingest_csv(
         return IngestReport(reports, upload.n_rows, digest, upload.dropped)
     finally:
         text.close()
+
+
+def _most_unpacked_bytes(source: BinaryIO) -> int:
+    """Returns how many bytes an upload may unpack to: little for a small body, so that small bodies are little work."""
+    size = source.seek(0, os.SEEK_END)
+    source.seek(0)
+    return min(max(size * limits.MAX_GZIP_RATIO, limits.FREE_UNPACKED_BYTES), limits.MAX_UPLOAD_CSV_BYTES)
 
 
 def _order_columns(text: CsvSource, rules: RowRules) -> None:

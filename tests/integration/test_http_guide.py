@@ -67,6 +67,8 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
         f"{limits.MAX_JSON_BODY_BYTES // 1024} "
         f"KiB and {limits.MAX_JSON_BODY_NODES:,} values and names per other JSON body, {limits.MAX_JSON_DEPTH} levels "
         f"of nesting, {limits.MAX_JSON_MEMBERS} members per object; "
-        f"{limits.MAX_UPLOAD_BODY_BYTES // gibi} GiB per upload, {limits.MAX_UPLOAD_CSV_BYTES // gibi} GiB unpacked."
+        f"{limits.MAX_UPLOAD_BODY_BYTES // gibi} GiB per upload, {limits.MAX_UPLOAD_CSV_BYTES // gibi} GiB unpacked "
+        f"and at most {limits.MAX_GZIP_RATIO} times the packed size ({limits.FREE_UNPACKED_BYTES // mebi} MiB are "
+        "always free)."
     )
     assert reported in " ".join(rules.split())

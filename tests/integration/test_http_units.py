@@ -8,7 +8,7 @@ from itertools import islice
 import httpx
 import pytest
 
-from app.api.main import POOL_SIZE
+from app.api.capacity import THREADS
 from app.core import limits
 from app.datasets import admission
 from app.verifier.dataset_replay import verify
@@ -78,7 +78,7 @@ def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
 def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
     """More uploads than the service has threads: most are told to retry, and their retries are stored."""
     dataset = server.declared(privacy_unit=UNIT)["id"]
-    keys = [new_idempotency_key() for _ in range(POOL_SIZE + 5)]
+    keys = [new_idempotency_key() for _ in range(sum(THREADS.values()) + 5)]
 
     def upload(key: dict[str, str]) -> httpx.Response:
         return server.admin.http.post(f"/datasets/{dataset}/rows", content=visits(8), headers=CSV | key)

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Header, Request, Response
 from app.access.idempotency import IdempotentRequest
 from app.access.roles import Role
 from app.api import problems
-from app.api.bodies import Body, BodyRoute, reads
+from app.api.bodies import Body, BodyRoute, limited
+from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
 from app.core.errors import (
     DatasetDeleted,
@@ -67,7 +68,7 @@ _CSV_BODY: dict[str, Any] = {
         RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE
     ),
 )
-@reads(Body.DECLARATION, needs=Role.OWNER)
+@limited(body=Body.DECLARATION, needs=Role.OWNER)
 def declare_dataset(
     installation: CurrentInstallation, caller: Caller, body: DatasetIn, request: OptionalIdempotency
 ) -> Response:
@@ -124,7 +125,7 @@ def delete_grant(installation: CurrentInstallation, caller: Caller, dataset: str
     operation_id="erase_unit",
     responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY),
 )
-@reads(Body.ERASURE)
+@limited(body=Body.ERASURE)
 def erase_unit(installation: CurrentInstallation, caller: Caller, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken. The request may be repeated."""
     return erase_rows_of(installation, caller, dataset, unit=body.unit)
@@ -156,7 +157,7 @@ def join_population(installation: CurrentInstallation, caller: Caller, dataset: 
         NotFound, RoleMissing, DatasetDeleted, RowsInvalid, *problems.JSON_BODY, *problems.REPEATABLE
     ),
 )
-@reads(Body.UPLOAD)
+@limited(body=Body.UPLOAD)
 async def upload_rows(
     request: Request,
     installation: CurrentInstallation,
@@ -167,14 +168,18 @@ async def upload_rows(
     """Upload a file of rows, which becomes an epoch. The report per column is for the owner only."""
     is_gzip = _is_gzip(request)
     key = checked_key(request, idempotency_key)
-    dataset_id = await to_thread.run_sync(may_upload, installation, caller, dataset)
+    dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
     spooled, digest = await _spool(installation, request)
     try:
         body = SpooledBody(spooled, is_gzip=is_gzip)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
-        return sent(await to_thread.run_sync(lambda: upload(installation, caller, dataset_id, body, request=identity)))
+        return sent(
+            await capacities(request).run(
+                Work.UPLOAD, lambda: upload(installation, caller, dataset_id, body, request=identity)
+            )
+        )
     finally:
         spooled.unlink(missing_ok=True)
 

@@ -2,11 +2,10 @@
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from app.api import problems
-from app.api.deps import KeptHeads
-from app.api.readiness import confirm_ready
+from app.api.readiness import Readiness
 from app.core.errors import Unavailable
 from app.wire.base import Answer
 
@@ -18,13 +17,14 @@ class Health(Answer):
 
 
 @router.get("/healthz", operation_id="check_health", responses=problems.documented(needs_key=False))
-def check_health() -> Health:
+async def check_health() -> Health:
     """Answer 200 while the process runs."""
     return Health(status="ok")
 
 
 @router.get("/readyz", operation_id="check_readiness", responses=problems.documented(Unavailable, needs_key=False))
-def check_readiness(heads: KeptHeads) -> Health:
+async def check_readiness(request: Request) -> Health:
     """Answer 200 if the database answers, is at this program's revision and holds every head written outside it."""
-    confirm_ready(heads)
+    readiness: Readiness = request.app.state.readiness
+    await readiness.confirm()
     return Health(status="ok")

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from app.access.roles import Role
 from app.api import problems
-from app.api.bodies import BodyRoute, reads
+from app.api.bodies import BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
     status_code=201,
     responses=problems.documented(RoleMissing, *problems.JSON_BODY),
 )
-@reads(needs=Role.ADMIN)
+@limited(needs=Role.ADMIN)
 def create_key(installation: CurrentInstallation, caller: Caller, body: KeyIn) -> KeyCreated:
     """Make a key. Only this answer shows its secret."""
     return keys.create_key(installation, caller, body)

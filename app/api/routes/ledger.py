@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api import exact_json, problems
-from app.api.bodies import BodyRoute
+from app.api.bodies import BodyRoute, limited
+from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
 from app.core import limits
 from app.core.errors import (
@@ -62,7 +63,9 @@ def list_entries(installation: CurrentInstallation, caller: Caller, account: str
     response_class=StreamingResponse,
     responses={**_EXPORT, **problems.documented(NotFound, RoleMissing)},
 )
+@limited(work=Work.EXPORT)
 def export_ledger(
+    request: Request,
     installation: CurrentInstallation,
     caller: Caller,
     account: str,
@@ -70,10 +73,10 @@ def export_ledger(
 ) -> StreamingResponse:
     """Export the whole history of an account, for `grovekeeper verify` (JSON Lines) or for a spreadsheet (CSV)."""
     if form == "csv":
-        return StreamingResponse(history.export_csv(installation, caller, account), media_type="text/csv")
-    return StreamingResponse(
-        history.export_json_lines(installation, caller, account), media_type="application/x-ndjson"
-    )
+        lines, media_type = history.export_csv(installation, caller, account), "text/csv"
+    else:
+        lines, media_type = history.export_json_lines(installation, caller, account), "application/x-ndjson"
+    return StreamingResponse(capacities(request).iterate(Work.EXPORT, lines), media_type=media_type)
 
 
 @router.post(

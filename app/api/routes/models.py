@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import problems
-from app.api.bodies import Body, BodyRoute, check_media_type, reads
+from app.api.bodies import Body, BodyRoute, limited
+from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
 from app.services import models
@@ -52,6 +52,7 @@ def delete_model(installation: CurrentInstallation, caller: Caller, model_id: st
         **problems.documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
+@limited(work=Work.EXPORT)
 def download_artifact(
     installation: CurrentInstallation,
     caller: Caller,
@@ -78,11 +79,11 @@ def download_artifact(
     openapi_extra=_PREDICT_BODY,
     responses=problems.documented(NotFound, RoleMissing, *problems.JSON_BODY),
 )
-@reads(Body.PREDICTION)
+@limited(body=Body.PREDICTION)
 async def predict(request: Request, installation: CurrentInstallation, caller: Caller, model_id: str) -> Response:
     """Predict labels and probabilities for one row or many. Predictions cost no budget and change nothing."""
-    check_media_type(request)
     body = await request.body()
-
-    answer = await to_thread.run_sync(predictions.predict, installation, caller, model_id, body)
+    answer = await capacities(request).run(
+        Work.PREDICTION, lambda: predictions.predict(installation, caller, model_id, body)
+    )
     return Response(answer, media_type="application/json")

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Response
 
 from app.access.roles import Role
 from app.api import problems
-from app.api.bodies import BodyRoute, reads
+from app.api.bodies import BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
 from app.core.errors import NameTaken, NotFound, NotSupported, RoleMissing
 from app.services import populations
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/populations", tags=["populations"], route_class=Body
     response_model=PopulationOut,
     responses=problems.documented(RoleMissing, NameTaken, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE),
 )
-@reads(needs=Role.OWNER)
+@limited(needs=Role.OWNER)
 def create_population(
     installation: CurrentInstallation, caller: Caller, body: PopulationIn, request: OptionalIdempotency
 ) -> Response:

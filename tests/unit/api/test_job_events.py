@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.api import job_events
+from app.api.capacity import Capacities
 from app.api.job_events import JobEvents
 from app.core.errors import Unavailable
 from app.wire.training import JobOut, PriceOut
@@ -48,7 +49,7 @@ def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -
     monkeypatch.setattr(job_events.show_jobs, "look_at", script)
 
     async def all_of_them() -> list[list[JobOut]]:
-        events = JobEvents()
+        events = JobEvents(Capacities())
 
         async def one(first: JobOut) -> list[JobOut]:
             return [job async for job in events.follow(HERE, first)]
@@ -92,7 +93,7 @@ def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.M
     monkeypatch.setattr(job_events.show_jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
-        events = JobEvents()
+        events = JobEvents(Capacities())
         stream = events.follow(HERE, _job("queued"))
         await anext(stream)
         second = await anext(stream)

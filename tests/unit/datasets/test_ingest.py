@@ -317,6 +317,18 @@ def test_an_upload_over_the_limit_is_refused(ingest, monkeypatch, is_gzip):
     assert ingest(gzip.compress(body) if is_gzip else body, gzip=is_gzip).n_rows == 4
 
 
+def test_a_small_gzip_does_not_unpack_to_a_large_upload(ingest, monkeypatch):
+    body = (HEADER + GOOD_ROW * 20_000).encode()
+    packed = gzip.compress(body)
+    assert len(packed) * limits.MAX_GZIP_RATIO < len(body) < limits.FREE_UNPACKED_BYTES
+    monkeypatch.setattr(limits, "FREE_UNPACKED_BYTES", 1_000)
+    error = refusal(ingest, packed, gzip=True)
+    assert isinstance(error, TooLarge)
+    assert error.limit == len(packed) * limits.MAX_GZIP_RATIO
+    monkeypatch.setattr(limits, "FREE_UNPACKED_BYTES", len(body))
+    assert ingest(packed, gzip=True).n_rows == 20_000
+
+
 def test_too_many_rows_are_refused(ingest, monkeypatch):
     monkeypatch.setattr(limits, "MAX_ROWS_PER_DATASET", 3)
     assert isinstance(refusal(ingest, HEADER + GOOD_ROW * 4), TooLarge)

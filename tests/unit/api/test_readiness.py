@@ -1,0 +1,39 @@
+"""A check of readiness that hangs is reported in time, and only one check runs, however many requests ask."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from app.api import readiness
+from app.api.capacity import Capacities
+from app.api.readiness import Readiness
+from app.core import limits
+from app.core.errors import Unavailable
+
+HEADS: Any = object()
+
+
+def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, release = threading.Semaphore(0), threading.Event()
+
+    def hang(_heads: object) -> None:
+        started.release()
+        release.wait(timeout=60)
+
+    monkeypatch.setattr(readiness, "confirm_ready", hang)
+    monkeypatch.setattr(limits, "READINESS_WAIT_S", 0.05)
+
+    async def ask() -> None:
+        ready = Readiness(HEADS, Capacities())
+        for _ in range(2):
+            answers = await asyncio.gather(*(ready.confirm() for _ in range(50)), return_exceptions=True)
+            assert {type(answer) for answer in answers} == {Unavailable}
+        release.set()
+        monkeypatch.setattr(limits, "READINESS_WAIT_S", 60)
+        await ready.confirm()
+
+    asyncio.run(ask())
+    assert started.acquire(blocking=False)
+    assert not started.acquire(blocking=False), "one check for all hundred requests and the last"
