@@ -136,6 +136,14 @@ DATABASE_POOL_WAIT_S = 30
 """Seconds that a thread waits for a free connection of its process."""
 DATABASE_CONNECT_S = 10
 """Seconds that a connection to PostgreSQL may take to open."""
+DATABASE_LOCK_WAIT_S = 10
+"""Seconds that a statement waits for a lock of PostgreSQL."""
+DATABASE_STATEMENT_S = 30
+"""Seconds that a statement of PostgreSQL may take."""
+DATABASE_IDLE_S = 60
+"""Seconds that a transaction of PostgreSQL may wait for the next statement of its process."""
+DATABASE_SILENCE_S = 30
+"""Seconds of silence before a connection to PostgreSQL is probed, and before unacknowledged data counts as lost."""
 DATABASE_WRITE_WAIT_S = 30.0
 """Seconds that a writer waits for the other writers of a SQLite file: threads of its process, then ``busy_timeout``."""
 

@@ -31,6 +31,21 @@ _SQLITE_PRAGMAS = (
     "PRAGMA recursive_triggers = ON",
 )
 
+_POSTGRESQL_DEFAULTS = {
+    "application_name": "grovekeeper",
+    "connect_timeout": str(limits.DATABASE_CONNECT_S),
+    "options": (
+        f"-c lock_timeout={limits.DATABASE_LOCK_WAIT_S}s -c statement_timeout={limits.DATABASE_STATEMENT_S}s"
+        f" -c idle_in_transaction_session_timeout={limits.DATABASE_IDLE_S}s"
+    ),
+    "keepalives": "1",
+    "keepalives_idle": str(limits.DATABASE_SILENCE_S),
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": str(limits.DATABASE_SILENCE_S * 1000),
+}
+"""Parameters of connections; the address may name others."""
+
 
 def parse_url(url: str) -> URL:
     """Parses the address of a database and sets the driver that this program uses.
@@ -72,9 +87,8 @@ def open_engine(url: URL, *, pool_size: int = limits.MAX_DATABASE_CONNECTIONS) -
     """
     if dialect_of(url) == "sqlite":
         return _open_sqlite(url, pool_size=pool_size)
-    defaults = {"application_name": "grovekeeper", "connect_timeout": str(limits.DATABASE_CONNECT_S)}
     return create_engine(
-        url.update_query_dict({key: value for key, value in defaults.items() if key not in url.query}),
+        url.update_query_dict({key: value for key, value in _POSTGRESQL_DEFAULTS.items() if key not in url.query}),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=limits.DATABASE_POOL_WAIT_S,

@@ -98,6 +98,8 @@ def migration_transaction(url: str) -> Iterator[Connection]:
                 connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
             with connection.begin():
                 if dialect_of(parsed) == "postgresql":
+                    for limit in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
+                        connection.execute(text(f"SET LOCAL {limit} = 0"))  # a migration may take hours
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
                 yield connection
                 if dialect_of(parsed) == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():

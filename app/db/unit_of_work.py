@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from sqlalchemy import URL, Engine, func, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -111,7 +111,15 @@ def _unavailable_if_unreachable() -> Iterator[None]:
         yield
     except PoolExhausted as error:
         raise Unavailable("the database is busy") from error
-    except OperationalError as error:
-        if isinstance(error.orig, sqlite3.Error) and error.orig.sqlite_errorcode & 0xFF not in _TEMPORARY_ON_SQLITE:
+    except DBAPIError as error:
+        if not _is_temporary(error):
             raise
         raise Unavailable("the database cannot answer at the moment") from error
+
+
+def _is_temporary(error: DBAPIError) -> bool:
+    """Whether a later attempt may succeed: a limit of time was reached, or the connection or the disk is gone."""
+    if isinstance(error.orig, sqlite3.OperationalError):
+        return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
+    # The end of a transaction that was idle for too long is an InternalError of the driver.
+    return isinstance(error, OperationalError) or error.connection_invalidated

@@ -1,0 +1,78 @@
+"""Transactions on PostgreSQL wait and idle only for a time; then they are unavailable, and nothing is written."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+
+from app.core import limits
+from app.core.errors import Unavailable
+from app.db.unit_of_work import Database
+from tests.support.postgres import fresh_database
+
+
+@pytest.fixture(scope="module")
+def url(postgres_url: str) -> Iterator[str]:
+    with fresh_database(postgres_url) as url:
+        database = Database.open(url)
+        with database.write() as session:
+            session.execute(text("CREATE TABLE notes (id BIGINT PRIMARY KEY)"))
+        database.close()
+        yield url
+
+
+def opened(url: str, *options: str) -> Database:
+    """A database whose connections have other limits of time."""
+    return Database.open(f"{url}?options={'%20'.join(f'-c%20{option}' for option in options)}")
+
+
+def count(url: str) -> int:
+    database = Database.open(url)
+    with database.read() as session:
+        n_rows = session.execute(text("SELECT count(*) FROM notes")).scalar_one()
+    database.close()
+    return int(n_rows)
+
+
+def test_every_connection_has_the_limits_of_the_code(url: str) -> None:
+    database = Database.open(url)
+    names = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "application_name")
+    with database.read() as session:
+        values = [session.execute(text(f"SHOW {name}")).scalar_one() for name in names]
+        connection = session.connection().connection.dbapi_connection
+        assert connection is not None
+        parameters = connection.info.get_parameters()  # type: ignore[attr-defined]  # psycopg's
+    database.close()
+    seconds = {f"{limits.DATABASE_LOCK_WAIT_S}s", f"{limits.DATABASE_STATEMENT_S}s"}
+    assert set(values[:2]) == seconds
+    assert values[2] == f"{limits.DATABASE_IDLE_S // 60}min"
+    assert values[3] == "grovekeeper"
+    assert parameters["keepalives_idle"] == str(limits.DATABASE_SILENCE_S)
+    assert parameters["tcp_user_timeout"] == str(limits.DATABASE_SILENCE_S * 1000)
+
+
+@pytest.mark.parametrize(
+    ("option", "statement", "pause_s"),
+    [
+        ("lock_timeout=50", "LOCK TABLE notes", 0),
+        ("statement_timeout=50", "SELECT pg_sleep(30)", 0),
+        ("idle_in_transaction_session_timeout=50", "SELECT 1", 0.5),
+    ],
+)
+def test_a_transaction_that_takes_too_long_is_unavailable_and_writes_nothing(
+    url: str, option: str, statement: str, pause_s: float
+) -> None:
+    before = count(url)
+    database, other = opened(url, option), Database.open(url)
+    with other.read() as holder:
+        holder.execute(text("SELECT count(*) FROM notes"))  # holds a lock that conflicts with LOCK TABLE
+        with pytest.raises(Unavailable), database.write() as session:
+            session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
+            time.sleep(pause_s)
+            session.execute(text(statement))
+    with database.write() as session:  # the pool replaces the connection, if it is gone
+        session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
+    assert count(url) == before + 1
+    database.close()
+    other.close()
