@@ -6,6 +6,7 @@ everything else is a slug.
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,9 @@ _SLUG_OF_PYDANTIC = {
 }
 
 
+_BOUNDS = {"ge": "at least", "le": "at most", "min_length": "at least", "max_length": "at most"}
+"""Names of bounds in pydantic's errors, in words."""
+
 _REFUSAL = (
     "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
     "tightest_cell", "largest_that_fits", "population", "exact",
@@ -150,7 +154,7 @@ async def on_validation_error(_: Request, error: Exception) -> Response:
 
 def invalid_request(validation: Iterable[Mapping[str, Any]]) -> errors.InvalidRequest:
     """Return the problem of a list of validation errors of pydantic: known locations and slugs, never an input."""
-    invalid = [errors.FieldProblem(*_located(item)) for item in validation]
+    invalid = [_located(item) for item in validation]
     return errors.InvalidRequest(list(dict.fromkeys(invalid)))
 
 
@@ -206,10 +210,14 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
 
 def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
     problem: dict[str, Any] = {"at": item.at, "problem": item.problem}
-    return problem if item.limit is None else problem | {"limit": item.limit}
+    if item.limit is not None:
+        problem["limit"] = item.limit
+    if item.accepted:
+        problem["accepted"] = list(item.accepted[: limits.MAX_REPORTED_PROBLEMS])
+    return problem
 
 
-def _located(item: Mapping[str, Any]) -> tuple[str, str]:
+def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
     location: Sequence[Any] = item["loc"]
     slug = _SLUG_OF_PYDANTIC.get(item["type"], "invalid")
     if item["type"] == "grovekeeper":
@@ -218,7 +226,13 @@ def _located(item: Mapping[str, Any]) -> tuple[str, str]:
         location = location[:-1]  # the unknown name came from outside
     if location[-1:] == ("[key]",):
         location = location[:-2]  # so did the name of the member
-    return "".join(f"/{part}" for part in location), slug
+    return errors.FieldProblem("".join(f"/{part}" for part in location), slug, accepted=_accepted(item.get("ctx", {})))
+
+
+def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a rule accepts: the choices of a literal, or its bounds. All come from the rule, nothing from the input."""
+    choices = re.findall("'([^']*)'", str(context.get("expected", "")))
+    return (*choices, *(f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context))
 
 
 def _response(body: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Response:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from app.cli import field_problems
+
 if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``--help`` need not spend
     from rich.console import Console
     from rich.progress import Progress
@@ -85,8 +87,7 @@ class Output:
         if "largest_that_fits" in body:
             self.complain(f"  largest ε that fits: {body['largest_that_fits']}")
         for error in body.get("errors", ()):
-            at_most = f"; at most {error['limit']} here" if "limit" in error else ""
-            self.complain(f"  {error['at']}: {error['problem']}{at_most}")
+            self.complain(f"  {field_problems.in_words(error)}")
         for column in body.get("columns", ()):
             times = "" if column["count"] == 1 else f", {column['count']} times"
             self.complain(f"  {column['name'] or '(not declared)'}: {column['problem'].replace('-', ' ')}{times}")

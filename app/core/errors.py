@@ -34,7 +34,7 @@
 No message and no attribute carries a private value, an exact private count or a rejected input value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -234,11 +234,13 @@ class FieldProblem:
         at: JSON pointer into the request.
         problem: stable slug of the rule.
         limit: the largest number that is valid there, if that depends on the rest of the request.
+        accepted: what is valid there: public names, choices of the declaration, or bounds in words.
     """
 
     at: str
     problem: str
     limit: int | None = None
+    accepted: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(eq=False)
@@ -248,9 +250,11 @@ class InvalidRequest(GrovekeeperError):
     errors: Sequence[FieldProblem]
 
     @classmethod
-    def at(cls, pointer: str, problem: str, *, limit: int | None = None) -> "InvalidRequest":
+    def at(
+        cls, pointer: str, problem: str, *, limit: int | None = None, accepted: Iterable[str] = ()
+    ) -> "InvalidRequest":
         """The error for a single field."""
-        return cls([FieldProblem(pointer, problem, limit)])
+        return cls([FieldProblem(pointer, problem, limit, tuple(accepted))])
 
     def below(self, pointer: str) -> "InvalidRequest":
         """The same errors, for an object that is nested at ``pointer`` in the request."""

@@ -60,7 +60,7 @@ def algorithm(slug: str) -> Algorithm:
     """
     known = BY_SLUG.get(slug)
     if known is None:
-        raise InvalidRequest.at("/algorithm", "unknown")
+        raise InvalidRequest.at("/algorithm", "unknown", accepted=(AUTO.slug, *BY_SLUG))
     return known
 
 

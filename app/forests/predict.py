@@ -82,7 +82,7 @@ def _settled(forest: Forest, read_out: str | None) -> str:
     if read_out is None:
         return offered[0]
     if read_out not in offered:
-        raise InvalidRequest.at("/read_out", "unknown-choice")
+        raise InvalidRequest.at("/read_out", "unknown-choice", accepted=offered)
     return read_out
 
 

@@ -55,7 +55,13 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.AdjacencyMismatch("add_remove", ["label"]),
     errors.TooLarge("the body", 10),
     errors.UnsupportedMediaType(["text/csv"]),
-    errors.InvalidRequest([FieldProblem("/epsilon", "not-positive"), FieldProblem("/cap", "too-large", 7)]),
+    errors.InvalidRequest(
+        [
+            FieldProblem("/epsilon", "not-positive"),
+            FieldProblem("/cap", "too-large", 7),
+            FieldProblem("/algorithm", "unknown", accepted=("auto", "mrf")),
+        ]
+    ),
     errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
     errors.IdempotencyKeyReused(),
     errors.NotSupported("visibility public"),
@@ -67,6 +73,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
         "errors": [
             {"at": "/epsilon", "problem": "not-positive"},
             {"at": "/cap", "problem": "too-large", "limit": 7},
+            {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]},
         ]
     },
     errors.RowsInvalid: {"columns": [{"name": "age", "problem": "not-a-number", "count": 2}]},

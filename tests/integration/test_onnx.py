@@ -92,11 +92,11 @@ def test_each_read_out_has_a_file_of_its_own(server: Server) -> None:
     assert answered["mv"] != pytest.approx(answered["ta"])
     assert taken(server, model) == server.admin.http.get(path, params={"format": "onnx", "read_out": "mv"}).content
     for wrong, problem in (
-        ({"format": "onnx", "read_out": "log"}, "unknown-choice"),
-        ({"read_out": "ta"}, "not-with-safetensors"),
+        ({"format": "onnx", "read_out": "log"}, {"problem": "unknown-choice", "accepted": ["mv", "ta", "pa"]}),
+        ({"read_out": "ta"}, {"problem": "not-with-safetensors"}),
     ):
         refused = server.admin.http.get(path, params=wrong)
-        assert (refused.status_code, refused.json()["errors"]) == (422, [{"at": "/read_out", "problem": problem}])
+        assert (refused.status_code, refused.json()["errors"]) == (422, [{"at": "/read_out", **problem}])
 
 
 def test_the_card_travels_with_the_model(server: Server) -> None:

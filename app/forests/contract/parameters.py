@@ -53,7 +53,7 @@ class Parameter:
                 return self._choice(value)
             case "integer":
                 if isinstance(value, bool) or not isinstance(value, int):
-                    raise self._invalid("not-an-integer")
+                    raise self._invalid("not-an-integer", self._range)
                 self._check_range(Fraction(value))
                 return value
             case "number":
@@ -74,7 +74,7 @@ class Parameter:
 
     def _choice(self, value: object) -> str:
         if not isinstance(value, str) or value not in self.choices:
-            raise self._invalid("unknown-choice")
+            raise self._invalid("unknown-choice", *self.choices)
         return value
 
     def _number(self, value: object) -> Fraction:
@@ -83,16 +83,20 @@ class Parameter:
         try:
             return amounts.parse(value)
         except amounts.NotAnAmount:
-            raise self._invalid("not-a-number") from None
+            raise self._invalid("not-a-number", self._range) from None
 
     def _check_range(self, value: Fraction) -> None:
         if value < self.minimum:
-            raise self._invalid("too-small")
+            raise self._invalid("too-small", self._range)
         if value > self.maximum:
-            raise self._invalid("too-large")
+            raise self._invalid("too-large", self._range)
 
-    def _invalid(self, problem: str) -> InvalidRequest:
-        return InvalidRequest.at(f"{POINTER}/{self.name}", problem)
+    @property
+    def _range(self) -> str:
+        return f"{amounts.to_text(self.minimum)} to {amounts.to_text(self.maximum)}"
+
+    def _invalid(self, problem: str, *accepted: str) -> InvalidRequest:
+        return InvalidRequest.at(f"{POINTER}/{self.name}", problem, accepted=accepted)
 
 
 def share(
@@ -129,8 +133,9 @@ def read_all(parameters: Sequence[Parameter], requested: Mapping[str, object]) -
     """
     problems: list[FieldProblem] = []
     settled: dict[str, Value] = {}
-    if set(requested) - {parameter.name for parameter in parameters}:
-        problems.append(FieldProblem(POINTER, "unknown-field"))
+    names = tuple(parameter.name for parameter in parameters)
+    if not requested.keys() <= set(names):
+        problems.append(FieldProblem(POINTER, "unknown-field", accepted=names))
     for parameter in parameters:
         try:
             if parameter.name in requested:

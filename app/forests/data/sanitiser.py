@@ -98,9 +98,9 @@ def sanitise_prediction_rows(schema: Schema, rows: Sequence[Mapping[str, object]
         InvalidRequest: ``unknown-column`` at ``/rows`` (without the name, which is a value of the caller), or
             ``missing``, ``not-a-number``, ``not-a-string`` at ``/rows/<i>/<feature>``. No error repeats a value.
     """
-    names = {feature.name for feature in schema.features}
-    if not all(row.keys() <= names for row in rows):
-        raise InvalidRequest.at("/rows", "unknown-column")
+    names = {feature.name: None for feature in schema.features}
+    if not all(row.keys() <= names.keys() for row in rows):
+        raise InvalidRequest.at("/rows", "unknown-column", accepted=names)
     problems: list[FieldProblem] = []
     columns = []
     for feature in schema.features:
@@ -122,8 +122,9 @@ def sanitise_prediction_columns(schema: Schema, columns: Mapping[str, Sequence[o
             ``/columns/<feature>`` for an absent column; ``missing``, ``not-a-number``, ``not-a-string`` at
             ``/columns/<feature>/<i>``. No error repeats a value.
     """
-    if not columns.keys() <= {feature.name for feature in schema.features}:
-        raise InvalidRequest.at("/columns", "unknown-column")
+    names = {feature.name: None for feature in schema.features}
+    if not columns.keys() <= names.keys():
+        raise InvalidRequest.at("/columns", "unknown-column", accepted=names)
     lengths = {len(cells) for cells in columns.values()}
     if len(lengths) > 1:
         raise InvalidRequest.at("/columns", "unequal-lengths")

@@ -42,7 +42,7 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
     offered = catalogue.read_outs(artifact.plan.algorithm)
     chosen = offered[0] if read_out is None else read_out
     if chosen not in offered:
-        raise InvalidRequest.at("/read_out", "unknown-choice")
+        raise InvalidRequest.at("/read_out", "unknown-choice", accepted=offered)
     features = artifact.schema.features
     graph = Graph([feature.name for feature in features])
     outputs = _add_forest(graph, artifact, chosen)

@@ -180,6 +180,10 @@ class Partitions:
             raise UnknownPartition
         return {name: _cells(known[name], listed) for name, listed in sorted(value.items())}
 
+    def cells_of(self, name: str) -> tuple[Cell, ...]:
+        """Every cell of a declared partition, in canonical order; none if uploads are its cells."""
+        return next(partition.known_cells or () for partition in self.declared if partition.name == name)
+
     def share(self, scope: Scope, *, n_epochs: int) -> tuple[int, int]:
         """The public share of rows that a box is expected to contain, as a fraction.
 

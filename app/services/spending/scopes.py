@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import FieldProblem, InvalidRequest
+from app.core.errors import InvalidRequest
 from app.datasets import catalog
 from app.privacy.composition import CellProblem, Scope, UnknownPartition
 
@@ -18,9 +18,11 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
     try:
         scope = dataset.partitions.read_scope(value)
     except UnknownPartition:
-        raise InvalidRequest([FieldProblem("/scope", "unknown-partition")]) from None
+        names = [partition.name for partition in dataset.partitions.declared]
+        raise InvalidRequest.at("/scope", "unknown-partition", accepted=names) from None
     except CellProblem as problem:
-        raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem) from None
+        cells = dataset.partitions.cells_of(problem.partition)
+        raise InvalidRequest.at(f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)) from None
     by_upload = dataset.partitions.epoch_partition
     if by_upload is not None and by_upload.name in scope:
         existing = {epoch.id for epoch in catalog.epochs(session, dataset.id)}

@@ -130,6 +130,22 @@ def test_parameters_of_one_mechanism_are_unknown_to_another() -> None:
     assert problems(lambda: planned("rdt-ta", structure_share="0.5")) == [("/parameters", "unknown-field")]
 
 
+@pytest.mark.parametrize(
+    ("call", "accepted"),
+    [
+        (lambda: planned("breiman"), ("auto", *catalogue.BY_SLUG)),
+        (lambda: planned(assignment="random"), ("sequential", "sharded")),
+        (lambda: planned(max_depth=-1), (f"0 to {limits.MAX_DEPTH}",)),
+        (lambda: planned("rdt-ta", breiman=1), tuple(p.name for p in catalogue.algorithm("rdt-ta").parameters)),
+    ],
+)
+def test_a_rejected_value_lists_what_is_accepted(call: Callable[[], object], accepted: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidRequest) as rejected:
+        call()
+    (error,) = rejected.value.errors
+    assert error.accepted == accepted
+
+
 def test_without_a_public_size_the_plan_states_its_assumption() -> None:
     assert planned(size=None).warnings == (
         "No public size is declared, so the defaults are those for a small table; see public_size.",

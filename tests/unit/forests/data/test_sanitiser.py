@@ -120,6 +120,11 @@ def test_an_unknown_column_is_refused_without_its_name():
     assert errors_of(columns={"age": [1], CANARY: [1]}) == [FieldProblem("/columns", "unknown-column")]
 
 
+def test_an_unknown_column_lists_the_columns_that_are_read():
+    for problem in (*errors_of(rows=[{CANARY: 1}]), *errors_of(columns={CANARY: [1]})):
+        assert problem.accepted == tuple(feature.name for feature in SCHEMA.features)
+
+
 def test_the_label_is_no_column_of_a_prediction():
     assert errors_of(rows=[{**ROW, "income": "low"}]) == [FieldProblem("/rows", "unknown-column")]
 

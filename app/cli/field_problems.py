@@ -1,0 +1,37 @@
+"""Explains in words which field of a request breaks a rule, and which values are accepted there."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SHOWN_VALUES = 20
+_MEANINGS = {
+    "/delta: required": "this account needs a δ: add --delta, such as 1e-6",
+    "/delta: not-for-pure": "a pure account has no δ: leave --delta out",
+    "/epsilon: too-small": "too small: it pays for no draw",
+    "/epsilon: too-large": "too large for any account",
+    "/rows: unknown-column": "the rows have a column that the model does not read",
+    "/unlabelled: required": "this algorithm needs a second dataset: add --unlabelled",
+    "missing": "an empty cell in a column that allows none",
+    "not-disjoint": "the two scopes share cells",
+    "not-for-this-algorithm": "this algorithm does not take it; see: grovekeeper algorithms ALGORITHM",
+    "other-declaration": "it was released under other features or classes than the dataset declares",
+    "other-features": "its features are not those of the first dataset",
+    "unchanged": "this cap is in force already",
+    "unknown-field": "there is no field with a name that was given",
+}
+"""Sentences for problems that their slugs do not explain: at one field, or at any."""
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """One problem of an ``invalid-request`` answer. Neither the answer nor this line repeats a value of the request."""
+    at, problem = error["at"], error["problem"]
+    words = _MEANINGS.get(f"{at}: {problem}") or _MEANINGS.get(problem) or problem.replace("-", " ")
+    limit = f"; at most {error['limit']} here" if "limit" in error else ""
+    return f"{at or 'the request'}: {words}{limit}{_accepted(error.get('accepted', ()))}"
+
+
+def _accepted(values: Sequence[str]) -> str:
+    if not values:
+        return ""
+    more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
+    return f"; accepted: {', '.join(values[:_SHOWN_VALUES])}{more}"
