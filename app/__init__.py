@@ -2,5 +2,5 @@
 
 The packages read in one direction, top to bottom: ``cli``; ``api``, ``worker``, ``client``, ``verifier``;
 ``services``; ``ledger``, ``jobs``, ``datasets``, ``registry``, ``access``; ``db``, ``forests``; ``privacy``;
-``wire``; ``core``. A package imports only what stands below it, and import-linter holds that.
+``wire``; ``core``. A package imports only packages below it; import-linter checks this rule.
 """

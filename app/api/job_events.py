@@ -66,10 +66,10 @@ class JobEvents:
                 looked_at = await self._capacities.run(
                     Work.READ, partial(show_jobs.look_at, installation, list(self._followers))
                 )
-            except Unavailable:  # the database will be back, and the followers still wait
+            except Unavailable:  # the followers wait until the database is back
                 continue
-            except Exception:  # noqa: BLE001 - whatever it was, they would wait for ever
-                _log.exception("a look at followed jobs failed")
+            except Exception:  # noqa: BLE001 - otherwise the followers would wait for ever
+                _log.exception("followed jobs could not be read")
                 continue
             for job in looked_at:
                 for queue in self._followers.get(job.id, ()):

@@ -91,7 +91,7 @@ def compare(uploads: Mapping[str, Path], others: Mapping[str, Mapping[str, Path]
 
     Args:
         uploads: fingerprint files by upload.
-        others: sets of uploads by name, each with its files by upload. An upload that stands in a set is not compared
+        others: sets of uploads by name, each with its files by upload. An upload that is in a set is not compared
             with itself.
 
     Returns:

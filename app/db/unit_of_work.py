@@ -60,7 +60,7 @@ class Database:
 
         Raises:
             Unavailable: the database cannot be reached or is too busy. Nothing was committed, unless the connection
-                broke during the commit; the next read tells.
+                broke during the commit; the next read shows which.
         """
         return self._write()
 

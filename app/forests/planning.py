@@ -26,7 +26,7 @@ ASSUMED_SIZE = 3_000
 
 _NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
 
-_NO_SPLITS = "A forest without splits uses nothing of a profile but its size."
+_NO_SPLITS = "A forest without splits uses only the size of a profile."
 
 _UNLABELLED = "/unlabelled"
 

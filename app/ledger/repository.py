@@ -29,7 +29,7 @@ def locked_account(session: Session, account_id: str) -> AccountRow:
 
 
 def account(session: Session, account_id: str) -> AccountRow:
-    """The account as it stands, without a lock."""
+    """Reads an account without a lock."""
     row = session.get(AccountRow, account_id)
     if row is None:
         raise NotFound("account")
@@ -106,7 +106,7 @@ def sizes(session: Session) -> dict[str, int]:
 
 
 def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]:
-    """Accounts as they stand, without a lock, in order of their ids."""
+    """Reads accounts without a lock, in order of their ids."""
     query = select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
     return list(session.execute(query).scalars())
 

@@ -1,6 +1,6 @@
 """Caches scopes in memory by digest, so that an admission reads digests rather than texts.
 
-A digest means the same scope for ever, in every account and whether or not the transaction that wrote it committed, so
+A digest always denotes the same scope, in every account and whether or not the transaction that wrote it committed. So
 a cached scope is never stale. The size is bounded; a scope that is not cached is read from the database.
 """
 
@@ -29,7 +29,7 @@ _changing = Lock()
 
 def numbering(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
     """Scopes of an account by digest: all of ``digests``, except those that the account no longer has."""
-    scopes = _kept(tuple(partition.name for partition in partitions.declared))
+    scopes = _cached(tuple(partition.name for partition in partitions.declared))
     unknown = [digest for digest in digests if digest not in scopes]
     query = select(BoxRow.box, type_coerce(BoxRow.scope, Text)).where(BoxRow.account_id == account_id)
     for start in range(0, len(unknown), _BATCH_SIZE):
@@ -38,7 +38,7 @@ def numbering(session: Session, account_id: str, partitions: Partitions, digests
     return scopes
 
 
-def _kept(names: tuple[str, ...]) -> Numbering:
+def _cached(names: tuple[str, ...]) -> Numbering:
     """The scopes over some partitions that are in memory, marked as the most recently used.
 
     A caller may keep using scopes that the cache has dropped.
@@ -47,7 +47,7 @@ def _kept(names: tuple[str, ...]) -> Numbering:
         scopes = _by_names.pop(names, None)
         if scopes is None or scopes.size > MAX_SIZE:
             scopes = Numbering(names)
-        while _by_names and (len(_by_names) >= MAX_WAYS or sum(kept.size for kept in _by_names.values()) > MAX_SIZE):
+        while _by_names and (len(_by_names) >= MAX_WAYS or sum(cache.size for cache in _by_names.values()) > MAX_SIZE):
             del _by_names[next(iter(_by_names))]
         _by_names[names] = scopes
     return scopes

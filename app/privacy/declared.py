@@ -36,7 +36,7 @@ class DeclaredLoss:
         if len(losses) != 1 or losses[0] <= 0:
             raise ValueError("one of epsilon, rho and mu, above zero")
         if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
-            raise ValueError("delta stands beside epsilon, between 0 and 1")
+            raise ValueError("delta needs an epsilon and is between 0 and 1")
 
     def to_json(self) -> Json:
         fields = {name: getattr(self, name) for name in ("epsilon", "rho", "mu", "delta")}

@@ -256,11 +256,11 @@ _LEAVES: dict[str, _LeafType] = {
 }
 
 
-def _read_leaf(leaf: _LeafType, given: Mapping[object, object]) -> Event:
+def _read_leaf(leaf: _LeafType, members: Mapping[object, object]) -> Event:
     names = [field.name for field in fields(leaf)]
-    if set(given) != set(names):
+    if set(members) != set(names):
         raise UnknownPrivacyEvent("a leaf of an event has other fields than its type")
-    adjacency, sensitivity, scale, size = (given[name] for name in names)
+    adjacency, sensitivity, scale, size = (members[name] for name in names)
     return leaf(Adjacency(str(adjacency)), _fraction(sensitivity), _fraction(scale), _count(size))
 
 

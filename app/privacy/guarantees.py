@@ -27,11 +27,11 @@ _ASSUMES = (
 _LABELS_ONLY = "Labels only; features and membership are not protected."
 _PARTS_OF_TWO_DATASETS = (
     "The two datasets are declared to be about different people. For a person who is in both, the job adds the sum of "
-    "the two prices, told in one unit, to what was released before; nothing checks it."
+    "the two prices, converted to one unit, to what was released before; the service does not check the declaration."
 )
 _TWO_PARTS_OF_ONE_DATASET = (
-    "Both parts are of one dataset, on cells that no row is in both of. For its people the job adds the larger of the "
-    "two prices to what was released before; its account shows both, cell by cell."
+    "Both parts are of one dataset, on disjoint cells. For its people the job adds the larger of the two prices to "
+    "what was released before; the account shows both, cell by cell."
 )
 _E_TO_THIS_IS_BEYOND_EVERY_DELTA = 700
 

@@ -9,7 +9,7 @@ from app.access.roles import Principal, Role
 from app.datasets import catalog
 
 
-def permitted(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
+def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
     """A dataset by id or name, if the caller has one of some roles on it.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import GrantOut
 
@@ -15,7 +15,7 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
         RoleMissing: only the owner grants.
     """
     with installation.database.write() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role))
         return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
@@ -29,6 +29,6 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
         RoleMissing: only the owner revokes.
     """
     with installation.database.write() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.remove(session, dataset_id=dataset.id, key_id=key_id)

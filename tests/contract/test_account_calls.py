@@ -39,7 +39,7 @@ ZCDP = {"accountant": "zcdp", "epsilon": "2", "delta": "1e-6"}
 
 
 @dataclass(frozen=True)
-class Held:
+class AccountCalls:
     """An account that ``OWNER`` opened."""
 
     installation: Installation
@@ -76,20 +76,22 @@ def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
     opened_installation.close()
 
 
-def _held(installation: Installation, kind: str, budget: dict[str, str]) -> Held:
+def _account_calls(installation: Installation, kind: str, budget: dict[str, str]) -> AccountCalls:
     if kind == "dataset":
-        return Held(installation, kind, people.declared(installation, name="patients", budget=budget)["id"])
+        return AccountCalls(installation, kind, people.declared(installation, name="patients", budget=budget)["id"])
     body = PopulationIn.model_validate({"name": "patients", "budget": budget})
-    return Held(installation, kind, json.loads(open_population(installation, OWNER, body, request=None).body)["id"])
+    return AccountCalls(
+        installation, kind, json.loads(open_population(installation, OWNER, body, request=None).body)["id"]
+    )
 
 
 @pytest.fixture(params=["dataset", "population"])
-def held(request: pytest.FixtureRequest, installation: Installation) -> Held:
+def calls(request: pytest.FixtureRequest, installation: Installation) -> AccountCalls:
     """A pure account of ε = 3."""
-    return _held(installation, request.param, PURE)
+    return _account_calls(installation, request.param, PURE)
 
 
-READS: dict[str, Callable[[Held, Principal], Any]] = {
+READS: dict[str, Callable[[AccountCalls, Principal], Any]] = {
     "balance": lambda it, by: it.balance(by),
     "entries": lambda it, by: history.list_entries(it.installation, by, it.id, PageRequest()),
     "export": lambda it, by: it.export(by),
@@ -104,85 +106,85 @@ READS: dict[str, Callable[[Held, Principal], Any]] = {
 
 
 @pytest.mark.parametrize("read", READS)
-def test_keys_that_see_an_account_read_all_of_it_and_others_get_not_found(held: Held, read: str) -> None:
+def test_keys_that_see_an_account_read_all_of_it_and_others_get_not_found(calls: AccountCalls, read: str) -> None:
     for principal in (OWNER, ADMIN, AUDITOR):
-        assert READS[read](held, principal)
+        assert READS[read](calls, principal)
     with pytest.raises(NotFound):
-        READS[read](held, STRANGER)
+        READS[read](calls, STRANGER)
 
 
-def test_answers_name_the_account_and_its_kind(held: Held) -> None:
-    named = {"account": held.id, "account_name": "patients", "kind": held.kind}
-    dataset = (held.id, "patients") if held.kind == "dataset" else (None, None)
-    lowered = json.loads(held.cap("2").body)
+def test_answers_name_the_account_and_its_kind(calls: AccountCalls) -> None:
+    named = {"account": calls.id, "account_name": "patients", "kind": calls.kind}
+    dataset = (calls.id, "patients") if calls.kind == "dataset" else (None, None)
+    lowered = json.loads(calls.cap("2").body)
     assert lowered == named | {
         "dataset": dataset[0], "dataset_name": dataset[1], "accountant": "pure", "unit": "epsilon",
         "cap": "2", "charged": "0", "reserved": "0", "remaining": "2", "available": "2",
     }  # fmt: skip
-    balance = json.loads(held.balance().model_dump_json())
+    balance = json.loads(calls.balance().model_dump_json())
     assert {name: balance[name] for name in lowered} == lowered
     assert (balance["largest_that_fits"], balance["exact"], balance["scope"]) == ("2", True, {})
-    listed = json.loads(history.list_entries(held.installation, OWNER, held.id, PageRequest()).model_dump_json())
+    listed = json.loads(history.list_entries(calls.installation, OWNER, calls.id, PageRequest()).model_dump_json())
     assert {name: listed[name] for name in named} == named
     assert [entry["kind"] for entry in listed["entries"]] == ["open", "cap"]
 
 
-def test_the_owner_lowers_a_cap_and_an_admin_raises_it(held: Held) -> None:
-    held.cap("2", reason="we promised less")
+def test_the_owner_lowers_a_cap_and_an_admin_raises_it(calls: AccountCalls) -> None:
+    calls.cap("2", reason="we promised less")
     for epsilon in ("2.000000001", "3"):
         with pytest.raises(RoleMissing) as refused:
-            held.cap(epsilon)
+            calls.cap(epsilon)
         assert refused.value.needed == ["admin"]
     with pytest.raises(NotFound):
-        held.cap("1", by=STRANGER)
+        calls.cap("1", by=STRANGER)
     with pytest.raises(RoleMissing):
-        held.cap("1", by=AUDITOR)
-    held.cap("5", by=ADMIN, reason="a second study")
-    held.cap("4.5", by=ADMIN, reason="an admin may lower, too")
-    assert [(entry.kind.value, entry.amount, entry.actor, entry.details) for entry in held.entries()[1:]] == [
+        calls.cap("1", by=AUDITOR)
+    calls.cap("5", by=ADMIN, reason="a second study")
+    calls.cap("4.5", by=ADMIN, reason="an admin may lower, too")
+    assert [(entry.kind.value, entry.amount, entry.actor, entry.details) for entry in calls.entries()[1:]] == [
         ("cap", 2 * 10**9, OWNER.key_id, {"reason": "we promised less"}),
         ("cap", 5 * 10**9, ADMIN.key_id, {"reason": "a second study"}),
         ("cap", 45 * 10**8, ADMIN.key_id, {"reason": "an admin may lower, too"}),
     ]
-    assert held.verified_cap() == 4_500_000_000
+    assert calls.verified_cap() == 4_500_000_000
 
 
 @pytest.mark.parametrize(
     ("epsilon", "problem"), [("3", "unchanged"), ("1e-10", "too-small"), ("1000000001", "too-large")]
 )
-def test_an_invalid_cap_is_refused(held: Held, epsilon: str, problem: str) -> None:
+def test_an_invalid_cap_is_refused(calls: AccountCalls, epsilon: str, problem: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        held.cap(epsilon, by=ADMIN)
+        calls.cap(epsilon, by=ADMIN)
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/cap", problem)]
-    assert len(held.entries()) == 1
+    assert len(calls.entries()) == 1
 
 
 @pytest.mark.parametrize("kind", ["dataset", "population"])
 def test_a_cap_with_a_delta_is_converted_as_it_was_at_first(installation: Installation, kind: str) -> None:
-    held = _held(installation, kind, ZCDP)
-    held.cap("1", by=ADMIN)
+    calls = _account_calls(installation, kind, ZCDP)
+    calls.cap("1", by=ADMIN)
     unit = accountants.by_name("zcdp")
-    assert held.entries()[-1].amount == unit.cap(Fraction(1), Fraction(1, 10**6))
-    guarantee = held.balance().guarantee
+    assert calls.entries()[-1].amount == unit.cap(Fraction(1), Fraction(1, 10**6))
+    guarantee = calls.balance().guarantee
     assert Fraction((guarantee["add_remove"] if kind == "dataset" else guarantee)["epsilon"]) <= 1
 
 
-def test_a_repeated_request_changes_a_cap_once(held: Held) -> None:
-    first = held.cap("2", key="k")
-    held.cap("1")
-    assert held.cap("2", key="k") == first, "the answer of then, not a second change"
-    if held.kind == "dataset":
-        assert held.cap("2", key="k", at="patients") == first, "the id and the name are the same account"
+def test_a_repeated_request_changes_a_cap_once(calls: AccountCalls) -> None:
+    first = calls.cap("2", key="k")
+    calls.cap("1")
+    assert calls.cap("2", key="k") == first, "the answer of then, not a second change"
+    if calls.kind == "dataset":
+        assert calls.cap("2", key="k", at="patients") == first, "the id and the name are the same account"
     with pytest.raises(IdempotencyKeyReused):
-        held.cap("2", key="k", reason="another body")
-    assert [entry.amount for entry in held.entries()] == [3 * 10**9, 2 * 10**9, 10**9]
+        calls.cap("2", key="k", reason="another body")
+    assert [entry.amount for entry in calls.entries()] == [3 * 10**9, 2 * 10**9, 10**9]
 
 
 def test_ledger_routes_take_names_of_datasets_only(installation: Installation) -> None:
-    population = _held(installation, "population", PURE)
+    population = _account_calls(installation, "population", PURE)
     with pytest.raises(NotFound):
         history.list_entries(installation, ADMIN, "patients", PageRequest())
-    dataset = _held(installation, "dataset", PURE)
+    dataset = _account_calls(installation, "dataset", PURE)
     assert history.list_entries(installation, ADMIN, "patients", PageRequest()).account == dataset.id
     assert history.list_entries(installation, ADMIN, population.id, PageRequest()).account == population.id
     named_so = people.declared(installation, name=population.id)
@@ -191,29 +193,29 @@ def test_ledger_routes_take_names_of_datasets_only(installation: Installation) -
 
 
 def test_a_population_has_no_cells(installation: Installation) -> None:
-    population = _held(installation, "population", PURE)
+    population = _account_calls(installation, "population", PURE)
     with pytest.raises(InvalidRequest) as refused:
         balances.show_balance(installation, OWNER, population.id, scope={"shard": [0]})
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/scope", "unknown-partition")]
 
 
-def test_checkpoints_and_proofs_are_of_the_account(held: Held) -> None:
-    held.cap("2")
+def test_checkpoints_and_proofs_are_of_the_account(calls: AccountCalls) -> None:
+    calls.cap("2")
     requested = ProofRequest(sequence=2, from_size=None, size=None)
-    proof = evidence.show_proof(held.installation, OWNER, held.id, requested)
-    assert (proof.kind, proof.origin, proof.size) == ("inclusion", f"grovekeeper/ledger/{held.id}", 2)
-    signer = Heads(held.installation).signer
-    note = evidence.show_checkpoint(held.installation, AUDITOR, held.id, signer=signer)
-    assert note.startswith(f"grovekeeper/ledger/{held.id}\n2\n")
+    proof = evidence.show_proof(calls.installation, OWNER, calls.id, requested)
+    assert (proof.kind, proof.origin, proof.size) == ("inclusion", f"grovekeeper/ledger/{calls.id}", 2)
+    signer = Heads(calls.installation).signer
+    note = evidence.show_checkpoint(calls.installation, AUDITOR, calls.id, signer=signer)
+    assert note.startswith(f"grovekeeper/ledger/{calls.id}\n2\n")
 
 
-def test_an_account_that_became_shorter_is_noticed(held: Held) -> None:
-    heads = Heads(held.installation)
+def test_an_account_that_became_shorter_is_noticed(calls: AccountCalls) -> None:
+    heads = Heads(calls.installation)
     heads.publish()
-    folder = HeadFolder(held.installation.home / "checkpoints")
-    assert {head.account_id: head.size for head in folder.read_all()} == {held.id: 1}
-    with held.installation.database.read() as session:
-        head = dataclasses.replace(checkpoint_of(session, held.id, 1), size=2)
+    folder = HeadFolder(calls.installation.home / "checkpoints")
+    assert {head.account_id: head.size for head in folder.read_all()} == {calls.id: 1}
+    with calls.installation.database.read() as session:
+        head = dataclasses.replace(checkpoint_of(session, calls.id, 1), size=2)
     folder.write(head, heads.signer.sign(head))
-    with pytest.raises(LedgerRewound, match=held.id):
-        Heads(held.installation).confirm()
+    with pytest.raises(LedgerRewound, match=calls.id):
+        Heads(calls.installation).confirm()

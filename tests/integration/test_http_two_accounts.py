@@ -197,7 +197,7 @@ def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None
     body = semi_supervised(dataset["id"], dataset["name"], scope={"shard": [1]}) | {"scope": {"shard": [0]}}
     quote = server.admin.http.post("/plans", json=body).json()
     assert (quote["price"]["amount"], quote["unlabelled"]["price"]["amount"]) == ("1", "2")
-    assert "no row is in both" in quote["warnings"][-1]
+    assert "on disjoint cells" in quote["warnings"][-1]
     accepted = submitted(server, body).json()
     job = server.ended(accepted["job_id"])
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
@@ -208,7 +208,7 @@ def test_both_parts_may_be_disjoint_cells_of_one_dataset(server: Server) -> None
     assert charged(server, dataset["id"]) == ("2", "0"), "the larger of the two, and not the sum"
     assert card["guarantee"]["adds"]["add_remove"] == "2", "what holds for the rows of either part"
     assert card["unlabelled"]["guarantee"]["adds"]["add_remove"] == "2"
-    assert "no row is in both" in card["unlabelled"]["persons_in_both"]
+    assert "on disjoint cells" in card["unlabelled"]["persons_in_both"]
     verify(io.BytesIO(server.admin.http.get(f"/ledger/{dataset['id']}/export").content))
     fields = {"epsilon": "1", "scope": {"shard": [2]}, "metrics": ["accuracy"]}
     path = f"/models/{job['model_id']}/evaluations"

@@ -38,8 +38,8 @@ _ABOUT = About(
     claimed=None,
     wrong=None,
     here=(
-        "Names one of two algorithms by public numbers; see its guarantee and accuracy there. The plan, the price "
-        "and the model are those of what it names."
+        "Chooses one of two algorithms by public numbers; the chosen algorithm states guarantee and accuracy. Plan, "
+        "price and model are those of the chosen algorithm."
     ),
     proof="docs/proofs/README.md",
     results="docs/results/flagships.md",

@@ -21,13 +21,14 @@ PARAMETERS = (
     Parameter(
         "bins",
         "choice",
-        "Bins of each number that needs private ones. Fewer are cut more exactly at the same price.",
+        "Number of bins of each numeric column that needs private bins. Fewer bins are more exact at the same price.",
         default="16",
         choices=tuple(BINS),
     ),
     share(
         "class_share",
-        "Share of the price for the class counts; all that the size leaves where no number needs private bins.",
+        "Share of the price for the class counts; all of the price except the share of the size if no column needs "
+        "private bins.",
         default="0.2",
         most=Fraction(9, 10),
     ),

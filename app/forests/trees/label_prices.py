@@ -33,8 +33,8 @@ MIN_ROWS = Parameter(
 LABELLED_SHARE = Parameter(
     "labelled_share",
     "number",
-    "Share of the rows that are thought to have a known label: a public guess, never counted. Rules make larger leaves "
-    "where it is small.",
+    "Estimated share of the rows with a known label: a public estimate, never counted from rows. A smaller share "
+    "leads to larger leaves.",
     default="1",
     minimum=Fraction(1, 1000),
     maximum=Fraction(1),

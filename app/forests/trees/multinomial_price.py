@@ -48,7 +48,8 @@ PARAMETERS = (
     Parameter(
         "utility",
         "choice",
-        "What a good split lowers: the count Gini, or the rows that are not of their side's most common class.",
+        "The cost that a good split lowers: the count Gini, or the number of rows outside the most common class of "
+        "their side.",
         default=utilities.GINI,
         choices=(utilities.GINI, utilities.MISCOUNT),
     ),

@@ -6,7 +6,7 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, UnknownPrivacyEvent
 
 ALL: tuple[Accountant, ...] = (pure, zcdp, gdp)
-NAMES = tuple(each.NAME for each in ALL)
+NAMES = tuple(accountant.NAME for accountant in ALL)
 
 
 def by_name(name: str) -> Accountant:

@@ -20,7 +20,7 @@ def loss(event: Event, *, adjacency: Adjacency) -> Fraction:
         NoBoundInUnit: an event without a pure bound, such as one with Gaussian noise.
         UnknownPrivacyEvent: a leaf whose guarantee is stated under another adjacency.
     """
-    return composed(event, adjacency=adjacency, leaf=lambda each: pure_loss(each, accountant=NAME), label_factor=2)
+    return composed(event, adjacency=adjacency, leaf=lambda leaf: pure_loss(leaf, accountant=NAME), label_factor=2)
 
 
 def price(epsilon: Fraction, delta: Fraction | None = None) -> int:

@@ -53,7 +53,7 @@ class Lists:
 def distinct(covers: NDArray[np.bool_], of_box: Numbers) -> Lists:
     """Merges equal lists. The first list is that of boxes that do not restrict the partition."""
     first: dict[bytes, int] = {}
-    number = np.array([first.setdefault(each.tobytes(), len(first)) for each in np.packbits(covers, axis=1)], np.intp)
+    number = np.array([first.setdefault(row.tobytes(), len(first)) for row in np.packbits(covers, axis=1)], np.intp)
     positions = np.zeros(len(first), np.intp)
     positions[number[::-1]] = np.arange(len(covers))[::-1]
     return Lists(covers[positions], number[of_box])
@@ -95,9 +95,9 @@ class Coupled:
 
     def table(self, covers: Sequence[NDArray[np.bool_]]) -> Table:
         """The sum of the amounts at every combination of values, with one axis per name."""
-        shape = [each.shape[1] for each in covers]
+        shape = [covering.shape[1] for covering in covers]
         flat = np.zeros(int(np.prod(shape)), self.amounts.dtype)
-        starts, values = zip(*(_listed(each) for each in covers), strict=True)
+        starts, values = zip(*(_listed(covering) for covering in covers), strict=True)
         ends = np.cumsum(self._volumes(covers))
         cuts = np.flatnonzero(np.diff(ends // _CHUNK)) + 1
         for rows in np.split(np.arange(len(self.amounts)), cuts):
@@ -115,8 +115,8 @@ class Coupled:
     def _volumes(self, covers: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
         """The number of combinations of values per box; exact up to 2⁵³, which exceeds every limit of work."""
         volumes = np.ones(len(self.amounts))
-        for axis, each in enumerate(covers):
-            volumes *= each.sum(axis=1)[self.lists[:, axis]]
+        for axis, covering in enumerate(covers):
+            volumes *= covering.sum(axis=1)[self.lists[:, axis]]
         return volumes
 
 

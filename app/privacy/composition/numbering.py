@@ -102,7 +102,7 @@ class _Column:
     def cells_of(self, lists: Numbers) -> tuple[Cell, ...]:
         """Every cell of the given lists, in canonical order."""
         names = list(self._cells)
-        cells = np.unique(np.concatenate([np.zeros(0, np.intp), *(self._lists[each] for each in lists)]))
+        cells = np.unique(np.concatenate([np.zeros(0, np.intp), *(self._lists[number] for number in lists)]))
         return tuple(sorted(names[place] for place in cells))
 
     def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
@@ -112,7 +112,7 @@ class _Column:
         for place, cell in enumerate(domain):
             if (number := self._cells.get(cell, n_known)) < n_known:
                 at[number] = place
-        listed = [self._lists[each] for each in lists]
+        listed = [self._lists[index] for index in lists]
         rows = np.repeat(np.arange(len(lists)), np.fromiter(map(len, listed), np.intp, len(listed)))
         places = at[np.concatenate(listed)]
         covers = np.zeros((len(lists), len(domain)), np.bool_)

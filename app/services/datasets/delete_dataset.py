@@ -3,7 +3,7 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
 from app.jobs import queue
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 
@@ -19,7 +19,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         RoleMissing: only the owner erases.
     """
     with installation.database.write() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         row = catalog.locked(session, dataset.id).row  # locked before its jobs, so that no job is added meanwhile
         at = installation.database.now(session)
         # All jobs are locked before the account: a worker that holds a job may be waiting for the account.

@@ -3,7 +3,7 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ErasureOut
 
@@ -22,7 +22,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
         Unavailable: an upload is running, or too many requests are waiting; nothing was erased.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset.living()
     if dataset.unit_column is None:
         raise InvalidRequest.at("/unit", "no-unit-column")

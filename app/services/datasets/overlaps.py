@@ -12,7 +12,7 @@ from app.core.errors import RoleMissing, Unavailable
 from app.datasets import catalog, fingerprints, row_files
 from app.datasets.fingerprints import Overlap
 from app.datasets.tables import EpochRow
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import EpochOverlap, OverlapOut, SharedRows
 
@@ -29,7 +29,7 @@ def show_overlaps(installation: Installation, principal: Principal, reference: s
         Unavailable: one of the datasets is being erased.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         owned = grants.granted_as(session, principal, Role.OWNER)
         if dataset.id not in owned:
             raise RoleMissing([Role.OWNER.value])

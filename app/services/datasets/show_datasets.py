@@ -10,7 +10,7 @@ from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
 from app.ledger import service as ledger
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.datasets import AccountOut, DatasetList, DatasetOut
@@ -23,7 +23,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset, or it is not visible to this key.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, SEE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, SEE_DATASET)
         return dataset_out(session, dataset)
 
 

@@ -14,7 +14,7 @@ from app.core.errors import DatasetDeleted, TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
@@ -35,7 +35,7 @@ def may_upload(installation: Installation, principal: Principal, reference: str)
         RoleMissing: only the owner uploads.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         return dataset.id
 
 
@@ -62,7 +62,7 @@ def upload_rows(
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         earlier = None if request is None else stored(session, request)
         if earlier is not None:
             return earlier
@@ -85,7 +85,7 @@ class _Upload:
         self._book = book
         self._epoch_id = ids.new(ids.EPOCH)
         self._before: list[str] = []
-        self._kept = False
+        self._is_added = False
 
     def run(self, body: SpooledBody, request: IdempotentRequest | None) -> Answer:
         """Stores the rows, then commits the epoch; if the epoch is not committed, removes the rows."""
@@ -96,12 +96,12 @@ class _Upload:
             with self._installation.database.write() as session:
                 at = self._installation.database.now(session)
                 reply = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
-                if self._book is not None and self._kept:
+                if self._book is not None and self._is_added:
                     self._book.commit()
         except BaseException:
             self._discard_unless_committed()
             raise
-        if not self._kept:
+        if not self._is_added:
             row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
         return reply
 
@@ -137,7 +137,7 @@ class _Upload:
         if n_rows > limits.MAX_ROWS_PER_DATASET:  # over all uploads, since a job reads all uploads
             raise TooLarge("the number of rows of the dataset", limits.MAX_ROWS_PER_DATASET)
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
-        self._kept = True
+        self._is_added = True
         return Answer.of(201, _report_out(self._epoch_id, report))
 
     def _discard_unless_committed(self) -> None:

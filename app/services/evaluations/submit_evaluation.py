@@ -19,7 +19,7 @@ from app.jobs import queue
 from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.registry.tables import ModelRow
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.spending import scopes
 from app.services.spending.accept import Job, accept
@@ -132,7 +132,7 @@ def _authorize(
         rows.append(row)
     if len(set(model_ids)) < len(model_ids):
         raise InvalidRequest.at("/models", "not-distinct")
-    return Subject(rows, permitted(session, principal, body.dataset or rows[0].dataset_id, TRAIN))
+    return Subject(rows, authorized_dataset(session, principal, body.dataset or rows[0].dataset_id, TRAIN))
 
 
 def _plan_evaluation(

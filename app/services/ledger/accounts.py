@@ -15,7 +15,7 @@ from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
 from app.ledger import populations
 from app.ledger.tables import PopulationRow
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def sees_all_populations(principal: Principal) -> bool:
 def _holder(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Dataset | PopulationRow:
     population = populations.with_id(session, reference)
     if population is None:
-        return permitted(session, principal, reference, roles)
+        return authorized_dataset(session, principal, reference, roles)
     _check(principal, population, roles)
     return population
 

@@ -14,7 +14,7 @@ from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
 from app.privacy.declared import DeclaredLoss
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
@@ -33,7 +33,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         AccountantMismatch: no bound is proved in the account's unit.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, ATTEST).living()
+        dataset = authorized_dataset(session, principal, reference, ATTEST).living()
         charge = price_external(session, dataset, body)
     return ExternalQuote(
         dataset=dataset.id,
@@ -72,7 +72,7 @@ def charge_external(
     return submit(
         installation,
         request,
-        authorize=lambda session: permitted(session, principal, reference, ATTEST),
+        authorize=lambda session: authorized_dataset(session, principal, reference, ATTEST),
         route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
         quote=lambda session, dataset: price_external(session, dataset, body),
         write=write,
@@ -89,7 +89,7 @@ def list_reservations(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
+        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         shown, following = page_of(
             page, lambda limit: external.page(session, dataset.id, after=page.cursor, limit=limit), lambda row: row.id
         )
@@ -106,12 +106,12 @@ def show_reservation(
         RoleMissing: the key neither attests on the dataset nor reads its ledger.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, SEE_RESERVATIONS)
+        dataset = authorized_dataset(session, principal, reference, SEE_RESERVATIONS)
         return _reservation_out(session, dataset, external.find(session, dataset.id, reservation_id))
 
 
 def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) -> ledger.NewReservation:
-    """The reservation of a charge. Its details, public facts, stand in both of its entries."""
+    """The reservation of a charge. Both of its entries repeat its details, which are public facts."""
     details: dict[str, Any] = {"attested_by": attested_by, "description": body.description, "per": charge.per}
     is_declared = isinstance(charge.stated, DeclaredLoss)
     if is_declared:

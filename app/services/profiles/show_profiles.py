@@ -10,7 +10,7 @@ from app.forests.profile.read import Profile
 from app.registry import profiles
 from app.registry.tables import ProfileRow
 from app.services import guarantees
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.profiles import ClassCountOut, FeatureBinsOut, NoisyCountOut, ProfileList, ProfileOut, ProfileSummary
@@ -38,7 +38,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
         RoleMissing: the key may not train on it.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, TRAIN)
+        dataset = authorized_dataset(session, principal, reference, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: profiles.page(session, dataset_id=dataset.id, before=page.cursor, limit=limit),

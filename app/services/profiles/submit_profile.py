@@ -12,7 +12,7 @@ from app.forests.planning import public_facts
 from app.forests.profile import price
 from app.forests.profile.price import ProfilePlan
 from app.privacy.adjacency import Adjacency
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.spending.accept import Job, accept
 from app.services.spending.part_quotes import quote_parts
@@ -33,7 +33,7 @@ def show_profile_quote(
         DatasetDeleted: the dataset was erased.
     """
     with installation.database.read() as session:
-        dataset = permitted(session, principal, reference, TRAIN).living()
+        dataset = authorized_dataset(session, principal, reference, TRAIN).living()
         plan, part = _plan_profile(session, dataset, body)
         [quote] = quote_parts(session, [part])
     features = dataset.schema.features
@@ -67,7 +67,7 @@ def submit_profile(
     return submit(
         installation,
         request,
-        authorize=lambda session: permitted(session, principal, reference, TRAIN),
+        authorize=lambda session: authorized_dataset(session, principal, reference, TRAIN),
         route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
         quote=lambda session, dataset: _plan_profile(session, dataset, body),
         write=write,

@@ -14,8 +14,8 @@ from app.services.spending import scopes
 from app.services.spending.price import PricedPart
 
 _BOUNDED = (
-    "What is left was bounded and not computed: the scopes of this dataset's jobs are too entangled. A smaller scope "
-    "may show that more is left."
+    "The remaining budget is a lower bound: the scopes of this dataset's jobs overlap in too many ways to compute "
+    "it exactly. A smaller scope may show that more remains."
 )
 
 

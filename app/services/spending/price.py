@@ -19,8 +19,8 @@ from app.services.spending import scopes
 from app.wire.training import PriceOut
 
 _LARGE_DELTA = (
-    "δ is above one in a million, or above a tenth of one over the public size. Publishing a whole row now and then "
-    "could be within such a δ."
+    "δ is above one in a million, or above a tenth of one over the public size. A mechanism that occasionally "
+    "publishes a whole row could satisfy such a δ."
 )
 
 

@@ -11,7 +11,7 @@ from app.datasets import catalog
 from app.forests.contract.plan import Plan
 from app.forests.planning import PlanRequest, plan
 from app.privacy.composition import are_disjoint
-from app.services.authorization import permitted
+from app.services.authorization import authorized_dataset
 from app.services.spending.price import PricedPart, RequestedPart, price_part
 from app.services.training.reused_profile import reuse
 from app.wire.training import PlanIn, ReusedProfileOut
@@ -43,7 +43,7 @@ def authorized_datasets(session: Session, principal: Principal, body: PlanIn) ->
         RoleMissing: the key may not train on one of them.
     """
     references = [body.dataset] if body.unlabelled is None else [body.dataset, body.unlabelled.dataset]
-    return [permitted(session, principal, reference, TRAIN) for reference in references]
+    return [authorized_dataset(session, principal, reference, TRAIN) for reference in references]
 
 
 def plan_training(

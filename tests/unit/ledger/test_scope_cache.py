@@ -12,7 +12,7 @@ def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _fill(name: str, n_scopes: int) -> None:
-    kept = scope_cache._kept((name,))
+    kept = scope_cache._cached((name,))
     for number in range(n_scopes):
         kept.add(f"{name}-{number}", {name: (number,)})
 
@@ -27,7 +27,7 @@ def test_the_least_recently_used_scopes_are_dropped_first(monkeypatch: pytest.Mo
     monkeypatch.setattr(scope_cache, "MAX_WAYS", 2)
     for name in "ab":
         _fill(name, 1)
-    assert "a-0" in scope_cache._kept(("a",))
+    assert "a-0" in scope_cache._cached(("a",))
     _fill("c", 1)
     assert list(scope_cache._by_names) == [("a",), ("c",)]
 
@@ -35,9 +35,9 @@ def test_the_least_recently_used_scopes_are_dropped_first(monkeypatch: pytest.Mo
 def test_many_cells_drive_out_others_and_at_last_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_cache, "MAX_SIZE", 10)
     _fill("a", 3)
-    assert scope_cache._kept(("a",)).size == 6, "a scope and a cell each"
+    assert scope_cache._cached(("a",)).size == 6, "a scope and a cell each"
     _fill("b", 6)
-    scope_cache._kept(("c",))
+    scope_cache._cached(("c",))
     assert list(scope_cache._by_names) == [("c",)]
     _fill("c", 6)
-    assert scope_cache._kept(("c",)).size == 0
+    assert scope_cache._cached(("c",)).size == 0

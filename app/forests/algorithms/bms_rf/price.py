@@ -26,8 +26,8 @@ _OWN_PARAMETERS = (
     Parameter(
         "n_layers",
         "integer",
-        "Layers that the trees are dealt out to, as evenly as they can be. By default two, or one where there is one "
-        "tree.",
+        "Number of layers, among which the trees are divided as evenly as possible. By default two, or one if there "
+        "is one tree.",
         minimum=Fraction(1),
         maximum=Fraction(MAX_LAYERS),
     ),
@@ -40,20 +40,20 @@ _OWN_PARAMETERS = (
     Parameter(
         "shift",
         "number",
-        "How far the votes of a layer can move a number in the rows of the next, as a share of its declared range.",
+        "Largest shift of a number by the votes of a layer, as a share of the number's declared range.",
         default="0.35",
         minimum=Fraction(0),
         maximum=Fraction(1),
     ),
     share(
         "kept_features",
-        "Probability that a node looks at a feature; where none is left, at one that is drawn.",
+        "Probability that a node considers a feature. If no feature is left, the node considers one drawn at random.",
         default="0.8",
         most=Fraction(1),
     ),
     share(
         "kept_splits",
-        "Probability that a node looks at a split of such a feature; where none is left, at one that is drawn.",
+        "Probability that a node considers a split of such a feature. If no split is left, it considers one at random.",
         default="0.8",
         most=Fraction(1),
     ),
@@ -65,11 +65,11 @@ _ABOUT = About(
     wrong=(
         "Each layer costs ε, so N layers cost Nε. The next layer's features are exact class shares, which one label "
         "moves for every row of a leaf: the loss grows with the rows, to 15 at a claim of 1 with 200 of them. Layers "
-        "are added until an exact accuracy stops to improve."
+        "are added until an exact accuracy stops improving."
     ),
     here=(
-        "Layers pay one after another, or are on disjoint rows; features of the next layer come from what the one "
-        "before released; the number of layers is public."
+        "Layers pay one after another, or are on disjoint rows; the features of a layer follow from the releases of "
+        "the layer before; the number of layers is public."
     ),
     proof="docs/proofs/bms-rf.md",
     results="docs/results/papers.md",

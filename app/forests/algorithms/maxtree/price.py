@@ -25,8 +25,8 @@ _ABOUT = About(
         "A row that a bootstrap draws m times counts m times, and m has no bound. The vote's sensitivity of 1 is right."
     ),
     here=(
-        "The greedy trees in their outline, with every row in a tree once. How the paper divides its budget and "
-        "votes is not reproduced."
+        "The paper's greedy trees in outline, with every row in a tree once. The paper's division of the budget and "
+        "its way of voting are not reproduced."
     ),
     proof="docs/proofs/maxtree.md",
     results="docs/results/papers.md",

@@ -28,10 +28,10 @@ _ABOUT = About(
         "utilities, and consistency."
     ),
     wrong=(
-        "Split values lie halfway between values present, and a stop looks at an exact count: the loss is infinite. "
+        "Split values lie halfway between values present, and a stop reads an exact count: the loss is infinite. "
         "Normalised utilities make the labels of 64 trees at ε = 1 nearly coins, at most 51.2 % right on two "
         "classes, so the reported accuracy is not that of the mechanism. Labels that are drawn anew for every "
-        "prediction cost every time."
+        "prediction cost budget every time."
     ),
     here=(
         "The same trees with public candidates, and counts as utilities at the price of what one row moves; a fixed "

@@ -50,7 +50,7 @@ _MIN_RULE_DEPTH, _MAX_RULE_DEPTH = 2, 6
 _N_ESTIMATORS = Parameter(
     "n_estimators",
     "integer",
-    "Number of trees. The noise of all trees together does not depend on it: as many as one can afford to run.",
+    "Number of trees. The total noise does not depend on this number, so choose as many as the running time allows.",
     default=400,
     minimum=tree_parameters.N_ESTIMATORS.minimum,
     maximum=tree_parameters.N_ESTIMATORS.maximum,
@@ -64,9 +64,9 @@ _BINS_SHARE = share(
 _CALIBRATION = Parameter(
     "calibration",
     "choice",
-    "How the default read-out makes probabilities of scores: by a temperature that a last private release measures, "
-    "for two percent of the budget; by the softmax alone; or, for two classes, by undoing what clipped gradients do "
-    "at rest.",
+    "How the default read-out turns scores into probabilities: by a temperature that a last private release "
+    "measures, for two percent of the budget; by the softmax alone; or, for two classes, by correcting the bias of "
+    "clipped gradients.",
     default=MEASURED,
     choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
 )
@@ -74,7 +74,7 @@ _NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with
 _START = Parameter(
     "start",
     "choice",
-    "What the forest begins with: class counts, or a split that is selected privately and the class counts on its two "
+    "Start of the forest: class counts, or a split that is selected privately and the class counts on its two "
     "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile.",
     choices=(FROM_SPLIT, FROM_CLASSES),
 )

@@ -24,8 +24,8 @@ DEFAULT_TEACHERS, DEFAULT_PUPILS = 10, 50
 _TEACHERS = Parameter(
     "n_teachers",
     "integer",
-    "Trees of the first ensemble, which divide the labels or ε; the other trees learn from the labels that these "
-    "predict. By default ten, or all trees where there are fewer.",
+    "Trees of the first ensemble, which divide the labels or ε; the other trees learn from the labels that the "
+    "first ensemble predicts. By default ten, or all trees if there are fewer.",
     minimum=Fraction(1),
     maximum=Fraction(limits.MAX_TREES),
 )
@@ -37,13 +37,13 @@ _ABOUT = About(
         "those labels."
     ),
     wrong=(
-        "The noise is that of sspe-2's paper, half of what is needed. With private features, which the text allows, "
-        "both ensembles read the rows again and the price is a multiple. The second ensemble's noise is not needed "
-        "where features are public."
+        "The noise is half of the necessary noise, as in the paper of sspe-2. With private features, which the text "
+        "allows, both ensembles read the rows again and the price is a multiple. The second ensemble's noise is not "
+        "necessary where features are public."
     ),
     here=(
-        "Only on accounts that protect labels: the first ensemble pays, the second reads its answers and public "
-        "features at no cost."
+        "Only on accounts that protect labels: the first ensemble costs budget, the second reads the first "
+        "ensemble's labels and public features at no cost."
     ),
     proof="docs/proofs/pte.md",
     results="docs/results/semi-supervised.md",

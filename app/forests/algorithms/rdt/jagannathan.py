@@ -16,9 +16,7 @@ from app.forests.trees import shapes, tree_bins, tree_parameters
 
 _ABOUT = About(
     claimed="ε-differential privacy of ten random trees with Laplace noise on the class counts of their leaves.",
-    wrong=(
-        "Nothing, for a row that is added or removed, as long as leaves that no row reached get noise like the others."
-    ),
+    wrong=("No error for a row that is added or removed, if leaves that no row reached get noise like the others."),
     here="The paper's release with integer noise; the depth follows the number of features.",
     proof="docs/proofs/rdt.md",
     results="docs/results/papers.md",

@@ -22,8 +22,8 @@ _ABOUT = About(
         "ways of reading them."
     ),
     wrong=(
-        "Nothing, for a row that is added or removed and bounds that are public. Replacing a row costs 2ε. Number "
-        "and height of trees were chosen by accuracy on the private rows, which no budget paid for."
+        "No error for a row that is added or removed, if bounds are public. Replacing a row costs 2ε. Number and "
+        "height of trees were chosen by accuracy on the private rows, which no budget paid for."
     ),
     here=(
         "The paper's release with integer noise; number and depth of trees follow public rules. All three read-outs "

@@ -66,16 +66,16 @@ _OWN_PARAMETERS = (
     Parameter(
         "splits",
         "choice",
-        "One split for all nodes of a level, chosen by all rows, or one for every node.",
+        "One split for all nodes of a level, chosen by all rows, or one split per node.",
         default=BY_LEVEL,
         choices=(BY_LEVEL, BY_NODE),
     ),
     Parameter(
         "at_once",
         "integer",
-        "Levels whose splits are chosen together, by one selection at the budget of all of them. By default, where "
-        "one split is chosen per level, as many as there are few enough sets of splits for the declared size. Where "
-        "there are many splits, levels and classes, fewer trees may choose several.",
+        "Number of levels whose splits one selection chooses together, at the budget of all of them. By default the "
+        "largest number with few enough sets of splits for the declared size, if each level has one split. With "
+        "many splits, levels and classes, fewer trees may choose several levels at once.",
         minimum=Fraction(1),
         maximum=Fraction(joint_limits.MOST_AT_ONCE),
     ),
@@ -89,7 +89,8 @@ _OWN_PARAMETERS = (
     Parameter(
         "calibration",
         "choice",
-        "Softmax of the summed scores divided by the fourth root of the number of trees, or of the sums as they are.",
+        "Softmax of the summed scores divided by the fourth root of the number of trees, or softmax of the summed "
+        "scores.",
         default=TEMPERED,
         choices=(TEMPERED, PLAIN),
     ),

@@ -21,7 +21,7 @@ from app.privacy.events import Event
 _ABOUT = About(
     claimed="ε-differential privacy of trees of private medians on disjoint subsets, with noisy leaf counts.",
     wrong=(
-        "Medians are drawn between the smallest and the largest value present, and a stop looks at an exact count: "
+        "Medians are drawn between the smallest and the largest value present, and a stop reads an exact count: "
         "the loss is infinite. Subsets of fixed sizes cost up to 3ε."
     ),
     here=(

@@ -26,12 +26,12 @@ _ABOUT = About(
         "sensitivity."
     ),
     wrong=(
-        "There is no such theorem: at a claim of 1 the loss has no bound. The smooth sensitivity is too small "
-        "besides; ranges and categories are read off the rows, and the code publishes exact statistics."
+        "No theorem covers this selection: at a claim of 1 the loss has no bound. The smooth sensitivity is also "
+        "too small; ranges and categories are read off the rows, and the code publishes exact statistics."
     ),
     here=(
-        "Random trees on hashed parts of the rows; labels by permute-and-flip on counts, which is as accurate as the "
-        "paper meant to be. Smooth sensitivity is dropped."
+        "Random trees on hashed parts of the rows; labels by permute-and-flip on counts, which reaches the accuracy "
+        "that the paper aims for. Smooth sensitivity is dropped."
     ),
     proof="docs/proofs/srt.md",
     results="docs/results/papers.md",

@@ -30,8 +30,8 @@ _ABOUT = About(
         "ε-differential privacy where trees are built on unlabelled rows at ε and leaves counted on labelled rows at ε."
     ),
     wrong=(
-        "It needs that nobody is in both datasets: a person in both loses the sum. Ranges and the stop on an exact "
-        "count are those of spe: an infinite loss."
+        "The guarantee holds only if nobody is in both datasets: a person in both loses the sum. Ranges and the "
+        "stop on an exact count are those of spe: an infinite loss."
     ),
     here="Two datasets and two accounts, each of which pays for its own part, both or neither; medians as in spe.",
     proof="docs/proofs/sspe-1.md",
