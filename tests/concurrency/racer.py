@@ -238,15 +238,15 @@ def reserve_members(installation: Installation, number: int, options: Options) -
     chance = random.Random(options["seed"] + number)
     accounts, admitted = options["accounts"], list[list[Any]]()
 
-    def ask(amount: int, wanted: list[str]) -> bool:
+    def ask(amount: int, account_ids: list[str]) -> bool:
         job_id = f"jb_{number}_{len(admitted)}"
-        new_reservations = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in wanted]
+        new_reservations = [ledger.NewReservation(account, amount, {}, EVENT, job_id) for account in account_ids]
         try:
             with installation.database.write() as session:
                 ledger.reserve(session, new_reservations, actor="key_analyst")
         except BudgetExceeded:
             return False
-        admitted.append([job_id, amount, wanted, None])
+        admitted.append([job_id, amount, account_ids, None])
         return True
 
     for _ in range(options["rounds"]):

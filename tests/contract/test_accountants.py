@@ -134,10 +134,12 @@ def test_native_label_price_is_not_raised(unit: Accountant) -> None:
 
 
 @every_accountant
-@pytest.mark.parametrize(("stated", "asked"), [(LABEL, AR), (Adjacency.REPLACE_ONE, AR), (AR, Adjacency.REPLACE_ONE)])
-def test_other_pairs_of_adjacencies_have_no_bound(unit: Accountant, stated: Adjacency, asked: Adjacency) -> None:
+@pytest.mark.parametrize(
+    ("stated", "of_account"), [(LABEL, AR), (Adjacency.REPLACE_ONE, AR), (AR, Adjacency.REPLACE_ONE)]
+)
+def test_other_pairs_of_adjacencies_have_no_bound(unit: Accountant, stated: Adjacency, of_account: Adjacency) -> None:
     with pytest.raises(UnknownPrivacyEvent):
-        unit.loss(counts(Fraction(1), stated), adjacency=asked)
+        unit.loss(counts(Fraction(1), stated), adjacency=of_account)
 
 
 @every_accountant

@@ -43,14 +43,14 @@ def _declared(installation: Installation, **changes: object) -> str:
     return str(people.declared(installation, **({"budget": BUDGET, "partitions": SHARDS} | changes))["id"])
 
 
-def _wanted(epsilon: str, delta: str | None, **changes: Any) -> ExternalIn:
+def _external_body(epsilon: str, delta: str | None, **changes: Any) -> ExternalIn:
     loss = {"adjacency": "add_remove", "epsilon": epsilon} | ({} if delta is None else {"delta": delta})
     return ExternalIn.model_validate({"description": "DP-SGD", "per": "row", "declared": loss} | changes)
 
 
-def _charge(installation: Installation, dataset: str, wanted: ExternalIn, *, key: str) -> dict[str, Any]:
+def _charge(installation: Installation, dataset: str, body: ExternalIn, *, key: str) -> dict[str, Any]:
     request = IdempotentRequest(OWNER.key_id, "", key, b"." * 32)
-    return dict(json.loads(charge_external(installation, OWNER, dataset, wanted, request=request).body))
+    return dict(json.loads(charge_external(installation, OWNER, dataset, body, request=request).body))
 
 
 def _balance(installation: Installation, dataset: str, scope: dict[str, Any] | None = None) -> AccountBalance:
@@ -83,25 +83,25 @@ def test_replacing_a_row_costs_more_of_delta(installation: Installation) -> None
 
 def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Installation) -> None:
     dataset = _declared(installation)
-    quoted = quote_external(installation, OWNER, dataset, _wanted("0.05", "2e-7"))
+    quoted = quote_external(installation, OWNER, dataset, _external_body("0.05", "2e-7"))
     assert (quoted.price.delta, quoted.delta_remaining, quoted.fits) == ("0.0000002", "0.00000025", True)
-    charged = _charge(installation, dataset, _wanted("0.05", "2e-7", scope={"shard": [0]}), key="a")
+    charged = _charge(installation, dataset, _external_body("0.05", "2e-7", scope={"shard": [0]}), key="a")
     assert charged["price"] == quoted.price.model_dump()
     assert Fraction(charged["price"]["amount"]) >= Fraction(0.05 * tanh(0.025))
     with pytest.raises(BudgetExceeded) as refused:
-        _charge(installation, dataset, _wanted("0.0001", "5.1e-8"), key="b")
+        _charge(installation, dataset, _external_body("0.0001", "5.1e-8"), key="b")
     assert (refused.value.unit, refused.value.tightest_cell) == ("delta", {"shard": 0})
     assert (refused.value.cap, refused.value.charged) == ("0.00000025", "0.0000002")
     assert (refused.value.requested, refused.value.remaining) == ("0.000000051", "0.00000005")
     assert str(refused.value).startswith("0.000000051 δ requested, 0.00000005 δ left for cell shard=0 of dataset ")
-    assert not quote_external(installation, OWNER, dataset, _wanted("0.0001", "5.1e-8")).fits
-    _charge(installation, dataset, _wanted("0.0001", "2.5e-7", scope={"shard": [1]}), key="c")
-    _charge(installation, dataset, _wanted("0.0001", "5e-8", scope={"shard": [0]}), key="d")
+    assert not quote_external(installation, OWNER, dataset, _external_body("0.0001", "5.1e-8")).fits
+    _charge(installation, dataset, _external_body("0.0001", "2.5e-7", scope={"shard": [1]}), key="c")
+    _charge(installation, dataset, _external_body("0.0001", "5e-8", scope={"shard": [0]}), key="d")
     with pytest.raises(BudgetExceeded) as refused:
-        _charge(installation, dataset, _wanted("0.05", "1e-18", scope={"shard": [1]}), key="e")
+        _charge(installation, dataset, _external_body("0.05", "1e-18", scope={"shard": [1]}), key="e")
     assert refused.value.unit == "delta"
     with pytest.raises(BudgetExceeded) as refused:
-        _charge(installation, dataset, _wanted("2", None), key="f")
+        _charge(installation, dataset, _external_body("2", None), key="f")
     assert refused.value.unit == "rho", "what has no δ takes none, and ends where ρ ends"
     by_shard = [_balance(installation, dataset, {"shard": [shard]}).delta_set_aside for shard in (0, 1)]
     assert [each.remaining for each in by_shard if each is not None] == ["0", "0"]
@@ -113,7 +113,10 @@ def test_a_charge_takes_rho_and_delta_and_each_has_its_own_end(installation: Ins
 
 def test_delta_is_rounded_up_to_a_whole_step(installation: Installation) -> None:
     dataset = _declared(installation)
-    assert _charge(installation, dataset, _wanted("0.01", "1e-30"), key="a")["price"]["delta"] == "0.000000000000000001"
+    assert (
+        _charge(installation, dataset, _external_body("0.01", "1e-30"), key="a")["price"]["delta"]
+        == "0.000000000000000001"
+    )
 
 
 def test_without_delta_set_aside_a_declared_delta_is_refused(installation: Installation) -> None:
@@ -121,20 +124,20 @@ def test_without_delta_set_aside_a_declared_delta_is_refused(installation: Insta
         delta = {} if accountant == "pure" else {"delta": "1e-6"}
         other = _declared(installation, budget={"accountant": accountant, "epsilon": "1"} | delta)
         with pytest.raises(AccountantMismatch) as mismatch:
-            _charge(installation, other, _wanted("0.1", "1e-9"), key="a")
+            _charge(installation, other, _external_body("0.1", "1e-9"), key="a")
         assert mismatch.value.accepted_by == ("zcdp",)
     none = _declared(installation, budget=BUDGET | {"delta_set_aside": None})
     with pytest.raises(BudgetExceeded) as refused:
-        _charge(installation, none, _wanted("0.1", "1e-9"), key="a")
+        _charge(installation, none, _external_body("0.1", "1e-9"), key="a")
     assert (refused.value.unit, refused.value.cap) == ("delta", "0")
 
 
 def test_delta_of_several_rows_is_refused_and_that_of_a_unit_taken(installation: Installation) -> None:
     dataset = _declared(installation, privacy_unit=people.per_patient(3))
     with pytest.raises(InvalidRequest) as refused:
-        _charge(installation, dataset, _wanted("0.1", "1e-8"), key="a")
+        _charge(installation, dataset, _external_body("0.1", "1e-8"), key="a")
     assert [(error.at, error.problem) for error in refused.value.errors] == [("/per", "delta-needs-unit")]
-    charged = _charge(installation, dataset, _wanted("0.1", "1e-8", per="unit"), key="b")
+    charged = _charge(installation, dataset, _external_body("0.1", "1e-8", per="unit"), key="b")
     assert charged["price"]["delta"] == "0.00000001"
 
 
@@ -186,13 +189,13 @@ def test_the_named_largest_epsilon_can_be_declared(
     """A declared ε costs more than the ε of a job, and is charged once for each row of a unit."""
     changes = {} if unit is None else {"privacy_unit": unit}
     dataset = _declared(installation, budget=budget, **changes)
-    quoted = quote_external(installation, OWNER, dataset, _wanted("50", delta))
+    quoted = quote_external(installation, OWNER, dataset, _external_body("50", delta))
     with pytest.raises(BudgetExceeded) as refused:
-        _charge(installation, dataset, _wanted("50", delta), key="much")
+        _charge(installation, dataset, _external_body("50", delta), key="much")
     largest = Fraction(refused.value.largest_that_fits)
     assert Fraction(quoted.largest_that_fits) == largest > 0
     more = str(float(largest + Fraction(1, 10**9)))
-    assert not quote_external(installation, OWNER, dataset, _wanted(more, delta)).fits
-    _charge(installation, dataset, _wanted(refused.value.largest_that_fits, delta), key="all")
-    left = quote_external(installation, OWNER, dataset, _wanted("50", delta)).largest_that_fits
+    assert not quote_external(installation, OWNER, dataset, _external_body(more, delta)).fits
+    _charge(installation, dataset, _external_body(refused.value.largest_that_fits, delta), key="all")
+    left = quote_external(installation, OWNER, dataset, _external_body("50", delta)).largest_that_fits
     assert Fraction(left) < Fraction(1, 10**4), "less than a step of ρ or μ²"

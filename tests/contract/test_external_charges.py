@@ -42,18 +42,18 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield opened_scene
 
 
-def _wanted(**changes: Any) -> ExternalIn:
+def _external_body(**changes: Any) -> ExternalIn:
     return ExternalIn.model_validate({"description": "the mean age", "per": "row", "event": LAPLACE} | changes)
 
 
 def _declared(epsilon: str, **changes: Any) -> ExternalIn:
-    return _wanted(event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes)
+    return _external_body(event=None, declared={"adjacency": "add_remove", "epsilon": epsilon}, **changes)
 
 
-def _charge(scene: Scene, wanted: ExternalIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
-    body = wanted.model_dump_json().encode()[-32:].ljust(32, b".")
+def _charge(scene: Scene, charge_body: ExternalIn, *, key: str = "k", by: Principal = OWNER, name: str = "") -> Answer:
+    body = charge_body.model_dump_json().encode()[-32:].ljust(32, b".")
     request = IdempotentRequest(by.key_id, "POST", key, body)
-    return charge_external(scene.installation, by, name or scene.dataset_id, wanted, request=request)
+    return charge_external(scene.installation, by, name or scene.dataset_id, charge_body, request=request)
 
 
 def _granted(scene: Scene, role: str) -> Principal:
@@ -64,7 +64,7 @@ def _granted(scene: Scene, role: str) -> Principal:
 
 def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
     attester = _granted(scene, "attester")
-    answer = _charge(scene, _wanted(scope={"shard": [1]}), by=attester)
+    answer = _charge(scene, _external_body(scope={"shard": [1]}), by=attester)
     body = json.loads(answer.body)
     assert (answer.status, answer.location) == (
         201,
@@ -85,17 +85,17 @@ def test_it_is_charged_at_once_and_says_who_attests_it(scene: Scene) -> None:
 def test_only_who_was_granted_it_attests(scene: Scene, role: str) -> None:
     caller = _granted(scene, role)
     before = scene.export()
-    for ask in (_charge, lambda scene, wanted, by: quote_external(scene.installation, by, "census", wanted)):
+    for ask in (_charge, lambda scene, body, by: quote_external(scene.installation, by, "census", body)):
         with pytest.raises(RoleMissing):
-            ask(scene, _wanted(), by=caller)
+            ask(scene, _external_body(), by=caller)
         with pytest.raises(NotFound):
-            ask(scene, _wanted(), by=Principal("key_stranger"))
+            ask(scene, _external_body(), by=Principal("key_stranger"))
     assert scene.export() == before
 
 
 def test_an_attester_is_an_analyst_too(scene: Scene) -> None:
     attester = _granted(scene, "attester")
-    quoted = quote_external(scene.installation, attester, "census", _wanted())
+    quoted = quote_external(scene.installation, attester, "census", _external_body())
     assert (quoted.price.amount, quoted.fits, quoted.remaining, quoted.largest_that_fits) == ("0.5", True, "3", "3")
     assert "release of 1 whole numbers" in quoted.receipt
     assert len(scene.entries()) == 1, "a quote costs nothing"
@@ -113,9 +113,9 @@ def test_it_fills_the_account_to_the_last_nano_and_not_beyond(scene: Scene) -> N
 
 
 def test_a_repeated_request_is_charged_once(scene: Scene) -> None:
-    first = _charge(scene, _wanted())
-    assert _charge(scene, _wanted()) == first
-    assert _charge(scene, _wanted(), name="census") == first, "by its name it is the same dataset"
+    first = _charge(scene, _external_body())
+    assert _charge(scene, _external_body()) == first
+    assert _charge(scene, _external_body(), name="census") == first, "by its name it is the same dataset"
     with pytest.raises(IdempotencyKeyReused):
         _charge(scene, _declared("0.5"))
     assert len(scene.entries()) == 3
@@ -123,7 +123,9 @@ def test_a_repeated_request_is_charged_once(scene: Scene) -> None:
 
 def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
     scene.submit(key="job")
-    made = {json.loads(_charge(scene, _wanted(), key=f"k{number}").body)["reservation_id"] for number in range(3)}
+    made = {
+        json.loads(_charge(scene, _external_body(), key=f"k{number}").body)["reservation_id"] for number in range(3)
+    }
     shown, cursor = set(), None
     while True:
         page = external.list_reservations(scene.installation, OWNER, "census", PageRequest(2, cursor))
@@ -141,9 +143,9 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
 
 def test_nothing_more_is_charged_to_an_erased_dataset(scene: Scene) -> None:
     delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    for ask in (_charge, lambda scene, wanted: quote_external(scene.installation, OWNER, scene.dataset_id, wanted)):
+    for ask in (_charge, lambda scene, body: quote_external(scene.installation, OWNER, scene.dataset_id, body)):
         with pytest.raises(DatasetDeleted):
-            ask(scene, _wanted())
+            ask(scene, _external_body())
 
 
 def test_prices_are_rounded_up_to_a_whole_step(scene: Scene) -> None:

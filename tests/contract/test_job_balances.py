@@ -45,14 +45,16 @@ def _open(session: Session, name: str) -> None:
 Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 
-def _rooms(session: Session, *asked: Asked) -> list[int]:
-    parts = [Request(name, amount, scope) for name, scope, amount in asked]
+def _rooms(session: Session, *requested: Asked) -> list[int]:
+    parts = [Request(name, amount, scope) for name, scope, amount in requested]
     return [balance.room for balance in ledger.balances_of_job(session, parts)]
 
 
-def _refused(session: Session, *asked: Asked) -> BudgetExceeded | None:
+def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:
     """The reason why admission refuses the job, or nothing; the reservations are rolled back."""
-    new_reservations = [ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in asked]
+    new_reservations = [
+        ledger.NewReservation(name, amount, scope, EVENT, "jb_tried") for name, scope, amount in requested
+    ]
     nested = session.begin_nested()
     try:
         ledger.reserve(session, new_reservations, actor="key_a")

@@ -35,7 +35,7 @@ def _installation(url: str, folder: Path) -> Iterator[Installation]:
     opened_installation.close()
 
 
-def _wanted(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:
+def _reservations(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:
     return [
         ledger.NewReservation(account_id=account_id, amount=amount, scope={}, event=EVENT, job_id=job_id)
         for account_id, amount in amounts.items()
@@ -44,7 +44,7 @@ def _wanted(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]
 
 def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -> list[str]:
     with installation.database.write() as session:
-        return ledger.reserve(session, _wanted(job_id, amounts), actor="key_analyst")
+        return ledger.reserve(session, _reservations(job_id, amounts), actor="key_analyst")
 
 
 def _kinds(installation: Installation, account_id: str) -> list[str]:

@@ -38,9 +38,9 @@ def planned(slug: str, accountant: str, epsilon: Fraction, adjacency: Adjacency,
     return plan(request_for(slug, {}, epsilon, 20_000, **given), SCHEMA)
 
 
-def parts_of(made: Plan) -> list[Plan | UnlabelledPlan]:
+def parts_of(job_plan: Plan) -> list[Plan | UnlabelledPlan]:
     """The parts of a plan that each account pays for."""
-    return [made] if made.unlabelled is None else [made, made.unlabelled]
+    return [job_plan] if job_plan.unlabelled is None else [job_plan, job_plan.unlabelled]
 
 
 def native(slug: str) -> Adjacency:

@@ -49,17 +49,17 @@ def test_more_trees_than_three_at_once_can_be_tabulated_for_are_refused(server: 
     dataset = server.declared(schema=schema)["id"]
     before, http = server.footprint(), server.admin.http
 
-    def asked(path: str, n_trees: int, at_once: int) -> httpx.Response:
+    def answer_to(path: str, n_trees: int, at_once: int) -> httpx.Response:
         parameters = {"n_estimators": n_trees, "max_depth": 3, "at_once": at_once}
         return http.post(
             path, json=training(dataset, algorithm="rpf", parameters=parameters), headers=new_idempotency_key()
         )
 
-    refused = asked("/train", 1_024, 3)
+    refused = answer_to("/train", 1_024, 3)
     (problem,) = refused.json()["errors"]
 
     assert refused.status_code == 422
     assert (problem["at"], problem["problem"]) == ("/parameters/n_estimators", "too-large")
     assert server.footprint() == before, "nothing was reserved"
-    assert [asked("/plans", problem["limit"] + more, 3).status_code for more in (0, 1)] == [200, 422]
-    assert asked("/plans", 1_024, 2).status_code == 200
+    assert [answer_to("/plans", problem["limit"] + more, 3).status_code for more in (0, 1)] == [200, 422]
+    assert answer_to("/plans", 1_024, 2).status_code == 200

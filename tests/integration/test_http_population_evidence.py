@@ -33,12 +33,12 @@ class Scene:
         """A dataset with rows, either an initial member or not yet a member."""
         population = self.population if joins else None
         made = self.server.uploaded(population=population, **{"budget": self.budget, **changes})
-        return self._kept(str(made["id"])) if joins else str(made["id"])
+        return self._with_member(str(made["id"])) if joins else str(made["id"])
 
     def join(self, dataset: str) -> None:
         joining = {"population": self.population}
         assert self.server.admin.http.put(f"/datasets/{dataset}/population", json=joining).status_code == 200
-        self._kept(dataset)
+        self._with_member(dataset)
 
     def submit(self, dataset: str, epsilon: str, **changes: object) -> str:
         answer = self.server.submitted(dataset, epsilon=epsilon, **changes)
@@ -72,7 +72,7 @@ class Scene:
             arguments += ["--checkpoint", self.take(f"/ledger/{account}/checkpoint", f"{account}.note")]
         return arguments
 
-    def _kept(self, dataset: str) -> str:
+    def _with_member(self, dataset: str) -> str:
         self.members.append(dataset)
         return dataset
 

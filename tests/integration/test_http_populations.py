@@ -24,7 +24,7 @@ def declared_by(caller: Caller, **changes: object) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def asked(caller: Caller, dataset: str, epsilon: str, **changes: object) -> Any:
+def submitted(caller: Caller, dataset: str, epsilon: str, **changes: object) -> Any:
     body = training(dataset, epsilon=epsilon, **changes)
     return caller.http.post("/train", json=body, headers=new_idempotency_key())
 
@@ -33,7 +33,7 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
     owner, name = idle_server.caller("owner"), new_name()
     one = declared_by(owner, population=name, budget=THREE)
     two = declared_by(owner, population=name, budget={**THREE, "epsilon": "5"})
-    assert asked(owner, one["id"], "2").status_code == 202
+    assert submitted(owner, one["id"], "2").status_code == 202
 
     shown = owner.http.get(f"/populations/{name}").json()
     assert [shown[key] for key in ("cap", "charged", "reserved", "remaining")] == ["3", "0", "2", "1"]
@@ -49,7 +49,7 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
         owner.http.get(f"/ledger/{two['id']}").json(),
     ):
         assert (balance["remaining"], balance["available"]) == ("5", "1")
-    refused = asked(owner, two["id"], "1.5")
+    refused = submitted(owner, two["id"], "1.5")
     assert (refused.status_code, refused.json()["type"]) == (409, "budget-exceeded")
     problem = refused.json()
     assert (problem["population"], problem["cap"], problem["remaining"], problem["largest_that_fits"]) == (
@@ -59,8 +59,8 @@ def test_first_dataset_opens_it_and_members_share_its_cap(idle_server: Server) -
         "1",
     )
     assert f"left for population {name} of dataset {two['name']}" in problem["detail"]
-    assert asked(owner, two["id"], "1").status_code == 202
-    assert asked(owner, one["id"], "0.1").json()["population"] == name
+    assert submitted(owner, two["id"], "1").status_code == 202
+    assert submitted(owner, one["id"], "0.1").json()["population"] == name
 
 
 def test_it_may_be_opened_beforehand(idle_server: Server) -> None:
@@ -73,7 +73,7 @@ def test_it_may_be_opened_beforehand(idle_server: Server) -> None:
     assert (again.status_code, again.json()["type"]) == (409, "name-taken")
     dataset = declared_by(owner, population=created.json()["id"], budget={**THREE, "epsilon": "100"})
     assert dataset["population"] == name
-    assert asked(owner, dataset["id"], "3.5").json()["population"] == name
+    assert submitted(owner, dataset["id"], "3.5").json()["population"] == name
 
 
 def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> None:
@@ -123,14 +123,14 @@ def test_a_join_of_incompatible_losses_names_the_differences(
 def test_late_join_counts_what_was_spent_and_the_statement_grows(idle_server: Server) -> None:
     owner, name = idle_server.caller("owner"), new_name()
     first, late = declared_by(owner, population=name, budget=THREE), declared_by(owner, budget=THREE)
-    assert asked(owner, first["id"], "2").status_code == 202
-    assert asked(owner, late["id"], "2.5").status_code == 202
+    assert submitted(owner, first["id"], "2").status_code == 202
+    assert submitted(owner, late["id"], "2.5").status_code == 202
     joined = owner.http.put(f"/datasets/{late['id']}/population", json={"population": name})
     assert joined.json()["population"] == name
 
     shown = owner.http.get(f"/populations/{name}").json()
     assert (shown["reserved"], shown["remaining"], shown["guarantee"]["epsilon"]) == ("4.5", "0", "4.5")
-    refused = asked(owner, late["id"], "0.1").json()
+    refused = submitted(owner, late["id"], "0.1").json()
     assert (refused["population"], refused["remaining"], refused["largest_that_fits"]) == (name, "0", "0")
 
 
@@ -170,7 +170,7 @@ def test_an_erased_dataset_still_counts_and_reusing_its_name_frees_no_budget(ser
     assert (shown["charged"], shown["remaining"]) == ("2", "1"), "what was spent about these people was spent"
     tombstone = next(member for member in shown["members"] if member["dataset"] == old["id"])
     assert (tombstone["charged"], tombstone["deleted_at"] is None) == ("2", False)
-    assert asked(admin, again["id"], "1.5").json()["population"] == name
+    assert submitted(admin, again["id"], "1.5").json()["population"] == name
     assert server.trained(again["id"], epsilon="1")["state"] == "succeeded"
 
 
@@ -196,9 +196,9 @@ def test_a_population_has_entries_cap_export_and_verification(idle_server: Serve
     owner, admin, name = idle_server.caller("owner"), idle_server.admin, new_name()
     one = declared_by(owner, population=name, budget=THREE)
     two = declared_by(owner, budget=THREE)
-    asked(owner, two["id"], "0.5")
+    submitted(owner, two["id"], "0.5")
     assert owner.http.put(f"/datasets/{two['id']}/population", json={"population": name}).status_code == 200
-    job_id = asked(owner, one["id"], "2").json()["job_id"]
+    job_id = submitted(owner, one["id"], "2").json()["job_id"]
     account = owner.http.get(f"/populations/{name}").json()["id"]
     change = {"json": {"cap": "1.5", "reason": "we promised less"}, "headers": new_idempotency_key()}
     lowered = owner.http.post(f"/ledger/{account}/cap", **change)
@@ -211,11 +211,11 @@ def test_a_population_has_entries_cap_export_and_verification(idle_server: Serve
     assert {member: balance[member] for member in lowered.json()} == lowered.json()
     assert (balance["tightest_cell"], balance["partitions"], balance["largest_that_fits"]) == ({}, [], "0")
     assert owner.http.post(f"/ledger/{account}/cap", **change).content == lowered.content
-    assert asked(owner, two["id"], "0.1").json()["population"] == name
+    assert submitted(owner, two["id"], "0.1").json()["population"] == name
     assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
     assert owner.http.post(f"/ledger/{account}/cap", json={"cap": "2", "reason": "more"}).status_code == 403
     (tmp_path / "earlier").write_text(owner.http.get(f"/ledger/{account}/checkpoint").text)
-    assert asked(owner, two["id"], "1").status_code == 202
+    assert submitted(owner, two["id"], "1").status_code == 202
 
     entries = owner.http.get(f"/ledger/{account}/entries").json()["entries"]
     assert [(entry["kind"], entry["amount"]) for entry in entries] == [
@@ -257,7 +257,7 @@ def test_populations_are_no_datasets(idle_server: Server) -> None:
     for caller, account in ((admin, name), (other, created["id"]), (other, "pop_unknown"), (other, "census")):
         refused = caller.http.get(f"/ledger/{account}")
         assert (refused.status_code, refused.json()["detail"]) == (404, "no such account")
-    assert asked(admin, created["id"], "1").status_code == 404
+    assert submitted(admin, created["id"], "1").status_code == 404
     dataset = declared_by(admin, name=name, budget={**THREE, "epsilon": "7"})
     assert admin.http.get(f"/ledger/{name}").json()["account"] == dataset["id"], "a name is a dataset's"
     assert admin.http.get(f"/ledger/{created['id']}").json()["cap"] == "3"
@@ -278,8 +278,8 @@ def test_a_job_on_two_scopes_of_a_member_is_loaded_and_verified(idle_server: Ser
     dataset = declared_by(owner, population=name, budget=THREE, partitions=shards)["id"]
     second = {"dataset": dataset, "epsilon": "2", "scope": {"shard": [1]}}
     parts = {"algorithm": "sspe-1", "scope": {"shard": [0]}, "unlabelled": second}
-    job_id = asked(owner, dataset, "1.5", **parts).json()["job_id"]
-    assert asked(owner, dataset, "2", **parts | {"unlabelled": {**second, "epsilon": "1"}}).status_code == 409
+    job_id = submitted(owner, dataset, "1.5", **parts).json()["job_id"]
+    assert submitted(owner, dataset, "2", **parts | {"unlabelled": {**second, "epsilon": "1"}}).status_code == 409
     assert owner.http.delete(f"/jobs/{job_id}").status_code == 200
 
     account = owner.http.get(f"/populations/{name}").json()["id"]

@@ -266,7 +266,7 @@ def _twin(server: Server, model_id: str) -> str:
         return twin.id
 
 
-def _asked(client: httpx.Client, request: Ask) -> httpx.Response:
+def _answer_to(client: httpx.Client, request: Ask) -> httpx.Response:
     method, path, options = request
     return client.request(method, path, **options)
 
@@ -313,7 +313,7 @@ def _check(
         caller = estate.callers[name]
         targets = targets_of(name, status)
         before = estate.server.footprint()
-        answer = _asked(caller.http, REQUESTS[operation](targets))
+        answer = _answer_to(caller.http, REQUESTS[operation](targets))
         assert answer.status_code == status, (name, answer.text)
         if status >= 300:
             assert _is_refusal(answer, status)

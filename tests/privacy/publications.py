@@ -195,7 +195,7 @@ def _key(rows: Dataset) -> tuple[tuple[int, Record], ...]:
 @cache
 def _model_law(account: Account, rows: tuple[tuple[int, Record], ...], n_estimators: int = 1) -> Law:
     parameters = {"n_estimators": n_estimators, "max_depth": 0, "leaf": "label"}
-    request = PlanRequest("mrf", parameters, **_asked(account))
+    request = PlanRequest("mrf", parameters, **_account_terms(account))
     planned = plan(request, TWO_SPLITS)
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
@@ -239,10 +239,10 @@ def _profile_law(account: Account, rows: tuple[tuple[int, Record], ...], size_sh
 
 
 def _facts(account: Account, epsilon: Fraction = Fraction(1)) -> Any:
-    return public_facts(AccountRequest(**_asked(account, epsilon)), TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
+    return public_facts(AccountRequest(**_account_terms(account, epsilon)), TWO_SPLITS, Adjacency.ADD_REMOVE_ONE)
 
 
-def _asked(account: Account, epsilon: Fraction = Fraction(1)) -> dict[str, Any]:
+def _account_terms(account: Account, epsilon: Fraction = Fraction(1)) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
         "public_size": None,

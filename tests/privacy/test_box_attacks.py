@@ -58,9 +58,9 @@ def _programs(seed: int) -> list[BoxAmount]:
     return queries
 
 
-def _admitted(rule: Rule, asked: Sequence[BoxAmount]) -> list[BoxAmount]:
+def _admitted(rule: Rule, requested: Sequence[BoxAmount]) -> list[BoxAmount]:
     charged: list[BoxAmount] = []
-    for item in asked:
+    for item in requested:
         if rule(charged, item.scope) + item.amount <= CAP:
             charged.append(item)
     return charged

@@ -122,21 +122,23 @@ def test_sharded_forest_stays_below_the_curve_of_one_tree(accountant: str, key: 
     assert 0.5 < share_of_charge(laws, list(add_remove_pairs(datasets(2, RECORDS[:2])))) <= 1.0 + TOLERANCE
 
 
-def key_with_parts(wanted: list[bool]) -> bytes:
+def key_with_parts(parts_of_rows: list[bool]) -> bytes:
     """The first simple key that puts the first ids into the given parts of tree 0."""
 
     def parts(key: bytes) -> list[bool]:
-        ids = [bytes(15) + bytes([row_id]) for row_id in range(len(wanted))]
+        ids = [bytes(15) + bytes([row_id]) for row_id in range(len(parts_of_rows))]
         return [is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
 
-    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key) == wanted)
+    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key) == parts_of_rows)
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
-@pytest.mark.parametrize("wanted", [[True, True], [False, False], [True, False]], ids=["structure", "leaves", "both"])
-def test_parted_rows_stay_below_the_curve_of_the_larger_part(accountant: str, wanted: list[bool]) -> None:
+@pytest.mark.parametrize(
+    "parts_of_rows", [[True, True], [False, False], [True, False]], ids=["structure", "leaves", "both"]
+)
+def test_parted_rows_stay_below_the_curve_of_the_larger_part(accountant: str, parts_of_rows: list[bool]) -> None:
     """Both parts have the whole of ρ or μ², and each row is in one part."""
-    laws = Laws(planned("mrf", accountant, "3", se="hash"), TWO_SPLITS, key=key_with_parts(wanted))
+    laws = Laws(planned("mrf", accountant, "3", se="hash"), TWO_SPLITS, key=key_with_parts(parts_of_rows))
 
     assert 0.05 < share_of_charge(laws, list(add_remove_pairs(datasets(2)))) <= 1.0 + TOLERANCE
 

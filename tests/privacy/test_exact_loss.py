@@ -144,21 +144,23 @@ def parts(key: bytes, n_ids: int) -> list[bool]:
     return [assignment.is_structure_row(key, row_id, tree=0, share=Fraction(1, 2)) for row_id in ids]
 
 
-def key_with(wanted: list[bool]) -> bytes:
+def key_with(parts_of_rows: list[bool]) -> bytes:
     """The first simple key that puts the listed ids into the given parts of tree 0."""
-    return next(key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(wanted)) == wanted)
+    return next(
+        key for key in (bytes([byte]) * 32 for byte in range(256)) if parts(key, len(parts_of_rows)) == parts_of_rows
+    )
 
 
 @pytest.mark.parametrize("leaf", ["counts", "label"])
 @pytest.mark.parametrize(
-    ("wanted", "reached"),
+    ("parts_of_rows", "reached"),
     [([True, True, True], 0.65), ([False, False, False], 0.99), ([True, False, True], 0.99)],
     ids=["structure", "estimation", "both"],
 )
-def test_parted_rows_pay_for_one_part_only(leaf: str, wanted: list[bool], reached: float) -> None:
+def test_parted_rows_pay_for_one_part_only(leaf: str, parts_of_rows: list[bool], reached: float) -> None:
     """Both parts have the whole of ε, and a row loses no more than that in either part."""
     settled = planned("mrf", TWO_SPLITS, "1", se="hash", leaf=leaf, structure_share="0.01")
-    laws = Laws(settled, TWO_SPLITS, key=key_with(wanted))
+    laws = Laws(settled, TWO_SPLITS, key=key_with(parts_of_rows))
     price = TreePrice.of(settled.event)
     every = list(datasets(3))
     add_remove = laws.worst(add_remove_pairs(every))

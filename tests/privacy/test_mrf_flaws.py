@@ -37,7 +37,7 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
     assert worst(settled, THREE_SPLITS) <= 1.0 + TOLERANCE
     honest = greedy.choose_level
 
-    def between_values_present(own, rule, encoding, rows, *, level_boxes, randomness):
+    def between_values_present(selections, rule, encoding, rows, *, level_boxes, randomness):
         n_rows = rows.leaf_histogram().sum(axis=1)
         boxes = []
         for node, box in enumerate(level_boxes):
@@ -50,7 +50,7 @@ def test_splits_halfway_between_values_present_are_an_infinite_loss(
                 left = counts[first[feature] : first[feature] + int(code) + 1].sum()
                 parts[index] = 0 < left < n_rows[node]
             boxes.append(box & parts)
-        return honest(own, rule, encoding, rows, level_boxes=boxes, randomness=randomness)
+        return honest(selections, rule, encoding, rows, level_boxes=boxes, randomness=randomness)
 
     monkeypatch.setattr(greedy, "choose_level", between_values_present)
 
@@ -62,8 +62,8 @@ def test_a_pure_node_that_becomes_a_leaf_is_an_infinite_loss(monkeypatch: pytest
     settled = planned("mrf", TWO_SPLITS, **LABELS)
     honest = greedy.choose_level
 
-    def unless_pure(own, rule, encoding, rows, *, level_boxes, randomness):
-        chosen = honest(own, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
+    def unless_pure(selections, rule, encoding, rows, *, level_boxes, randomness):
+        chosen = honest(selections, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
         pure = np.count_nonzero(rows.leaf_histogram(), axis=1) == 1
         return [None if stop else choice for stop, choice in zip(pure, chosen, strict=True)]
 
@@ -106,10 +106,10 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
     pairs = list(add_remove_pairs(multisets(3)))
     assert Laws(settled, TWO_SPLITS).worst(pairs) <= 1.0 + TOLERANCE
 
-    def by_size(own, rule, encoding, rows, *, level_boxes, randomness):
+    def by_size(selections, rule, encoding, rows, *, level_boxes, randomness):
         size = int(rows.leaf_histogram().sum())
         per_row = Fraction(size + 1, max(size, 1))
-        louder = tuple(replace(each, inverse_scale=each.inverse_scale * per_row) for each in own)
+        louder = tuple(replace(each, inverse_scale=each.inverse_scale * per_row) for each in selections)
         return production(louder, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
     production = greedy.choose_level

@@ -109,9 +109,9 @@ def test_a_whole_job_on_one_transcript() -> None:
     rng = np.random.default_rng(8)
     X, y = rng.normal(0, 0.4, (30, 2)).clip(-1, 1), rng.integers(0, 3, 30)
 
-    def grown(kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
-        columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in X[kept].T), int(kept.sum()))
-        rows = SanitisedRows(columns, y[kept].astype(np.int32), np.zeros((int(kept.sum()), 16), dtype=np.uint8))
+    def grown(is_kept: NDArray[np.bool_], transcript: Transcript) -> Transcript:
+        columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in X[is_kept].T), int(is_kept.sum()))
+        rows = SanitisedRows(columns, y[is_kept].astype(np.int32), np.zeros((int(is_kept.sum()), 16), dtype=np.uint8))
         grow(plan, schema, rows, transcript, on_tree_done=lambda: None)
         return transcript
 

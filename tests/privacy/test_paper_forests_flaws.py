@@ -81,9 +81,9 @@ def test_a_branch_that_stops_on_an_exact_count_is_an_infinite_loss(monkeypatch: 
     assert worst(settled, TWO_SPLITS, 2) <= 1.0 + TOLERANCE
     honest = private_medians.choose_medians
 
-    def unless_few(own, encoding, rows, **rest):
+    def unless_few(selection, encoding, rows, **rest):
         sizes = rows.leaf_histogram().sum(axis=1)
-        chosen = honest(own, encoding, rows, **rest)
+        chosen = honest(selection, encoding, rows, **rest)
         return [None if size <= 1 else choice for size, choice in zip(sizes, chosen, strict=True)]
 
     monkeypatch.setattr(private_medians, "choose_medians", unless_few)

@@ -19,10 +19,10 @@ from tests.privacy.test_rpf_exact_loss import SIXTEEN_ROWS, Case
 class OnDelta(Case):
     """A case on an account with a δ."""
 
-    def __init__(self, n_values: int, epsilon: str, accountant: str, *, n_rows: int, **asked: object) -> None:
-        shape = {name: asked.pop(name) for name in ("window", "units", "n_features") if name in asked}
-        super().__init__(n_values, epsilon, n_rows=n_rows, **shape, **asked)  # type: ignore[arg-type]
-        request = PlanRequest("rpf", {"n_estimators": 1, **asked}, Fraction(epsilon), 1_000, accountant, DELTA)
+    def __init__(self, n_values: int, epsilon: str, accountant: str, *, n_rows: int, **parameters: object) -> None:
+        shape = {name: parameters.pop(name) for name in ("window", "units", "n_features") if name in parameters}
+        super().__init__(n_values, epsilon, n_rows=n_rows, **shape, **parameters)  # type: ignore[arg-type]
+        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Fraction(epsilon), 1_000, accountant, DELTA)
         self.plan = plan(request, self._schema)
 
     @property
@@ -53,11 +53,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
-@pytest.mark.parametrize(("n_values", "n_rows", "asked", "reached"), CASES)
+@pytest.mark.parametrize(("n_values", "n_rows", "parameters", "reached"), CASES)
 def test_forest_stays_below_the_curve_of_its_charge(
-    accountant: str, n_values: int, n_rows: int, asked: dict, reached: float
+    accountant: str, n_values: int, n_rows: int, parameters: dict, reached: float
 ) -> None:
-    assert reached < OnDelta(n_values, "3", accountant, n_rows=n_rows, **asked).share() <= 1.0 + TOLERANCE
+    assert reached < OnDelta(n_values, "3", accountant, n_rows=n_rows, **parameters).share() <= 1.0 + TOLERANCE
 
 
 @pytest.mark.parametrize("accountant", ["zcdp", "gdp"])

@@ -89,13 +89,13 @@ class Case:
         n_features: int = 1,
         window: tuple[int, int] = (0, 1),
         units: int = 1,
-        **asked: object,
+        **parameters: object,
     ) -> None:
         self._schema, self._n_values, self._n_rows = schema(n_values, n_features), n_values, n_rows
         self._n_features = n_features
         self._window, self._units = window, units
         self._known: dict[Rows, dict[Hashable, float]] = {}
-        request = PlanRequest("rpf", {"n_estimators": 1, **asked}, Fraction(epsilon), 1_000)
+        request = PlanRequest("rpf", {"n_estimators": 1, **parameters}, Fraction(epsilon), 1_000)
         self.plan: Plan = plan(request, self._schema)
 
     @property

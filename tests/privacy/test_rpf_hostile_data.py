@@ -28,15 +28,15 @@ PLANS = [
 ]
 
 
-def planned(asked: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA) -> Plan:
-    return plan(PlanRequest("rpf", asked, Fraction(epsilon), size), schema)
+def planned(parameters: dict, epsilon: str = "1", size: int = 1_000, schema: Schema = SCHEMA) -> Plan:
+    return plan(PlanRequest("rpf", parameters, Fraction(epsilon), size), schema)
 
 
-@pytest.mark.parametrize("asked", PLANS)
+@pytest.mark.parametrize("parameters", PLANS)
 @given(records=st.lists(RECORD, max_size=20))
 @settings(max_examples=12, deadline=None)
-def test_any_rows_give_a_model_of_the_planned_shape(asked: dict, records: list[tuple]) -> None:
-    settled = planned(asked)
+def test_any_rows_give_a_model_of_the_planned_shape(parameters: dict, records: list[tuple]) -> None:
+    settled = planned(parameters)
     records = [record for record in records if record[-1] >= 0]  # the reader drops rows with an unknown label
     ids = np.zeros((len(records), 16), dtype=np.uint8)
     forest = grown(settled, rows_from(records, ids))

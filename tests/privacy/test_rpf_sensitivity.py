@@ -46,10 +46,10 @@ def weighted(rows: list[Row], first_tree: list[list[int]]) -> LocalReweightedRow
     return held
 
 
-def descend(held: LocalReweightedRows, path: list[tuple[int, int, bool]]) -> None:
+def descend(rows: LocalReweightedRows, path: list[tuple[int, int, bool]]) -> None:
     for depth, (feature, threshold, equals) in enumerate(path):
         n_nodes = 2**depth
-        held.descend(
+        rows.descend(
             feature=np.full(n_nodes, feature, dtype=np.int32),
             threshold=np.full(n_nodes, threshold, dtype=np.uint8),
             equals=np.full(n_nodes, equals, dtype=np.bool_),

@@ -61,5 +61,5 @@ def changed(body: dict[str, Any], pointer: str, value: object) -> dict[str, Any]
     return result
 
 
-def asked(**changes: object) -> dict[str, Any]:
+def training_body(**changes: object) -> dict[str, Any]:
     return {"json": training("{dataset}") | changes}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from tests.integration.refused.case import CANARY, Refused, asked
+from tests.integration.refused.case import CANARY, Refused, training_body
 from tests.support.server import declaration, training
 
 AMOUNTS = (
@@ -17,13 +17,13 @@ RAW_AMOUNTS = ("1e-9999999", "1e400", "1e9999999999999999999999", "-0", "1" * 40
 
 def amounts() -> Iterator[Refused]:
     for index, value in enumerate(AMOUNTS):
-        yield Refused(f"epsilon-{index}", "POST", "/train", "invalid-request", asked(epsilon=value), "/epsilon")
+        yield Refused(f"epsilon-{index}", "POST", "/train", "invalid-request", training_body(epsilon=value), "/epsilon")
         body = {"json": declaration(budget={"accountant": "pure", "epsilon": value})}
         yield Refused(f"cap-{index}", "POST", "/datasets", "invalid-request", body, "/budget/epsilon")
     positive = "/epsilon", "not-positive"
-    yield Refused("epsilon-zero", "POST", "/plans", "invalid-request", asked(epsilon="0"), *positive)
-    yield Refused("epsilon-below-zero", "POST", "/plans", "invalid-request", asked(epsilon=-3), *positive)
-    yield Refused("delta", "POST", "/plans", "invalid-request", asked(delta="1e-6"), "/delta", "not-for-pure")
+    yield Refused("epsilon-zero", "POST", "/plans", "invalid-request", training_body(epsilon="0"), *positive)
+    yield Refused("epsilon-below-zero", "POST", "/plans", "invalid-request", training_body(epsilon=-3), *positive)
+    yield Refused("delta", "POST", "/plans", "invalid-request", training_body(delta="1e-6"), "/delta", "not-for-pure")
     text = json.dumps(training("{dataset}", epsilon=12321))
     for index, number in enumerate(RAW_AMOUNTS):
         body = {"content": text.replace("12321", number), "headers": {"Content-Type": "application/json"}}
@@ -66,19 +66,23 @@ def trainings() -> Iterator[Refused]:
     ]
     for index, (changes, at, problem) in enumerate(rules):
         for path in ("/plans", "/train"):
-            yield Refused(f"{path[1:]}-{index}", "POST", path, "invalid-request", asked(**changes), at, problem)
+            yield Refused(f"{path[1:]}-{index}", "POST", path, "invalid-request", training_body(**changes), at, problem)
     names = [("", "too-short"), ("x" * 129, "too-long"), (f"{CANARY}\x00", "malformed"), (5, "not-a-string")]
     for name, problem in names:
-        yield Refused(f"train-name-{problem}", "POST", "/train", "invalid-request", asked(name=name), "/name", problem)
+        yield Refused(
+            f"train-name-{problem}", "POST", "/train", "invalid-request", training_body(name=name), "/name", problem
+        )
     for reference in ("nobody", "ds_aaaaaaaaaaaaaaaa", "", "x\x00", "x" * 128, "é" * 20, "' OR 1=1 --"):
-        yield Refused(f"train-unknown-{reference[:9]!r}", "POST", "/train", "not-found", asked(dataset=reference))
-    yield Refused("plan-name", "POST", "/plans", "invalid-request", asked(name="x"), "", "unknown-field")
-    yield Refused("train-no-rows", "POST", "/train", "no-rows-yet", asked(dataset="{empty}"))
-    labels_only = asked(algorithm="sspe-2", parameters={})
+        yield Refused(
+            f"train-unknown-{reference[:9]!r}", "POST", "/train", "not-found", training_body(dataset=reference)
+        )
+    yield Refused("plan-name", "POST", "/plans", "invalid-request", training_body(name="x"), "", "unknown-field")
+    yield Refused("train-no-rows", "POST", "/train", "no-rows-yet", training_body(dataset="{empty}"))
+    labels_only = training_body(algorithm="sspe-2", parameters={})
     yield Refused("train-labels-only", "POST", "/train", "adjacency-mismatch", labels_only)
     sharded = {"algorithm": "mrf", "parameters": {"structure_share": "1e-9999"}}
     at = "/parameters/structure_share"
-    yield Refused("mrf-share-text", "POST", "/train", "invalid-request", asked(**sharded), at, "not-a-number")
+    yield Refused("mrf-share-text", "POST", "/train", "invalid-request", training_body(**sharded), at, "not-a-number")
     for value in (2, -0.5, "1.5", None, CANARY, [1]):
-        body = asked(algorithm="mrf", parameters={"structure_share": value})
+        body = training_body(algorithm="mrf", parameters={"structure_share": value})
         yield Refused(f"mrf-share-{value}", "POST", "/train", "invalid-request", body, at)

@@ -32,7 +32,7 @@ class _Script:
         self.looks = list(looks)
         self.asked: list[list[str]] = []
 
-    def __call__(self, here: object, job_ids: Sequence[str]) -> list[JobOut]:
+    def __call__(self, installation: object, job_ids: Sequence[str]) -> list[JobOut]:
         self.asked.append(sorted(job_ids))
         look = self.looks.pop(0)
         if isinstance(look, Exception):

@@ -50,8 +50,8 @@ def rows_of(n_rows: int) -> SanitisedRows:
     return SanitisedRows(SanitisedColumns(columns, n_rows), labels, np.zeros((n_rows, 16), dtype=np.uint8))
 
 
-def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **asked: str) -> Profile:
-    plan = price.plan(asked, facts(NUMBERS, accountant, delta, "5"))
+def released(accountant: str, delta: Fraction | None, n_rows: int = 3_000, **parameters: str) -> Profile:
+    plan = price.plan(parameters, facts(NUMBERS, accountant, delta, "5"))
     return grow.release(plan, NUMBERS, rows_of(n_rows), SystemRandomness())
 
 

@@ -50,9 +50,11 @@ def released() -> ReusedProfile:
     return profile_grow.release(profile_price.plan({}, facts), SCHEMA, rows_of(), SystemRandomness()).reused("pf_a")
 
 
-def planned(slug: str, accountant: str, delta: Fraction | None, found: ReusedProfile | None, **asked: object) -> Plan:
-    parameters = {"n_estimators": 8, "max_depth": 2, **asked}
-    return plan(PlanRequest(slug, parameters, Fraction(5), 2_000, accountant, delta, profile=found), SCHEMA)
+def planned(
+    slug: str, accountant: str, delta: Fraction | None, profile: ReusedProfile | None, **changes: object
+) -> Plan:
+    parameters = {"n_estimators": 8, "max_depth": 2, **changes}
+    return plan(PlanRequest(slug, parameters, Fraction(5), 2_000, accountant, delta, profile=profile), SCHEMA)
 
 
 @pytest.mark.parametrize(("slug", "accountant", "delta"), CASES)

@@ -67,7 +67,7 @@ def test_trees_are_dealt_out_as_evenly_as_they_can_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("parameters", "expected"),
     [
         ({}, (4, 2)),
         ({"n_estimators": 1}, (1, 1)),
@@ -75,8 +75,8 @@ def test_trees_are_dealt_out_as_evenly_as_they_can_be() -> None:
         ({"n_estimators": 5, "n_layers": 3}, (5, 3)),
     ],
 )
-def test_layers_by_rule_are_two_or_as_many_as_trees(asked: dict, expected: tuple[int, int]) -> None:
-    settled = plan(PlanRequest("bms-rf", asked, Fraction(1), 20_000), SCHEMA)
+def test_layers_by_rule_are_two_or_as_many_as_trees(parameters: dict, expected: tuple[int, int]) -> None:
+    settled = plan(PlanRequest("bms-rf", parameters, Fraction(1), 20_000), SCHEMA)
 
     assert (settled.parameters["n_estimators"], settled.parameters["n_layers"]) == expected
 
