@@ -53,11 +53,12 @@ def show(call: Remote, model_id: ModelArgument) -> None:
         }
     )
     output.say()
-    output.say(card["guarantee"]["text"])
+    output.guarantee(card["guarantee"])
     if card["unlabelled"] is not None:
         also = card["unlabelled"]
         if also["dataset"] != card["dataset"]:
-            output.say(f"For people in {also['dataset_name']}: {also['guarantee']['text']}")
+            output.say(f"For people in {also['dataset_name']}:")
+            output.guarantee(also["guarantee"])
         output.say(also["persons_in_both"])
     output.say()
     output.say(card["receipt"])

@@ -6,7 +6,7 @@ markup.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # rich takes 0.05 s of CPU to import, which ``--json`` and ``
 _WIDTH_OF_A_PIPE = 200
 _BAR_CELLS = 24
 _SYMBOLS = {"epsilon": "ε", "rho": "ρ", "mu_squared": "μ²"}
+_CHANGES = {"label": "a label changed", "add_remove": "added or removed", "replace_one": "replaced"}
 
 
 class Output:
@@ -73,6 +74,16 @@ class Output:
         else:
             _console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
 
+    def guarantee(self, guarantee: Mapping[str, Any]) -> None:
+        """Prints the numbers of a guarantee, then the statement that holds for them."""
+        if "adds" in guarantee:
+            added = guarantee["adds"]
+            symbol = _SYMBOLS.get(added["unit"], added["unit"])
+            self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
+        whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
+        self.say(f"all outputs together: {whole}")
+        self.say(guarantee["text"])
+
     def complain(self, text: str) -> None:
         """Prints a line on stderr."""
         print(text, file=sys.stderr)
@@ -113,6 +124,15 @@ class Output:
 def amount(account: Mapping[str, Any], name: str = "amount") -> str:
     """An amount with the symbol of its unit: ``0.7 ε``."""
     return f"{account[name]} {_SYMBOLS.get(account['unit'], account['unit'])}"
+
+
+def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str:
+    """The losses that are stated for each change of one privacy unit."""
+    return ", ".join(f"{in_words(losses[name])} ({change})" for name, change in _CHANGES.items() if losses.get(name))
+
+
+def _epsilon_delta(terms: Mapping[str, Any]) -> str:
+    return f"ε = {terms['epsilon']}" + (f", δ = {terms['delta']}" if terms["delta"] != "0" else "")
 
 
 def budget_bar(*, cap: str, charged: str, reserved: str) -> str:

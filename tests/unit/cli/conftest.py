@@ -96,7 +96,12 @@ MODEL = {
     "algorithm": "mrf",
     "parameters": {"n_estimators": 8},
     "schema": DATASET["schema"],
-    "guarantee": {"add_remove": {}, "replace_one": {}, "text": "For any two datasets …"},
+    "guarantee": {
+        "add_remove": {"epsilon": "3", "delta": "0"},
+        "replace_one": {"epsilon": "6", "delta": "0"},
+        "adds": {"unit": "epsilon", "add_remove": "0.1", "replace_one": "0.2", "text": "Given …"},
+        "text": "For any two datasets …",
+    },
     "receipt": "8 trees, one after another",
     "event": {},
     "ledger": {},
@@ -276,7 +281,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         200,
         {
             **OF_POPULATION, "scope": {}, "tightest_cell": {}, "exact": True, "largest_that_fits": "1.5",
-            "partitions": [], "guarantee": {"text": "For any two worlds"}, "delta_set_aside": None,
+            "partitions": [], "guarantee": {"epsilon": "3", "delta": "1e-6", "text": "For any two worlds"},
+            "delta_set_aside": None,
         },
     ),
     ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5"}),

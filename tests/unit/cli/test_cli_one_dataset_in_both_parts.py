@@ -32,4 +32,6 @@ def test_a_card_says_its_guarantee_once(run: Run, service: Any) -> None:
 
     register = {**also, "dataset": "ds_2", "dataset_name": "register"}
     service.answers["GET", "/models/md_1"] = (200, {**card, "unlabelled": register})
-    assert "For people in register: For any two datasets" in run("models", "show", "md_1").stdout
+    said = run("models", "show", "md_1").stdout
+    assert said.count("For any two datasets") == 2
+    assert "For people in register:\nadds, given all earlier releases: 0.1 ε" in said

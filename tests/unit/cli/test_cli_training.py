@@ -197,6 +197,19 @@ def test_parameters_are_shown_as_they_are_typed(run: Run, service: Any) -> None:
     assert '"' not in shown
 
 
+def test_the_numbers_of_a_guarantee_come_before_its_statement(run: Run, service: Any) -> None:
+    lines = run("models", "show", "md_1").stdout.splitlines()
+    at = lines.index("For any two datasets …")
+    assert lines[at - 2 : at] == [
+        "adds, given all earlier releases: 0.1 ε (added or removed), 0.2 ε (replaced)",
+        "all outputs together: ε = 3 (added or removed), ε = 6 (replaced)",
+    ]
+    labels = {"add_remove": None, "replace_one": None, "label": {"epsilon": "2", "delta": "0.001"}, "text": "Labels"}
+    service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "guarantee": labels})
+    assert "all outputs together: ε = 2, δ = 0.001 (a label changed)\nLabels" in run("models", "show", "md_1").stdout
+    assert "all outputs together: ε = 3, δ = 1e-6\nFor any two worlds" in run("ledger", "show", "pop_1").stdout
+
+
 def test_facts_without_a_value_are_left_out(run: Run, service: Any) -> None:
     service.answers["GET", "/models/md_1"] = (200, {**service.answers["GET", "/models/md_1"][1], "name": None})
     assert "name" not in run("models", "show", "md_1").stdout.split()
