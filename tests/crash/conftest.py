@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import psutil
 import pytest
 
 from tests.support.crash_scene import Scene, opened
-from tests.support.postgres import fresh_database
+from tests.support.databases import MigratedDatabase
 from tests.support.server import POLL_INTERVAL_S
 
 _ROOT = Path(__file__).parents[2]
@@ -123,31 +122,23 @@ def _lives(pid: int) -> bool:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def launcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+def launcher(
+    request: pytest.FixtureRequest, migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Launcher]:
     """The launcher of workers on a scene that the tests of a module share."""
-    with _launcher(request, tmp_path_factory.mktemp("crash")) as launcher:
+    folder = tmp_path_factory.mktemp("crash")
+    with migrated_database(request.param, folder) as url, _launcher(url, folder) as launcher:
         yield launcher
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def own_launcher(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launcher]:
+@pytest.fixture
+def own_launcher(database_url: str, tmp_path: Path) -> Iterator[Launcher]:
     """The launcher of workers on a scene of one test."""
-    with _launcher(request, tmp_path) as launcher:
+    with _launcher(database_url, tmp_path) as launcher:
         yield launcher
 
 
 @contextmanager
-def _launcher(request: pytest.FixtureRequest, folder: Path) -> Iterator[Launcher]:
-    with _database(request, folder) as url, opened(url, folder / "home", lease_ttl_s=LEASE_TTL_S) as scene:
+def _launcher(url: str, folder: Path) -> Iterator[Launcher]:
+    with opened(url, folder / "home", lease_ttl_s=LEASE_TTL_S) as scene:
         yield Launcher(scene, folder)
-
-
-@contextmanager
-def _database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        shutil.copyfile(request.getfixturevalue("_migrated_sqlite"), folder / "grovekeeper.sqlite3")
-        yield f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
-        return
-    template = request.getfixturevalue("_migrated_postgresql")
-    with fresh_database(request.getfixturevalue("postgres_url"), template=template) as url:
-        yield url

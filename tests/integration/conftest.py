@@ -4,69 +4,45 @@ A module runs on one database and then on the other. Both servers of a kind stay
 fixture that starts them were parametrised, every change of database would stop one server and start another.
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from typing import TypeAlias
 
 import pytest
 
-from tests.support.postgres import fresh_database
+from tests.support.databases import MigratedDatabase
 from tests.support.server import Server, running_server
 
+StartServer: TypeAlias = Callable[[str, int], Server]
+"""``start_server(dialect, n_workers)``"""
+
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def server(request: pytest.FixtureRequest) -> Server:
+def server(request: pytest.FixtureRequest, start_server: StartServer) -> Server:
     """A server with one worker. Each test that uses it runs once on each database, with its own datasets."""
-    fixture: Server = request.getfixturevalue(f"_{request.param}_server")
-    return fixture
+    return start_server(request.param, 1)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def idle_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+def idle_server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterator[Server]:
     """A server without a worker: jobs stay queued until a test starts a worker, and are cancelled after the module."""
-    fixture: Server = request.getfixturevalue(f"_idle_{request.param}_server")
-    yield fixture
-    fixture.cancel_what_waits()
+    idle = start_server(request.param, 0)
+    yield idle
+    idle.cancel_what_waits()
 
 
 @pytest.fixture(scope="package")
-def _sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=1) as running:
-        yield running
+def start_server(
+    migrated_database: MigratedDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartServer]:
+    """Starts each server at its first use, and stops all of them after the last HTTP test."""
+    with ExitStack() as running:
 
+        @cache
+        def start(dialect: str, n_workers: int) -> Server:
+            folder = tmp_path_factory.mktemp("server")
+            url = running.enter_context(migrated_database(dialect, folder))
+            return running.enter_context(running_server(url, folder / "home", n_workers=n_workers))
 
-@pytest.fixture(scope="package")
-def _idle_sqlite_server(_migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with _on_sqlite(_migrated_sqlite, tmp_path_factory.mktemp("server"), n_workers=0) as running:
-        yield running
-
-
-@pytest.fixture(scope="package")
-def _postgresql_server(
-    postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    with (
-        fresh_database(postgres_url, template=_migrated_postgresql) as url,
-        running_server(url, tmp_path_factory.mktemp("server") / "home", n_workers=1) as running,
-    ):
-        yield running
-
-
-@pytest.fixture(scope="package")
-def _idle_postgresql_server(
-    postgres_url: str, _migrated_postgresql: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    with (
-        fresh_database(postgres_url, template=_migrated_postgresql) as url,
-        running_server(url, tmp_path_factory.mktemp("server") / "home", n_workers=0) as running,
-    ):
-        yield running
-
-
-@contextmanager
-def _on_sqlite(migrated: Path, folder: Path, *, n_workers: int) -> Iterator[Server]:
-    shutil.copyfile(migrated, folder / "grovekeeper.sqlite3")
-    url = f"sqlite:///{folder / 'grovekeeper.sqlite3'}"
-    with running_server(url, folder / "home", n_workers=n_workers) as running:
-        yield running
+        yield start

@@ -4,8 +4,10 @@ Migrations run once per session and dialect; each test gets a copy of the migrat
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from sqlalchemy import make_url
@@ -36,26 +38,47 @@ def _migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+MigratedDatabase: TypeAlias = Callable[[str, Path], AbstractContextManager[str]]
+"""``migrated_database(dialect, folder)``: a context with the address of a migrated, empty database."""
+
+
+@pytest.fixture(scope="session")
+def migrated_database(request: pytest.FixtureRequest) -> MigratedDatabase:
+    """Copies the migrated database of a dialect; on SQLite into a folder. PostgreSQL starts at its first use."""
+
+    @contextmanager
+    def copied(dialect: str, folder: Path) -> Iterator[str]:
+        if dialect == "sqlite":
+            path = folder / "grovekeeper.sqlite3"
+            shutil.copyfile(request.getfixturevalue("_migrated_sqlite"), path)
+            yield f"sqlite:///{path}"
+            return
+        template = request.getfixturevalue("_migrated_postgresql")
+        with fresh_database(request.getfixturevalue("postgres_url"), template=template) as url:
+            yield url
+
+    return copied
+
+
 @pytest.fixture
-def sqlite_database_url(_migrated_sqlite: Path, tmp_path: Path) -> str:
+def sqlite_database_url(migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[str]:
     """Address of a migrated, empty SQLite database for one test."""
-    path = tmp_path / "grovekeeper.sqlite3"
-    shutil.copyfile(_migrated_sqlite, path)
-    return f"sqlite:///{path}"
+    with migrated_database("sqlite", tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
-def postgresql_database_url(postgres_url: str, _migrated_postgresql: str) -> Iterator[str]:
+def postgresql_database_url(migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[str]:
     """Address of a migrated, empty PostgreSQL database for one test, as the owner of its tables."""
-    with fresh_database(postgres_url, template=_migrated_postgresql) as url:
+    with migrated_database("postgresql", tmp_path) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
+def database_url(request: pytest.FixtureRequest, migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[str]:
     """Address of a migrated, empty database; the test runs once on each dialect."""
-    url: str = request.getfixturevalue(f"{request.param}_database_url")
-    return url
+    with migrated_database(request.param, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
