@@ -9,9 +9,9 @@ import pytest
 from app.ledger import external
 from app.ledger import service as ledger
 from app.privacy.composition import HashPartition, Partitions
-from app.services.execution import run_job
 from tests.concurrency.conftest import N_PROCESSES, Race
 from tests.support.crash_scene import CELLS, EVENT, Scene, cell_balances, open_account, opened, replayed
+from tests.support.job_kinds import claimed
 
 
 @pytest.fixture
@@ -140,8 +140,7 @@ def test_a_job_that_is_charged_and_cancelled_at_once_is_charged_or_void(race: Ra
     claims = []
     for number in range(12):
         scene.submit(key=f"k{number}")
-        claim = run_job.claim_next(scene.installation)
-        assert claim is not None
+        claim = claimed(scene.installation)
         claims.append([claim.job_id, claim.token])
     succeeded = [event for result in race(scene.installation, "charge_or_cancel", claims=claims) for event in result]
     assert len(succeeded) == len(set(succeeded)), "a job is charged once and cancelled once"

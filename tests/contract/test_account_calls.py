@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from app.verifier.dataset_replay import verify
 from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
-from tests.support.crash_scene import OWNER, open_installation
+from tests.support.crash_scene import OWNER
 
 ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
@@ -67,13 +66,6 @@ class AccountCalls:
     def verified_cap(self) -> int:
         lines = self.export()
         return verify(lines).cap if self.kind == "dataset" else population_replay.verify(lines, []).cap
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def _account_calls(installation: Installation, kind: str, budget: dict[str, str]) -> AccountCalls:

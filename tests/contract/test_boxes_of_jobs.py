@@ -1,8 +1,6 @@
 """A job reads exactly the rows of the box that it paid for: no row of another cell and no row of a later upload."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +16,8 @@ from app.services.installation import Installation
 from app.services.training.submit_training import submit_training
 from app.wire.training import TrainIn
 from tests.support import people
-from tests.support.crash_scene import OWNER, open_installation
+from tests.support.crash_scene import OWNER
+from tests.support.job_kinds import claimed
 
 PARTITIONS: list[dict[str, Any]] = [
     {"name": "month", "kind": "epoch", "how": "one file per month"},
@@ -26,13 +25,6 @@ PARTITIONS: list[dict[str, Any]] = [
     {"name": "shard", "kind": "hash", "cells": 2},
 ]
 LANDS = ("EU", "US", "XX", "")
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def _upload(installation: Installation, dataset: str, first_age: int) -> str:
@@ -55,8 +47,7 @@ def _submit(installation: Installation, dataset: str, key: str, scope: dict[str,
 
 def _ages_read(installation: Installation) -> set[int]:
     """The ages that the next job in the queue would read after its charge."""
-    claim = run_job.claim_next(installation)
-    assert claim is not None
+    claim = claimed(installation)
     task = run_job.charge_job(installation, claim)
     [part] = type(task).from_text(task.to_text()).parts
     rows = private_rows.read(

@@ -1,8 +1,5 @@
 """Caps of datasets on both databases: which numbers a lower cap changes, and which numbers it never changes."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from app.access.roles import Principal, Role
@@ -13,17 +10,11 @@ from app.services.ledger import balances
 from app.services.ledger.caps import change_cap
 from app.verifier.result_text import to_json
 from app.wire.ledger import AccountBalance, CapIn
-from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.job_kinds import claimed
 
 ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """A pure account of ε = 3."""
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
 
 
 def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> None:
@@ -36,8 +27,7 @@ def _balance(scene: Scene) -> AccountBalance:
 
 
 def _charge_next(scene: Scene) -> None:
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
+    claim = claimed(scene.installation)
     run_job.charge_job(scene.installation, claim)
 
 

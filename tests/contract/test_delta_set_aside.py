@@ -1,10 +1,8 @@
 """zcdp accounts that set aside a part of δ for external (ε, δ)-mechanisms, on both databases."""
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
 from math import exp, isclose, tanh
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,19 +22,12 @@ from app.wire.external_charges import ExternalIn
 from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
-from tests.support.crash_scene import OWNER, open_installation
+from tests.support.crash_scene import OWNER
 
 ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 DELTA, ASIDE = Fraction(1, 10**6), Fraction(1, 4 * 10**6)
 BUDGET = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "2.5e-7"}
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def _declared(installation: Installation, **changes: object) -> str:

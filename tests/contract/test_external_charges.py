@@ -1,9 +1,7 @@
 """Charges for external mechanisms through the services, on both databases."""
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from app.services.ledger.external import charge_external, quote_external
 from app.services.pages import PageRequest
 from app.wire.external_charges import ExternalIn
 from app.wire.keys import KeyIn
-from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.crash_scene import OWNER, Scene
 
 ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 LAPLACE = {
@@ -33,13 +31,6 @@ LAPLACE = {
     "coordinates": 1,
 }  # fmt: skip
 """ε = ½."""
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """A pure account of ε = 3 over four hash cells."""
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
 
 
 def _external_body(**changes: Any) -> ExternalIn:

@@ -1,7 +1,6 @@
 """Head files beside both databases: written after commits, never reduced, compared after a restore."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +20,9 @@ from tests.support.crash_scene import Scene, open_account, opened
 
 
 @pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        opened_scene.submit(key="first")
-        yield opened_scene
+def scene(scene: Scene) -> Scene:
+    scene.submit(key="first")
+    return scene
 
 
 def _folder(scene: Scene) -> HeadFolder:

@@ -1,12 +1,10 @@
 """Idempotency keys on both databases: each key has one permanent answer, and a refusal leaves the key free."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core.errors import BudgetExceeded, IdempotencyKeyReused, InvalidRequest
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.jobs import show_jobs
-from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.crash_scene import OWNER, Scene
 
 REQUEST = IdempotentRequest("key_a", "POST /train", "k", b"a" * 32)
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -23,12 +21,6 @@ ANSWER = Answer(202, b'{"n": 1}', "/jobs/jb_1")
 
 class Refused(Exception):
     """The error that a service would raise."""
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
 
 
 def _must_not_run() -> Answer:

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session
@@ -15,21 +14,20 @@ from app.ledger import service as ledger
 from app.ledger.admission import Request
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
-from tests.support.crash_scene import EVENT, OWNER, open_installation
+from app.services.installation import Installation
+from tests.support.crash_scene import EVENT, OWNER
 
 HALVES = Partitions.from_json([{"name": "half", "kind": "hash", "cells": 2}])
 
 
 @pytest.fixture
-def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
-    installation = open_installation(database_url, tmp_path / "home")
+def session(installation: Installation) -> Iterator[Session]:
     with installation.database.write() as opened_session:
         new_population = NewPopulation("pop_a", "patients", "pure", 10, None, OWNER.key_id)
         populations.open_population(opened_session, new_population, at=clock.now())
         for name in ("ds_1", "ds_2", "ds_alone"):
             _open(opened_session, name)
         yield opened_session
-    installation.close()
 
 
 def _open(session: Session, name: str) -> None:

@@ -1,9 +1,8 @@
 """Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,31 +15,18 @@ from app.services import models
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.evaluations.show_evaluations import show_evaluation
 from app.services.execution import run_job
-from app.services.execution.perform import perform
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.services.profiles.show_profiles import show_profile
-from tests.support.crash_scene import OWNER, Scene, opened
-from tests.support.job_kinds import evaluation, model, profile, run
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.job_kinds import claimed, evaluation, model, perform_here, profile, run
 from tests.support.sweeping import expired_at
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
-
-
-def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
-    row = scene.job(job_id)
-    return row.state, row.reason, scene.kinds_of(job_id)
 
 
 def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
     job_id = evaluation(scene, model(scene, "a"))
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
+    claim = claimed(scene.installation)
     soon = datetime.now(UTC) + timedelta(seconds=1)
     with scene.installation.database.write() as session:
         queue.locked(session, job_id).lease_until = soon
@@ -48,11 +34,11 @@ def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
 
     def perform_later(task: JobTask) -> None:
         seen.append(scene.job(job_id).lease_until)
-        perform(task, on_tree_done=lambda: None)
+        perform_here(task)
 
     run_job.run_job(scene.installation, claim, perform_later)
     assert seen[0] > soon
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_alive(scene: Scene) -> None:
@@ -62,11 +48,11 @@ def test_a_home_that_cannot_be_written_leaves_the_job_uncharged_and_the_worker_a
     folder.write_text("in the way")
     with pytest.raises(Unavailable):
         run(scene)
-    assert _end(scene, job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("running", None, ["reserve"])
     folder.unlink()
     expired_at(scene.installation, datetime.now(UTC) + timedelta(hours=1))
     run(scene)
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
@@ -82,7 +68,7 @@ def test_a_profile_is_charged_before_the_first_read_and_leaves_nothing_else(
     run(scene)
     assert seen == [["reserve", "charge"]]
     row = scene.job(job_id)
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     assert (row.kind, row.algorithm, row.model_id, row.evaluation_id) == ("profile", None, None, None)
     shown = show_profile(scene.installation, OWNER, str(row.profile_id))
     assert shown.scope == {"shard": [1]}
@@ -95,7 +81,7 @@ def test_evaluations_charge_the_held_out_cells_and_survive_their_models(scene: S
     one, several = evaluation(scene, first), evaluation(scene, first, second, key="several")
     for job_id in (one, several):
         run(scene)
-        assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+        assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     released = show_evaluation(scene.installation, OWNER, str(scene.job(several).evaluation_id))
     assert released.best in (first, second)
     assert released.warnings == []
@@ -117,7 +103,7 @@ def test_an_evaluation_of_a_model_deleted_before_the_start_costs_nothing(scene: 
         raise AssertionError("no row may be read")
 
     run(scene, never)
-    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "void"])
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "void"])
     scene.assert_no_orphans()
     scene.verified()
 
@@ -128,10 +114,10 @@ def test_a_model_deleted_during_its_evaluation_is_evaluated(scene: Scene) -> Non
 
     def late(task: JobTask) -> None:
         models.delete_model(scene.installation, OWNER, trained)
-        perform(task, on_tree_done=lambda: None)
+        perform_here(task)
 
     run(scene, late)
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def _fail(task: JobTask) -> None:
@@ -153,7 +139,7 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
 ) -> None:
     job_id = profile(scene) if kind == "profile" else evaluation(scene, model(scene, "a"))
     run(scene, work)
-    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     with scene.installation.database.read() as session:
         assert profiles.of_job(session, job_id) is None
         assert evaluations.of_job(session, job_id) is None
@@ -163,15 +149,15 @@ def test_a_child_that_leaves_no_release_fails_the_job_and_the_charge_stays(
 def test_cancelling_a_job_or_deleting_its_dataset_ends_every_kind(scene: Scene) -> None:
     queued, other = profile(scene, "one"), profile(scene, "two")
     show_jobs.cancel_job(scene.installation, OWNER, queued)
-    assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
 
     def bury(task: JobTask) -> None:
-        perform(task, on_tree_done=lambda: None)
+        perform_here(task)
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
 
     with pytest.raises(LeaseLost):
         run(scene, bury)
-    assert _end(scene, other) == ("cancelled", "cancelled", ["reserve", "charge"])
+    assert scene.end(other) == ("cancelled", "cancelled", ["reserve", "charge"])
     with pytest.raises(NotFound):
         show_profile(scene.installation, OWNER, "pf_none")
     scene.assert_no_orphans()

@@ -3,9 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +18,7 @@ from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.pages import PageRequest
 from tests.support import settling
-from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account, open_installation, opened
+from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
 
 ACCOUNT = "ds_account"
 CAP = 100
@@ -28,12 +27,10 @@ End = Callable[..., None]
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
+def installation(installation: Installation) -> Installation:
     """An account of 100 nano-ε over four cells."""
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    open_account(opened_installation, ACCOUNT, cap=CAP)
-    yield opened_installation
-    opened_installation.close()
+    open_account(installation, ACCOUNT, cap=CAP)
+    return installation
 
 
 def _reserve(installation: Installation, job_id: str, amount: int, scope: Scope | None = None) -> str:
@@ -205,11 +202,10 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
 
 
 @pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        for number in range(5):
-            opened_scene.submit(key=f"k{number}", scope={"shard": [number % 4]} if number else {})
-        yield opened_scene
+def scene(scene: Scene) -> Scene:
+    for number in range(5):
+        scene.submit(key=f"k{number}", scope={"shard": [number % 4]} if number else {})
+    return scene
 
 
 def test_exports_say_the_same_in_batches_of_any_size(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

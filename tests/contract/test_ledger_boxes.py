@@ -1,7 +1,6 @@
 """Stored totals of accounts with several partitions, on both databases: rows per distinct box, and upper bounds."""
 
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 
 import pytest
 from sqlalchemy import select
@@ -15,7 +14,7 @@ from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
 from app.services.installation import Installation
 from tests.support import settling
-from tests.support.crash_scene import EVENT, open_account, open_installation
+from tests.support.crash_scene import EVENT, open_account
 
 ACCOUNT = "ds_account"
 PARTITIONS = Partitions(
@@ -28,11 +27,9 @@ PARTITIONS = Partitions(
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    open_account(opened_installation, ACCOUNT, cap=100, partitions=PARTITIONS)
-    yield opened_installation
-    opened_installation.close()
+def installation(installation: Installation) -> Installation:
+    open_account(installation, ACCOUNT, cap=100, partitions=PARTITIONS)
+    return installation
 
 
 def _reserve(installation: Installation, job_id: str, amount: int, **scope: tuple[int | str, ...]) -> str:

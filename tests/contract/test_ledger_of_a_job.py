@@ -18,21 +18,21 @@ CAP = 100
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    yield from _installation(database_url, tmp_path)
+def installation(installation: Installation) -> Installation:
+    return _with_accounts(installation)
 
 
 @pytest.fixture
 def on_postgresql(postgresql_database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    yield from _installation(postgresql_database_url, tmp_path)
+    empty = open_installation(postgresql_database_url, tmp_path / "home")
+    yield _with_accounts(empty)
+    empty.close()
 
 
-def _installation(url: str, folder: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(url, folder / "home")
+def _with_accounts(installation: Installation) -> Installation:
     for account_id in ACCOUNTS:
-        open_account(opened_installation, account_id, cap=CAP)
-    yield opened_installation
-    opened_installation.close()
+        open_account(installation, account_id, cap=CAP)
+    return installation
 
 
 def _reservations(job_id: str, amounts: dict[str, int]) -> list[ledger.NewReservation]:

@@ -1,8 +1,6 @@
 """Accounts in ρ and μ² on both databases: amounts, refusals, and the highest cap that the guarantee must cover."""
 
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,7 @@ from app.ledger import service as ledger
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
 from app.services.installation import Installation
-from tests.support.crash_scene import EVENT, open_installation
+from tests.support.crash_scene import EVENT
 
 ACCOUNT = "ds_account"
 DELTA = Fraction(1, 10**6)
@@ -21,13 +19,6 @@ UNITS = {"zcdp": "rho", "gdp": "mu_squared"}
 CAPS = {name: accountants.by_name(name).cap(Fraction(1), DELTA) for name in UNITS}
 
 approximate = pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def opened(installation: Installation, accountant: str, *, cap: int | None = None) -> None:

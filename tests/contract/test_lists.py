@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,15 +19,8 @@ from app.services.installation import Installation
 from app.services.ledger import balances
 from app.services.pages import PageRequest
 from tests.support import people
-from tests.support.crash_scene import DELTA, OWNER, open_installation, opened
+from tests.support.crash_scene import DELTA, OWNER, Scene
 from tests.support.job_kinds import evaluated
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 @contextmanager
@@ -133,41 +125,38 @@ def test_a_list_shows_each_dataset_as_a_single_request_does(installation: Instal
         assert (balance.cap, balance.remaining) == (shown.account.cap, shown.account.remaining)
 
 
-def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(
-    database_url: str, tmp_path: Path, computed: list[Scope]
-) -> None:
+def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(scene: Scene, computed: list[Scope]) -> None:
     """One evaluation and copies of it on other accounts, with and without a δ. Models state stored guarantees."""
-    with opened(database_url, tmp_path / "home") as scene:
-        made, model_id = evaluated(scene)
-        counts = []
-        for numbers in (range(2), range(2, 9)):
-            for number in numbers:
-                budget = {"accountant": "zcdp", "epsilon": "3", "delta": DELTA} if number % 2 else {}
-                budget = budget or {"accountant": "pure", "epsilon": "3"}
-                dataset = people.declared(scene.installation, budget=budget)
-                with scene.installation.database.write() as session:
-                    row = stored.find(session, made)
-                    copy = EvaluationRow(
-                        id=f"ev_{number}",
-                        name=None,
-                        dataset_id=dataset["id"],
-                        dataset_name=dataset["name"],
-                        job_id=f"jb_{number}",
-                        body=row.body,
-                        created_at=row.created_at,
-                    )
-                    stored.add(session, copy, [model_id])
-            computed.clear()
-            models.list_models(scene.installation, OWNER, PageRequest(500))
-            models.show_model(scene.installation, OWNER, model_id)
-            assert not computed
-            with _questions(scene.installation) as queries:
-                evaluations = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
-            counts.append(len(queries))
-            assert len(evaluations) == numbers[-1] + 2
-            assert len(computed) == 2 + numbers[-1] // 2, "only ``pure`` accounts state a load"
-            reported = {each.id: each.guarantee["add_remove"] for each in evaluations}
-            assert (reported["ev_0"], reported["ev_1"]["delta"]) == (reported[made], DELTA)
+    made, model_id = evaluated(scene)
+    counts = []
+    for numbers in (range(2), range(2, 9)):
+        for number in numbers:
+            budget = {"accountant": "zcdp", "epsilon": "3", "delta": DELTA} if number % 2 else {}
+            budget = budget or {"accountant": "pure", "epsilon": "3"}
+            dataset = people.declared(scene.installation, budget=budget)
+            with scene.installation.database.write() as session:
+                row = stored.find(session, made)
+                copy = EvaluationRow(
+                    id=f"ev_{number}",
+                    name=None,
+                    dataset_id=dataset["id"],
+                    dataset_name=dataset["name"],
+                    job_id=f"jb_{number}",
+                    body=row.body,
+                    created_at=row.created_at,
+                )
+                stored.add(session, copy, [model_id])
+        computed.clear()
+        models.list_models(scene.installation, OWNER, PageRequest(500))
+        models.show_model(scene.installation, OWNER, model_id)
+        assert not computed
+        with _questions(scene.installation) as queries:
+            evaluations = list_evaluations(scene.installation, OWNER, model_id, PageRequest(500)).evaluations
+        counts.append(len(queries))
+        assert len(evaluations) == numbers[-1] + 2
+        assert len(computed) == 2 + numbers[-1] // 2, "only ``pure`` accounts state a load"
+        reported = {each.id: each.guarantee["add_remove"] for each in evaluations}
+        assert (reported["ev_0"], reported["ev_1"]["delta"]) == (reported[made], DELTA)
     assert counts[0] == counts[1] <= 9, counts
 
 

@@ -19,6 +19,7 @@ from app.services.execution import run_job
 from app.services.jobs import show_jobs
 from tests.support import settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, opened
+from tests.support.job_kinds import claimed
 from tests.support.locks import Lock, assert_locks_in_order
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
@@ -116,8 +117,7 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
 def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     """A charge changes no sum of a population, so no population is locked."""
     job_id = pair.submit(key="k")
-    claim = run_job.claim_next(pair.first.installation)
-    assert claim is not None
+    claim = claimed(pair.first.installation)
     _assert_order(
         pair, lambda: run_job.charge_job(pair.first.installation, claim), _jobs(job_id) + _accounts(*_ids(pair))
     )

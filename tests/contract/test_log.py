@@ -1,8 +1,5 @@
 """The log of an account on both databases: roots and proofs from stored subtrees equal those from all leaves."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -14,24 +11,22 @@ from app.ledger.log import Log
 from app.ledger.tables import BlockRow
 from app.services.installation import Installation
 from app.verifier import merkle_tree
-from tests.support.crash_scene import EVENT, open_account, open_installation
+from tests.support.crash_scene import EVENT, open_account
 
 ACCOUNT = "ds_account"
 N_ENTRIES = 41
 
 
 @pytest.fixture
-def installation(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+def installation(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Installation:
     """Two accounts, the first with 41 entries, and subtrees stored at the heights 2, 4, …"""
     monkeypatch.setattr(logs, "STEP", 2)
-    opened_installation = open_installation(database_url, tmp_path / "home")
     for account_id in (ACCOUNT, "ds_other"):
-        open_account(opened_installation, account_id, cap=1_000_000)
-    with opened_installation.database.write() as session:
+        open_account(installation, account_id, cap=1_000_000)
+    with installation.database.write() as session:
         for number in range(N_ENTRIES - 1):
             _reserve(session, number)
-    yield opened_installation
-    opened_installation.close()
+    return installation
 
 
 def _reserve(session: Session, number: int) -> None:

@@ -3,7 +3,7 @@
 import copy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ from sqlalchemy import update
 
 from app.jobs.tables import JobRow
 from app.ledger.tables import ReservationRow
-from app.services.execution import run_job
 from app.services.jobs.task import JobTask
-from app.services.training.grow_forest import grow_forest
-from tests.support.crash_scene import Scene, opened
+from tests.support.crash_scene import Scene
+from tests.support.job_kinds import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,12 +26,6 @@ COSTLY = {
     "coordinates": 1,
 }
 """ε = 1, although 0.01 was reserved."""
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
 
 
 def _of_task(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, str], None]:
@@ -101,9 +94,7 @@ def _never(task: JobTask) -> None:
 def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, change: str) -> None:
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
     TAMPERED[change](scene, job_id)
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
-    run_job.run_job(scene.installation, claim, _never)
+    run(scene, _never)
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == ("failed", "failed", None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
@@ -111,9 +102,7 @@ def test_a_job_whose_task_is_not_what_was_reserved_reads_no_row(scene: Scene, ch
 
 def test_a_job_that_was_not_touched_runs(scene: Scene) -> None:
     job_id = scene.submit_job(key="k", scope={"shard": [0]})
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
-    run_job.run_job(scene.installation, claim, lambda task: grow_forest(task, on_tree_done=lambda: None))
+    run(scene)
     assert scene.job(job_id).state == "succeeded"
     assert scene.kinds_of(job_id) == ["reserve", "charge"]
 

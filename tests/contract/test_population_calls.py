@@ -1,8 +1,6 @@
 """Lowered caps and lists of populations, on both databases."""
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +16,12 @@ from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.populations import list_populations, show_population
-from tests.support.crash_scene import OWNER, open_installation
+from tests.support.crash_scene import OWNER
 from tests.support.evidence import verified
 from tests.support.population_accounts import ADMIN, PURE, account, join, opened, reserve
 
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
 STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The entries of a population on both databases, checked by the verifier with and without the members' exports."""
 
 import dataclasses
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,16 +18,9 @@ from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify
 from tests.support import settling
-from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import export, verified
 from tests.support.population_accounts import ADMIN, ZCDP, account, join, opened, reserve, said
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def test_entries_say_what_happened_and_to_which_entry_of_which_member(installation: Installation) -> None:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event
@@ -18,19 +17,12 @@ from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
-from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import verified
 from tests.support.settling import ENDS
 
 NAMES = ("ds_1", "ds_2", "ds_3")
 CUT = Partitions.from_json([{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b", "c")])
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 def opened(session: Session, *, cap: int) -> None:

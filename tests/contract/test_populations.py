@@ -3,20 +3,20 @@
 import dataclasses
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import limits
+from app.core import clock, limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
 from app.ledger import caps, population_totals, populations
 from app.ledger import service as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
+from app.services.installation import Installation
 from tests.support import settling
-from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.crash_scene import EVENT, OWNER
 
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
 PURE = ledger.NewAccount(
@@ -27,22 +27,14 @@ ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
 
 
 @pytest.fixture
-def session(database_url: str, tmp_path: Path) -> Iterator[Session]:
-    installation = open_installation(database_url, tmp_path / "home")
+def session(installation: Installation) -> Iterator[Session]:
     with installation.database.write() as opened_session:
         yield opened_session
-    installation.close()
 
 
 def opened(session: Session, like: ledger.NewAccount = PURE, *, cap: int = 100) -> str:
     new_population = NewPopulation("pp_a", "patients", like.accountant, cap, like.delta, OWNER.key_id)
-    return populations.open_population(session, new_population, at=_now()).id
-
-
-def _now():
-    from app.core import clock
-
-    return clock.now()
+    return populations.open_population(session, new_population, at=clock.now()).id
 
 
 def account(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
@@ -53,7 +45,7 @@ def account(session: Session, number: int, like: ledger.NewAccount = PURE, **cha
 
 def member(session: Session, number: int, like: ledger.NewAccount = PURE, **changes: object) -> str:
     result = account(session, number, like, **changes)
-    populations.join(session, "pp_a", result, actor=OWNER.key_id, at=_now())
+    populations.join(session, "pp_a", result, actor=OWNER.key_id, at=clock.now())
     return result
 
 
@@ -173,11 +165,11 @@ def test_units_of_one_column_join_whatever_their_bound(session: Session) -> None
 def test_a_dataset_cannot_move_to_another_population(session: Session) -> None:
     opened(session)
     one = member(session, 1)
-    populations.join(session, "pp_a", one, actor=OWNER.key_id, at=_now())
+    populations.join(session, "pp_a", one, actor=OWNER.key_id, at=clock.now())
     other = NewPopulation("pp_b", "others", "pure", 100, None, OWNER.key_id)
-    populations.open_population(session, other, at=_now())
+    populations.open_population(session, other, at=clock.now())
     with pytest.raises(PopulationMismatch) as refused:
-        populations.join(session, "pp_b", one, actor=OWNER.key_id, at=_now())
+        populations.join(session, "pp_b", one, actor=OWNER.key_id, at=clock.now())
     assert refused.value.differs == ("population",)
     assert list(population(session, one).members) == [one]
 
@@ -193,7 +185,7 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
     one, late = member(session, 1), account(session, 2)
     first = reserve(session, one, 60, "jb_1")
     ledger.charge(session, reserve(session, late, 80, "jb_2"), actor="worker")
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=_now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
 
     assert printable(session) == 140
     for account_id in (one, late):
@@ -211,7 +203,7 @@ def test_no_cell_admits_a_job_while_the_sum_exceeds_the_cap(session: Session) ->
     reserve(session, member(session, 1), 60, "jb_1")
     late = account(session, 2)
     reservation_id = reserve(session, late, 80, "jb_2", 0)
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=_now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
 
     assert ledger.balance(session, late, {"shard": (1,)}).room == 0
     with pytest.raises(BudgetExceeded):
@@ -225,7 +217,7 @@ def test_late_join_with_a_delta_states_caps_because_a_sum_of_spends_is_no_theore
     member(session, 1, ZCDP)
     late = account(session, 2, ZCDP, cap=70)
     ledger.charge(session, reserve(session, late, 5, "jb_1"), actor="worker")
-    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=_now())
+    populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
     member(session, 3, ZCDP, cap=90)
 
     assert printable(session) == 170

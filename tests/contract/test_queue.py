@@ -10,6 +10,7 @@ from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
 from app.services.execution import run_job
 from tests.support.crash_scene import Scene, opened
+from tests.support.job_kinds import claimed
 from tests.support.sweeping import expired_at
 
 TTL_S = 600
@@ -51,8 +52,7 @@ def test_a_claimant_passes_a_job_that_another_is_claiming(postgresql_scene: Scen
 
 def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
+    claim = claimed(scene.installation)
     stranger = queue.Claim(job_id, "0" * 32)
     before = scene.job(job_id).lease_until
     with pytest.raises(LeaseLost):
@@ -66,8 +66,7 @@ def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
 
 def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
+    claim = claimed(scene.installation)
     before = scene.job(job_id).lease_until
     run_job.heartbeat(scene.installation, claim, trees_done=1)
     after = scene.job(job_id)
@@ -79,13 +78,11 @@ def test_a_heartbeat_extends_the_lease_and_notes_progress(scene: Scene) -> None:
 
 def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    slow = run_job.claim_next(scene.installation)
-    assert slow is not None
+    slow = claimed(scene.installation)
     assert expired_at(scene.installation, _after_leases(scene)) == 1
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, slow)
-    quick = run_job.claim_next(scene.installation)
-    assert quick is not None
+    quick = claimed(scene.installation)
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, slow)
     assert scene.kinds_of(job_id) == ["reserve"]
@@ -95,8 +92,7 @@ def test_a_worker_that_lost_its_lease_cannot_charge_and_the_next_one_can(scene: 
 
 def test_a_charged_job_is_not_charged_again(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
+    claim = claimed(scene.installation)
     run_job.charge_job(scene.installation, claim)
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, claim)

@@ -9,10 +9,10 @@ import pytest
 from app.core import limits
 from app.core.errors import BudgetExceeded, LeaseLost
 from app.jobs import queue
-from app.jobs.queue import Claim
 from app.services.execution import run_job
 from app.services.execution.sweep import expire_jobs
 from tests.support.crash_scene import Scene, opened
+from tests.support.job_kinds import submitted_and_claimed
 from tests.support.sweeping import expired_at
 
 TTL_S = 600
@@ -26,37 +26,25 @@ def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
         yield opened_scene
 
 
-def _claimed(scene: Scene) -> tuple[str, Claim]:
-    job_id = scene.submit_job(key="k")
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
-    return job_id, claim
-
-
-def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
-    row = scene.job(job_id)
-    return row.state, row.reason, scene.kinds_of(job_id)
-
-
 def test_a_claimed_job_goes_back_to_the_queue_once_its_lease_is_over(scene: Scene) -> None:
-    job_id, _ = _claimed(scene)
+    job_id, _ = submitted_and_claimed(scene)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     assert expired_at(scene.installation, lease_until) == 0
-    assert _end(scene, job_id) == ("running", None, ["reserve"])
+    assert scene.end(job_id) == ("running", None, ["reserve"])
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
-    assert _end(scene, job_id) == ("queued", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 0
 
 
 def test_a_charged_job_whose_lease_is_over_is_lost_and_spent(scene: Scene) -> None:
-    job_id, claim = _claimed(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)
     lease_until = scene.job(job_id).lease_until
     assert lease_until is not None
     assert expired_at(scene.installation, lease_until) == 0
     assert expired_at(scene.installation, lease_until + A_MICROSECOND) == 1
-    assert _end(scene, job_id) == ("failed", "lost", ["reserve", "charge"])
+    assert scene.end(job_id) == ("failed", "lost", ["reserve", "charge"])
     assert scene.verified().tightest.charged == 10_000_000
 
 
@@ -64,35 +52,35 @@ def test_a_job_that_waited_for_too_long_expires_with_its_reservation(scene: Scen
     job_id = scene.submit_job(key="k", epsilon="3")
     deadline = scene.job(job_id).submitted_at + THE_QUEUE_LIMIT
     assert expired_at(scene.installation, deadline) == 0
-    assert _end(scene, job_id) == ("queued", None, ["reserve"])
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
     with pytest.raises(BudgetExceeded):
         scene.submit(key="next", epsilon="0.1")
     assert expired_at(scene.installation, deadline + A_MICROSECOND) == 1
-    assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert scene.end(job_id) == ("failed", "expired", ["reserve", "expire"])
     assert scene.verified().tightest.load == 0
     scene.submit(key="next", epsilon="3")
 
 
 def test_a_job_that_waited_for_too_long_expires_at_the_end_of_an_uncharged_claim(scene: Scene) -> None:
-    job_id, claim = _claimed(scene)
+    job_id, claim = submitted_and_claimed(scene)
     assert expired_at(scene.installation, scene.job(job_id).submitted_at + THE_QUEUE_LIMIT + A_MICROSECOND) == 1
-    assert _end(scene, job_id) == ("failed", "expired", ["reserve", "expire"])
+    assert scene.end(job_id) == ("failed", "expired", ["reserve", "expire"])
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, claim)
 
 
 def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(scene: Scene) -> None:
-    job_id, claim = _claimed(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)
     with scene.installation.database.write() as session:
         row = queue.leased(session, claim)
         row.submitted_at -= THE_QUEUE_LIMIT + timedelta(hours=1)
     assert expire_jobs(scene.installation) == 0
-    assert _end(scene, job_id) == ("running", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("running", None, ["reserve", "charge"])
 
 
 def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
-    charged, claim = _claimed(scene)
+    charged, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)
     claimed = scene.submit_job(key="second")
     assert run_job.claim_next(scene.installation) is not None
@@ -100,7 +88,7 @@ def test_jobs_are_settled_each_by_its_own_facts(scene: Scene) -> None:
     lease_until = scene.job(claimed).lease_until
     assert lease_until is not None
     assert expired_at(scene.installation, lease_until + timedelta(seconds=60)) == 2
-    assert _end(scene, charged) == ("failed", "lost", ["reserve", "charge"])
-    assert _end(scene, claimed) == ("queued", None, ["reserve"])
-    assert _end(scene, queued) == ("queued", None, ["reserve"])
+    assert scene.end(charged) == ("failed", "lost", ["reserve", "charge"])
+    assert scene.end(claimed) == ("queued", None, ["reserve"])
+    assert scene.end(queued) == ("queued", None, ["reserve"])
     scene.verified()

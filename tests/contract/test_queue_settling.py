@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
 from app.db.unit_of_work import Database
 from app.jobs import queue
-from app.jobs.queue import Claim
 from app.ledger import service as ledger
 from app.registry import models
 from app.services.datasets.delete_dataset import delete_dataset
@@ -25,46 +24,17 @@ from app.services.execution.run_job import JobFailed
 from app.services.execution.sweep import tidy_jobs
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
-from app.services.training.grow_forest import grow_forest
-from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.job_kinds import perform_here, submitted_and_claimed
 from tests.support.sweeping import expired_at
 
 MUCH_LATER = timedelta(hours=1)
 
 
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
-
-
-@pytest.fixture
-def postgresql_scene(postgresql_database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    """PostgreSQL only: on SQLite a write transaction excludes every other one."""
-    with opened(postgresql_database_url, tmp_path / "home") as opened_scene:
-        yield opened_scene
-
-
-def _claim(scene: Scene) -> tuple[str, Claim]:
-    job_id = scene.submit_job(key="k")
-    claim = run_job.claim_next(scene.installation)
-    assert claim is not None
-    return job_id, claim
-
-
-def _grow(task: JobTask) -> None:
-    grow_forest(task, on_tree_done=lambda: None)
-
-
-def _end(scene: Scene, job_id: str) -> tuple[str, str | None, list[str]]:
-    row = scene.job(job_id)
-    return row.state, row.reason, scene.kinds_of(job_id)
-
-
 def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> None:
-    job_id, claim = _claim(scene)
-    run_job.run_job(scene.installation, claim, _grow)
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    job_id, claim = submitted_and_claimed(scene)
+    run_job.run_job(scene.installation, claim, perform_here)
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     row = scene.job(job_id)
     with scene.installation.database.read() as session:
         model = models.find(session, str(row.model_id))
@@ -91,9 +61,9 @@ def _leave_garbage(task: JobTask) -> None:
 def test_a_child_that_leaves_no_forest_fails_the_job_and_the_charge_stays(
     scene: Scene, train: Callable[[JobTask], None]
 ) -> None:
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.run_job(scene.installation, claim, train)
-    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     assert scene.job(job_id).model_id is None
     scene.assert_no_orphans()
 
@@ -105,12 +75,12 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
         raise OSError(errno.ENOSPC, "no space left on device")
 
     def grow(task: JobTask) -> None:
-        _grow(task)
+        perform_here(task)
         monkeypatch.setattr(os, "fsync", full)
 
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.run_job(scene.installation, claim, grow)
-    assert _end(scene, job_id) == ("failed", "failed", ["reserve", "charge"])
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     scene.assert_no_orphans()
 
 
@@ -118,13 +88,13 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
 def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
 
     def cut(*arguments: object, **named: object) -> None:
         raise Unavailable("the connection broke")
 
     def grow(task: JobTask) -> None:
-        _grow(task)
+        perform_here(task)
         if not is_committed:
             monkeypatch.setattr(queue, "finish", cut)
 
@@ -136,7 +106,7 @@ def test_the_sweeper_distinguishes_a_lost_commit_from_a_lost_answer(
     expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER)
     tidy_jobs(scene.installation)
     end = ("succeeded", None) if is_committed else ("failed", "lost")
-    assert _end(scene, job_id) == (*end, ["reserve", "charge"])
+    assert scene.end(job_id) == (*end, ["reserve", "charge"])
     scene.assert_no_orphans()
 
 
@@ -157,13 +127,13 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
             raise Unavailable("the connection broke after the commit")
 
     def grow(task: JobTask) -> None:
-        _grow(task)
+        perform_here(task)
         monkeypatch.setattr(Database, "write", cut_once)
 
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.run_job(scene.installation, claim, grow)
     assert next(cuts, None) is None
-    assert _end(scene, job_id) == ("succeeded", None, ["reserve", "charge"])
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     with scene.installation.database.read() as session:
         assert [model.id for model in models.page(session, dataset_ids=None, before=None, limit=9)] == [
             scene.job(job_id).model_id
@@ -175,7 +145,7 @@ def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scen
     job_id = scene.submit_job(key="k")
     cancelled = show_jobs.cancel_job(scene.installation, OWNER, job_id)
     assert (cancelled.state, cancelled.charged) == ("cancelled", False)
-    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     assert run_job.claim_next(scene.installation) is None
     assert scene.verified().tightest.load == 0
     with pytest.raises(JobFinished):
@@ -184,38 +154,38 @@ def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(scene: Scen
 
 
 def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     show_jobs.cancel_job(scene.installation, OWNER, job_id)
     with pytest.raises(LeaseLost):
-        run_job.run_job(scene.installation, claim, _grow)
-    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "void"])
+        run_job.run_job(scene.installation, claim, perform_here)
+    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     scene.assert_no_orphans()
 
 
 def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(scene: Scene) -> None:
     def cancel(task: JobTask) -> None:
-        _grow(task)
+        perform_here(task)
         assert show_jobs.cancel_job(scene.installation, OWNER, task.job_id).charged
 
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     with pytest.raises(LeaseLost):
         run_job.run_job(scene.installation, claim, cancel)
-    assert _end(scene, job_id) == ("cancelled", "cancelled", ["reserve", "charge"])
+    assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "charge"])
     scene.assert_no_orphans()
     assert scene.verified().tightest.charged == 10_000_000
 
 
 def test_deleting_a_dataset_voids_what_waits_keeps_what_was_charged_and_erases_rows(scene: Scene) -> None:
-    charged, claim = _claim(scene)
+    charged, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)
     claimed = scene.submit_job(key="second")
     waiting_claim = run_job.claim_next(scene.installation)
     queued = scene.submit_job(key="third")
     for _ in range(2):  # a repeated call is allowed
         delete_dataset(scene.installation, OWNER, scene.dataset_id)
-    assert _end(scene, charged) == ("cancelled", "cancelled", ["reserve", "charge"])
-    assert _end(scene, claimed) == ("cancelled", "cancelled", ["reserve", "void"])
-    assert _end(scene, queued) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(charged) == ("cancelled", "cancelled", ["reserve", "charge"])
+    assert scene.end(claimed) == ("cancelled", "cancelled", ["reserve", "void"])
+    assert scene.end(queued) == ("cancelled", "cancelled", ["reserve", "void"])
     assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
     assert waiting_claim is not None
     with pytest.raises(LeaseLost):
@@ -258,7 +228,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
 
 
 def test_tidying_leaves_running_jobs_alone_and_removes_folders_of_unknown_ones(scene: Scene) -> None:
-    job_id, _ = _claim(scene)
+    job_id, _ = submitted_and_claimed(scene)
     running, unknown = scene.installation.job_folder(job_id), scene.installation.job_folder("jb_unknown")
     for folder in (running, unknown):
         folder.mkdir(parents=True)
@@ -284,7 +254,7 @@ def test_a_folder_that_disappears_during_tidying_is_ignored(scene: Scene, monkey
 
 
 def test_a_job_is_charged_once_and_a_second_worker_has_lost_its_lease(scene: Scene) -> None:
-    job_id, claim = _claim(scene)
+    job_id, claim = submitted_and_claimed(scene)
     run_job.charge_job(scene.installation, claim)
     with pytest.raises(LeaseLost):
         run_job.charge_job(scene.installation, claim)

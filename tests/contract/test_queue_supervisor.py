@@ -21,6 +21,7 @@ from app.services.jobs.task import JobTask
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.job_kinds import claimed
 
 Popen = subprocess.Popen
 TREE = "os.write(1, b'.');"
@@ -38,8 +39,7 @@ class Job:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.id = scene.submit_job(key="k")
-        claim = run_job.claim_next(scene.installation)
-        assert claim is not None
+        claim = claimed(scene.installation)
         self.task = run_job.charge_job(scene.installation, claim)
         self.task.folder.mkdir(parents=True)
         self.stopping = threading.Event()

@@ -1,10 +1,8 @@
 """Every end of a job that two accounts pay for settles both accounts exactly once, on both databases."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +13,8 @@ from app.services.execution import run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
-from app.services.training.grow_forest import grow_forest
-from tests.support.crash_scene import OWNER, opened
+from tests.support.crash_scene import OWNER, Scene
+from tests.support.job_kinds import claimed, perform_here
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
@@ -24,22 +22,16 @@ CHARGED, VOIDED = ["reserve", "charge"], ["reserve", "void"]
 
 
 @pytest.fixture
-def pair(database_url: str, tmp_path: Path) -> Iterator[Pair]:
-    with opened(database_url, tmp_path / "home") as scene:
-        yield Pair.beside(scene)
-
-
-def _grow(task: JobTask) -> None:
-    grow_forest(task, on_tree_done=lambda: None)
+def pair(scene: Scene) -> Pair:
+    return Pair.beside(scene)
 
 
 def _fail(task: JobTask) -> None:
     raise JobFailed
 
 
-def _run(pair: Pair, work: object = _grow) -> None:
-    claim = run_job.claim_next(pair.first.installation)
-    assert claim is not None
+def _run(pair: Pair, work: object = perform_here) -> None:
+    claim = claimed(pair.first.installation)
     run_job.run_job(pair.first.installation, claim, work)  # type: ignore[arg-type]
 
 
@@ -59,7 +51,7 @@ def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_bo
 
 def test_both_are_charged_before_the_first_row_of_either_is_read(pair: Pair) -> None:
     job_id, seen = pair.submit(key="k"), []
-    _run(pair, lambda task: (seen.append(pair.kinds_of(job_id)), _grow(task))[-1])
+    _run(pair, lambda task: (seen.append(pair.kinds_of(job_id)), perform_here(task))[-1])
     assert seen == [(CHARGED, CHARGED)]
 
 
@@ -83,7 +75,7 @@ def test_a_running_job_that_is_cancelled_stays_charged_on_both(pair: Pair) -> No
 
     def cancelled(task: JobTask) -> None:
         show_jobs.cancel_job(pair.first.installation, OWNER, job_id)
-        _grow(task)
+        perform_here(task)
 
     with pytest.raises(LeaseLost):
         _run(pair, cancelled)

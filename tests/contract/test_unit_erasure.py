@@ -1,8 +1,6 @@
 """Erasing one unit removes its rows and fingerprints from every upload and keeps its places and its charges."""
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,9 @@ from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
 from tests.support import people
-from tests.support.crash_scene import EVENT, OWNER, open_installation
+from tests.support.crash_scene import EVENT, OWNER
 
 UPLOADS = ([("ann", 1), ("ben", 2), ("ann", 3)], [("cleo", 4)], [("ann", 5), ("ben", 6), ("ann", 7)])
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path) -> Iterator[Installation]:
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
 
 
 @pytest.fixture

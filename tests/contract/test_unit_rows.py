@@ -1,7 +1,5 @@
 """Uploads to datasets whose privacy unit is a column, on both databases: the rows that are stored or dropped."""
 
-from pathlib import Path
-
 import pytest
 from sqlalchemy.orm import Session
 
@@ -11,14 +9,7 @@ from app.datasets.tables import EpochRow
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.installation import Installation
 from tests.support import people
-from tests.support.crash_scene import OWNER, open_installation
-
-
-@pytest.fixture
-def installation(database_url: str, tmp_path: Path):
-    opened_installation = open_installation(database_url, tmp_path / "home")
-    yield opened_installation
-    opened_installation.close()
+from tests.support.crash_scene import OWNER
 
 
 def ages(installation: Installation, dataset_id: str, patient: str) -> list[list[int]]:

@@ -39,6 +39,7 @@ from app.services.profiles import release_profile
 from app.services.training import grow_forest
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.crash_scene import open_installation
+from tests.support.job_kinds import claimed
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,8 +111,7 @@ class World:
 
     def run(self, accepted: dict[str, Any]) -> dict[str, Any]:
         """Runs the accepted job and records the output of its child."""
-        claim = run_job.claim_next(self.installation)
-        assert claim is not None
+        claim = claimed(self.installation)
         assert claim.job_id == accepted["job_id"]
         run_job.run_job(self.installation, claim, self._child)
         shown: dict[str, Any] = self.ask("GET", f"/jobs/{claim.job_id}")

@@ -101,6 +101,11 @@ class Scene:
         with self.installation.database.read() as session:
             return queue.job(session, job_id)
 
+    def end(self, job_id: str) -> tuple[str, str | None, list[str]]:
+        """State and reason of a job, and the kinds of its entries."""
+        row = self.job(job_id)
+        return row.state, row.reason, self.kinds_of(job_id)
+
     def entries(self) -> list[Entry]:
         """All entries of the account."""
         with self.installation.database.read() as session:

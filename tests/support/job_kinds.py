@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from app.access.idempotency import IdempotentRequest
+from app.jobs.queue import Claim
 from app.services.evaluations.submit_evaluation import submit_evaluation
 from app.services.execution import run_job
 from app.services.execution.perform import perform
+from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.profiles.submit_profile import submit_profile
 from app.wire.evaluations import EvaluationIn, SelectionIn
@@ -27,11 +29,27 @@ def profile(scene: Scene, key: str = "p") -> str:
     return str(json.loads(answer.body)["job_id"])
 
 
-def run(scene: Scene, work: Callable[[JobTask], None] | None = None) -> None:
-    """Claims and runs the oldest queued job."""
-    claim = run_job.claim_next(scene.installation)
+def claimed(installation: Installation) -> Claim:
+    """Claims the oldest queued job."""
+    claim = run_job.claim_next(installation)
     assert claim is not None
-    run_job.run_job(scene.installation, claim, work or (lambda task: perform(task, on_tree_done=lambda: None)))
+    return claim
+
+
+def submitted_and_claimed(scene: Scene) -> tuple[str, Claim]:
+    """Submits a training and claims it; returns the job's id and the claim."""
+    job_id = scene.submit_job(key="k")
+    return job_id, claimed(scene.installation)
+
+
+def perform_here(task: JobTask) -> None:
+    """Does the work of a job in this process."""
+    perform(task, on_tree_done=lambda: None)
+
+
+def run(scene: Scene, work: Callable[[JobTask], None] = perform_here) -> None:
+    """Claims and runs the oldest queued job."""
+    run_job.run_job(scene.installation, claimed(scene.installation), work)
 
 
 def model(scene: Scene, key: str) -> str:
