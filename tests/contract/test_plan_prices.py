@@ -7,23 +7,20 @@ import pytest
 from app.core.errors import AccountantMismatch, AdjacencyMismatch
 from app.forests import catalogue, planning
 from app.forests.contract.plan import Plan, UnlabelledPlan
-from app.forests.data.schema import Schema
 from app.forests.planning import plan
 from app.privacy import accountants, receipts
 from app.privacy.adjacency import Adjacency
 from app.verifier import events as verifier
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
 DELTA = Fraction(1, 10**6)
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"},
-            {"name": "income", "type": "numeric", "lower": 0, "upper": 1},
-            {"name": "sector", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
-        ],
-        "label": {"name": "y", "classes": ["low", "high"]},
-    }
+SCHEMA = schema_of(
+    {"name": "age", "type": "integer", "lower": 0, "upper": 120, "bounds": "natural"},
+    {"name": "income", "type": "numeric", "lower": 0, "upper": 1},
+    {"name": "sector", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+    classes=["low", "high"],
+    label="y",
 )
 each_algorithm = pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 each_accountant = pytest.mark.parametrize("accountant", accountants.NAMES)

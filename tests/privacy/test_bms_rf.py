@@ -48,6 +48,7 @@ from tests.privacy.universe import (
     replace_one_pairs,
     rows_of,
 )
+from tests.support.schemas import schema_of
 
 STACK = {
     "n_estimators": 2, "n_layers": 2, "n_bins": 4, "shift": "1", "structure_share": "0.5",
@@ -254,17 +255,13 @@ def structure_only(plan: Plan, schema: Schema, rows: SanitisedRows, randomness: 
     return forest.arrays["feature"].tobytes()
 
 
-COLUMNS = Schema.from_json(
-    {
-        "features": [
-            {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1.7e308, "missing": True},
-            {"name": "share", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004},
-            {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
-            {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
-            {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+COLUMNS = schema_of(
+    {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1.7e308, "missing": True},
+    {"name": "share", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004},
+    {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
+    {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
+    {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
+    classes=["x", "y", "z"],
 )
 RECORD = st.tuples(
     st.one_of(st.floats(-1e300, 1e300), st.just(math.nan)), st.floats(-0.1, 0.3), st.integers(0, 3), st.integers(0, 3)

@@ -12,7 +12,6 @@ from app.core.errors import InvalidRequest
 from app.forests import catalogue, planning
 from app.forests.bins.noise_prices import LARGEST_INVERSE_SCALE
 from app.forests.contract.plan import Plan
-from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_losses, tree_parameters
 from app.forests.trees.tree_price import TreePrice
@@ -21,12 +20,10 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import QUANTUM, DiscreteLaplace, Event, Parallel, PermuteAndFlip, Sequential
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(5)],
-        "label": {"name": "kind", "classes": ["a", "b", "c"]},
-    }
+SCHEMA = schema_of(
+    *({"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(5)), classes=["a", "b", "c"]
 )
 SLUGS = sorted(slug for slug, own in catalogue.BY_SLUG.items() if "pure" in own.accountants)
 SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.algorithm(slug).parameters}]

@@ -21,18 +21,15 @@ from app.forests.trees.tree_losses import leaves_of
 from app.privacy.adjacency import Adjacency
 from tests.privacy.laws import SIGNIFICANCE
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1e300, "missing": True},
-            {"name": "age", "type": "integer", "lower": 0, "upper": 9},
-            {"name": "city", "type": "categorical", "categories": [f"c{i}" for i in range(255)], "missing": True},
-            {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
-            {"name": "rank", "type": "categorical", "categories": ["one"], "ordered": True},
-        ],
-        "label": {"name": "kind", "classes": ["a", "b", "c"]},
-    }
+SCHEMA = schema_of(
+    {"name": "income", "type": "numeric", "lower": -1e300, "upper": 1e300, "missing": True},
+    {"name": "age", "type": "integer", "lower": 0, "upper": 9},
+    {"name": "city", "type": "categorical", "categories": [f"c{i}" for i in range(255)], "missing": True},
+    {"name": "fixed", "type": "numeric", "lower": 2.5, "upper": 2.5},
+    {"name": "rank", "type": "categorical", "categories": ["one"], "ordered": True},
+    classes=["a", "b", "c"],
 )
 PLANS = [
     ("mrf", {"n_estimators": 2, "max_depth": 3}),
@@ -129,12 +126,7 @@ def test_one_class_only_is_legal_data() -> None:
 
 
 def test_schema_without_any_split_still_trains() -> None:
-    schema = Schema.from_json(
-        {
-            "features": [{"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}],
-            "label": {"name": "kind", "classes": ["a", "b"]},
-        }
-    )
+    schema = schema_of({"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}, classes=["a", "b"])
     columns = SanitisedColumns((np.ones(300),), 300)
     row_ids = np.random.default_rng(2).integers(0, 256, (300, 16), dtype=np.uint8)
     rows = SanitisedRows(columns, np.ones(300, dtype=np.int32), row_ids)

@@ -19,7 +19,6 @@ from app.forests import artifacts, catalogue, predict
 from app.forests.artifacts import Artifact
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
@@ -28,15 +27,12 @@ from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Part, RoundedGaussian, Sequential
 from tests.privacy.laws import ALPHA
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "income", "type": "numeric", "lower": 0, "upper": 100},
-            {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
-        ],
-        "label": {"name": "kind", "classes": ["common", "rare"]},
-    }
+SCHEMA = schema_of(
+    {"name": "income", "type": "numeric", "lower": 0, "upper": 100},
+    {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
+    classes=["common", "rare"],
 )
 N_RUNS = 500
 DELTA = Fraction(1, 10**3)

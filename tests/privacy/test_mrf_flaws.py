@@ -20,6 +20,7 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import greedy, selecting
 from tests.privacy.enumeration import TOLERANCE
 from tests.privacy.universe import THREE_SPLITS, TWO_SPLITS, Laws, add_remove_pairs, multisets, planned
+from tests.support.schemas import schema_of
 
 LABELS = {"leaf": "label", "structure_share": "0.5"}
 
@@ -134,12 +135,7 @@ def test_the_papers_labels_are_nearly_coins_and_counts_are_not() -> None:
     ceilings = [vote_of_the_papers(n_trees, 1.0) for n_trees in (1, 8, 64)]
     assert ceilings == pytest.approx([0.6225, 0.534, 0.5124], abs=0.0006)
 
-    schema = Schema.from_json(
-        {
-            "features": [{"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}],
-            "label": {"name": "kind", "classes": ["no", "yes"]},
-        }
-    )
+    schema = schema_of({"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}, classes=["no", "yes"])
     ids = np.random.default_rng(1).integers(0, 256, (2_000, 16), dtype=np.uint8)
     rows = SanitisedRows(SanitisedColumns((np.zeros(2_000),), 2_000), np.ones(2_000, dtype=np.int32), ids)
     settled = plan(PlanRequest("mrf", {"n_estimators": 64, "leaf": "label"}, Fraction(1), 2_000), schema)

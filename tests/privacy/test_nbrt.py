@@ -17,27 +17,24 @@ from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.algorithms.nbrt.start_scores import leaf_scores
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.kernels import boosting as kernels
 from app.forests.kernels import prediction
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, budget_of
 from tests.privacy.boosting_worlds import Transcript, check_neighbours, plan_of, run
+from tests.support.schemas import schema_of
 
 
 def world(n_rows: int, n_classes: int, *, seed: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]]:
     """Random rows whose class depends on their features."""
     rng = np.random.default_rng(seed)
-    schema = Schema.from_json(
-        {
-            "features": [
-                {"name": "a", "type": "integer", "lower": 0, "upper": 9},
-                {"name": "b", "type": "categorical", "categories": ["x", "y", "z"]},
-                {"name": "c", "type": "integer", "lower": 0, "upper": 3},
-            ],
-            "label": {"name": "k", "classes": [str(k) for k in range(n_classes)]},
-        }
+    schema = schema_of(
+        {"name": "a", "type": "integer", "lower": 0, "upper": 9},
+        {"name": "b", "type": "categorical", "categories": ["x", "y", "z"]},
+        {"name": "c", "type": "integer", "lower": 0, "upper": 3},
+        classes=[str(k) for k in range(n_classes)],
+        label="k",
     )
     encoding = Encoding.of(schema, 32)
     X = np.stack([rng.integers(0, n, n_rows) for n in encoding.n_codes.tolist()], axis=1).astype(np.uint8)
@@ -52,7 +49,7 @@ def real(n_classes: int) -> tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]
     X = np.floor((table.data - low) / np.maximum(high - low, 1e-9) * 15.999).astype(np.uint8)
     features = [{"name": f"f{i}", "type": "integer", "lower": 0, "upper": 15} for i in range(X.shape[1])]
     classes = [str(k) for k in range(n_classes)]
-    schema = Schema.from_json({"features": features, "label": {"name": "k", "classes": classes}})
+    schema = schema_of(*features, classes=classes, label="k")
     return Encoding.of(schema, 32), X, table.target.astype(np.int32)
 
 
@@ -98,11 +95,10 @@ def test_sensitivities_hold_after_unlikely_earlier_releases() -> None:
 
 def test_a_whole_job_on_one_transcript() -> None:
     """From the plan to the forest, with private bins: every query of every release, with and without each row."""
-    schema = Schema.from_json(
-        {
-            "features": [{"name": f"f{i}", "type": "numeric", "lower": -1, "upper": 1} for i in range(2)],
-            "label": {"name": "k", "classes": ["a", "b", "c"]},
-        }
+    schema = schema_of(
+        *({"name": f"f{i}", "type": "numeric", "lower": -1, "upper": 1} for i in range(2)),
+        classes=["a", "b", "c"],
+        label="k",
     )
     body = {"n_estimators": 8, "max_depth": 2}
     plan = planning.plan(PlanRequest("nbrt", body, Fraction(2), 60, "gdp", Fraction(1, 10**6)), schema)

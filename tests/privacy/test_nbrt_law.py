@@ -22,12 +22,12 @@ from app.forests.algorithms.nbrt.grow import boost
 from app.forests.algorithms.nbrt.scales import Scales
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.privacy.accountants import gdp
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Sequential
 from tests.privacy.boosting_worlds import plan_of
 from tests.privacy.enumeration import EnumeratingRandomness, divergence, output_law
+from tests.support.schemas import schema_of
 
 FAR = 2**27
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0)
@@ -37,7 +37,7 @@ RECORDS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 def encoding_of(n_columns: int) -> Encoding:
     features = [{"name": f"size {i}", "type": "integer", "lower": 0, "upper": 1} for i in range(n_columns)]
-    return Encoding.of(Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["no", "yes"]}}), 2)
+    return Encoding.of(schema_of(*features, classes=["no", "yes"]), 2)
 
 
 ONE_SPLIT, TWO_COLUMNS = encoding_of(1), encoding_of(2)

@@ -9,19 +9,15 @@ import pytest
 from app.forests import predict
 from app.forests.contract.forest import Forest
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "signal", "type": "categorical", "categories": ["low", "high"]},
-            {"name": "noise", "type": "numeric", "lower": 0, "upper": 1},
-        ],
-        "label": {"name": "kind", "classes": ["no", "yes"]},
-    }
+SCHEMA = schema_of(
+    {"name": "signal", "type": "categorical", "categories": ["low", "high"]},
+    {"name": "noise", "type": "numeric", "lower": 0, "upper": 1},
+    classes=["no", "yes"],
 )
 N_ROWS = 400
 
@@ -60,12 +56,7 @@ def test_large_budget_learns_what_is_there(slug: str) -> None:
 
 def test_guessing_the_class_of_a_single_row_succeeds_at_most_as_often_as_epsilon_allows() -> None:
     """One row, one leaf: no release at ε = 1 names the row's class more often than e/(1 + e)."""
-    schema = Schema.from_json(
-        {
-            "features": [{"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}],
-            "label": {"name": "kind", "classes": ["no", "yes"]},
-        }
-    )
+    schema = schema_of({"name": "fixed", "type": "numeric", "lower": 0, "upper": 0}, classes=["no", "yes"])
     columns = SanitisedColumns((np.zeros(1),), 1)
     one = SanitisedRows(columns, np.ones(1, dtype=np.int32), np.zeros((1, 16), dtype=np.uint8))
     settled = plan(PlanRequest("rdt-ta", {"n_estimators": 1}, Fraction(1), 1), schema)

@@ -13,7 +13,6 @@ from app.forests.bins import quantile_bins
 from app.forests.bins.grow import count_noise
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, public_facts
 from app.forests.profile import grow as profile_grow
@@ -23,18 +22,14 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[int, int], ...]
 """(cell, class) of each record."""
 
 N_CELLS = 5
 RECORDS = tuple(itertools.product(range(N_CELLS), range(2)))
-SCHEMA = Schema.from_json(
-    {
-        "features": [{"name": "f", "type": "integer", "lower": 0, "upper": N_CELLS - 1}],
-        "label": {"name": "y", "classes": ["a", "b"]},
-    }
-)
+SCHEMA = schema_of({"name": "f", "type": "integer", "lower": 0, "upper": N_CELLS - 1}, classes=["a", "b"], label="y")
 
 
 @pytest.fixture(autouse=True)

@@ -12,20 +12,16 @@ import pytest
 
 from app.forests import artifacts, catalogue, predict
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import plan
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"]},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"]},
+    classes=["x", "y", "z"],
 )
 N_QUESTIONS = 250_000
 """The queries are repeated four times: a million predictions of each model."""

@@ -15,6 +15,7 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import Event, ExponentialMechanism, PermuteAndFlip
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[int, ...], ...]
 """Cells of each record, one per feature."""
@@ -25,7 +26,7 @@ EMPTY: Rows = ()
 
 def schema(n_features: int) -> Schema:
     features = [{"name": f"f{i}", "type": "integer", "lower": 0, "upper": N_CELLS - 1} for i in range(n_features)]
-    return Schema.from_json({"features": features, "label": {"name": "y", "classes": ["a", "b"]}})
+    return schema_of(*features, classes=["a", "b"], label="y")
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import EventCostsMore
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
 """(values, class) of each record."""
@@ -59,14 +60,12 @@ class _Coarse:
 
 
 def schema(n_values: int, n_features: int) -> Schema:
-    return Schema.from_json(
-        {
-            "features": [
-                {"name": f"size {index}", "type": "integer", "lower": 0, "upper": n_values - 1}
-                for index in range(n_features)
-            ],
-            "label": {"name": "kind", "classes": ["no", "yes"]},
-        }
+    return schema_of(
+        *(
+            {"name": f"size {index}", "type": "integer", "lower": 0, "upper": n_values - 1}
+            for index in range(n_features)
+        ),
+        classes=["no", "yes"],
     )
 
 

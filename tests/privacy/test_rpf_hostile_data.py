@@ -19,6 +19,7 @@ from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
 from tests.privacy.laws import assert_law, discrete_laplace_law
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, grown, rows_from, shape
+from tests.support.schemas import schema_of
 
 PLANS = [
     {"n_estimators": 3, "max_depth": 3},
@@ -64,12 +65,7 @@ def test_one_class_only_is_learnt() -> None:
 
 
 def test_schema_without_any_split_is_one_leaf() -> None:
-    schema = Schema.from_json(
-        {
-            "features": [{"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}],
-            "label": {"name": "kind", "classes": ["a", "b"]},
-        }
-    )
+    schema = schema_of({"name": "fixed", "type": "numeric", "lower": 1, "upper": 1}, classes=["a", "b"])
     settled = planned({}, schema=schema)
 
     assert settled.parameters["max_depth"] == 0
@@ -92,7 +88,7 @@ def test_every_reached_leaf_of_an_empty_dataset_carries_the_stated_noise(
 ) -> None:
     """Paths end at all depths, each with its own law; all other weights are zero."""
     features = [{"name": name, "type": "integer", "lower": 0, "upper": 3} for name in ("one", "two")]
-    schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b"]}})
+    schema = schema_of(*features, classes=["a", "b"])
     body = {"n_estimators": n_trees, "max_depth": depth, "structure_share": "0.6", "pairs": "none", "at_once": at_once}
     settled = planned(body, epsilon=str(400 * n_trees), schema=schema)
     nobody = SanitisedRows(

@@ -12,18 +12,14 @@ from app.forests.algorithms.rpf.node_splits import split_utilities
 from app.forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
 from app.forests.data import pairs
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.forests.kernels.reweighting import UNIT
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
-            {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+    {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
+    classes=["x", "y", "z"],
 )
 ENCODING = Encoding.of(SCHEMA, 5).paired(pairs.of_schema(SCHEMA))
 N_FEATURES = len(SCHEMA.features)

@@ -9,22 +9,18 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.forests.trees.grow.greedy import split_utilities
 from app.forests.trees.grow.histograms import TreeHistograms
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import GINI_BITS, GINI_RANGE_SENSITIVITY, count_gini
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
-            {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
-            {"name": "constant", "type": "integer", "lower": 3, "upper": 3},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c"], "missing": True},
+    {"name": "grade", "type": "categorical", "categories": ["low", "middle", "high"], "ordered": True},
+    {"name": "constant", "type": "integer", "lower": 3, "upper": 3},
+    classes=["x", "y", "z"],
 )
 ENCODING = Encoding.of(SCHEMA, 5)
 

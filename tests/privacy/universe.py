@@ -14,29 +14,22 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.planning import PlanRequest, plan
 from tests.privacy.enumeration import EnumeratingRandomness, loss, output_law
+from tests.support.schemas import schema_of
 
 Record: TypeAlias = tuple[int, float, int]
 """(category code, number, class)."""
 Dataset: TypeAlias = Mapping[int, Record]
 """Stable id → record."""
 
-TWO_SPLITS = Schema.from_json(
-    {
-        "features": [
-            {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
-            {"name": "size", "type": "integer", "lower": 0, "upper": 1},
-        ],
-        "label": {"name": "kind", "classes": ["no", "yes"]},
-    }
+TWO_SPLITS = schema_of(
+    {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
+    {"name": "size", "type": "integer", "lower": 0, "upper": 1},
+    classes=["no", "yes"],
 )
-THREE_SPLITS = Schema.from_json(
-    {
-        "features": [
-            {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
-            {"name": "size", "type": "integer", "lower": 0, "upper": 2},
-        ],
-        "label": {"name": "kind", "classes": ["no", "yes"]},
-    }
+THREE_SPLITS = schema_of(
+    {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
+    {"name": "size", "type": "integer", "lower": 0, "upper": 2},
+    classes=["no", "yes"],
 )
 RECORDS: tuple[Record, ...] = ((0, 0.0, 0), (0, 1.0, 1), (1, 1.0, 0), (1, 0.0, 1))
 EMPTY: Dataset = {}

@@ -8,16 +8,13 @@ from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
-            {"name": "age", "type": "integer", "lower": 0, "upper": 120},
-        ],
-        "label": {"name": "kind", "classes": ["a", "b", "c"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1, "missing": True},
+    {"name": "colour", "type": "categorical", "categories": ["red", "green", "blue"]},
+    {"name": "age", "type": "integer", "lower": 0, "upper": 120},
+    classes=["a", "b", "c"],
 )
 
 

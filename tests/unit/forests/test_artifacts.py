@@ -16,19 +16,15 @@ from app.forests import artifacts, predict
 from app.forests.artifacts import ArtifactInvalid
 from app.forests.contract.forest import Forest
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": -1e300, "upper": 0.1, "missing": True},
-            {"name": "colour", "type": "categorical", "categories": ["red", "é", "0"]},
-        ],
-        "label": {"name": "kind", "classes": ["a", "b", "c"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": -1e300, "upper": 0.1, "missing": True},
+    {"name": "colour", "type": "categorical", "categories": ["red", "é", "0"]},
+    classes=["a", "b", "c"],
 )
 
 

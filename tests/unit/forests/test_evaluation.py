@@ -24,12 +24,10 @@ from app.forests.predict import probabilities
 from app.forests.profile import price as profile_price
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [{"name": "x", "type": "numeric", "lower": 0, "upper": 1, "missing": True}],
-        "label": {"name": "y", "classes": ["a", "b"]},
-    }
+SCHEMA = schema_of(
+    {"name": "x", "type": "numeric", "lower": 0, "upper": 1, "missing": True}, classes=["a", "b"], label="y"
 )
 THREE = Schema.from_json({**SCHEMA.to_json(), "label": {"name": "y", "classes": ["a", "b", "c"]}})
 DELTA = Fraction(1, 10**6)

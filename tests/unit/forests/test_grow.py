@@ -8,7 +8,6 @@ import pytest
 from app.forests.contract.forest import Forest
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
@@ -17,16 +16,13 @@ from app.forests.trees import shapes
 from app.forests.trees.grow import assignment, greedy
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.grow.structure import random_structure
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
-            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
-            {"name": "age", "type": "integer", "lower": 0, "upper": 5},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
+    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
+    {"name": "age", "type": "integer", "lower": 0, "upper": 5},
+    classes=["x", "y", "z"],
 )
 N_ROWS = 300
 

@@ -30,6 +30,7 @@ from app.forests.planning import plan
 from app.forests.trees import pooling
 from app.forests.trees.count_read_out import CountFamily
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
 DIGEST = "ab" * 32
 MANY = [f"category {number}" for number in range(255)]
@@ -37,21 +38,18 @@ MANY = [f"category {number}" for number in range(255)]
 
 def schema(n_classes: int) -> Schema:
     """A schema with awkward bounds, ties, all kinds of columns, and names that collide with an exporter's names."""
-    return Schema.from_json(
-        {
-            "features": [
-                {"name": "/value_0", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004, "missing": True},
-                {"name": "kind", "type": "categorical", "categories": ["red", "é", "0", "\u4e2d"], "missing": True},
-                {"name": "ordinary number", "type": "numeric", "lower": 1e-30, "upper": 1e30},
-                {"name": "count", "type": "integer", "lower": -3, "upper": 4},
-                {"name": "wide count", "type": "integer", "lower": 0, "upper": 10**6, "missing": True},
-                {"name": "size", "type": "categorical", "categories": ["S", "M", "L"], "ordered": True},
-                {"name": "rank", "type": "categorical", "categories": MANY, "ordered": True, "missing": True},
-                {"name": "label", "type": "categorical", "categories": MANY, "missing": True},
-                {"name": "constant", "type": "numeric", "lower": 2, "upper": 2, "missing": True},
-            ],
-            "label": {"name": "class", "classes": [f"{number}é" for number in range(n_classes)]},
-        }
+    return schema_of(
+        {"name": "/value_0", "type": "numeric", "lower": -0.1, "upper": 0.30000000000000004, "missing": True},
+        {"name": "kind", "type": "categorical", "categories": ["red", "é", "0", "\u4e2d"], "missing": True},
+        {"name": "ordinary number", "type": "numeric", "lower": 1e-30, "upper": 1e30},
+        {"name": "count", "type": "integer", "lower": -3, "upper": 4},
+        {"name": "wide count", "type": "integer", "lower": 0, "upper": 10**6, "missing": True},
+        {"name": "size", "type": "categorical", "categories": ["S", "M", "L"], "ordered": True},
+        {"name": "rank", "type": "categorical", "categories": MANY, "ordered": True, "missing": True},
+        {"name": "label", "type": "categorical", "categories": MANY, "missing": True},
+        {"name": "constant", "type": "numeric", "lower": 2, "upper": 2, "missing": True},
+        classes=[f"{number}é" for number in range(n_classes)],
+        label="class",
     )
 
 

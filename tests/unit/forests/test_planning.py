@@ -16,14 +16,14 @@ from app.forests.planning import PlanInvalid, PlanRequest, budget_of, plan
 from app.forests.trees import shapes
 from app.privacy.accountants import pure
 from tests.support.plans import request_for
+from tests.support.schemas import schema_of
 
 
 def wide(n_features: int = 3, n_classes: int = 2) -> Schema:
-    return Schema.from_json(
-        {
-            "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_features)],
-            "label": {"name": "y", "classes": [f"c{i}" for i in range(n_classes)]},
-        }
+    return schema_of(
+        *({"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(n_features)),
+        classes=[f"c{i}" for i in range(n_classes)],
+        label="y",
     )
 
 
@@ -167,12 +167,7 @@ def test_rules_grow_with_size_and_epsilon_and_stay_in_range(slug: str) -> None:
 
 
 def test_depth_beyond_what_the_schema_allows_is_lowered_and_said() -> None:
-    schema = Schema.from_json(
-        {
-            "features": [{"name": "bit", "type": "integer", "lower": 0, "upper": 1}],
-            "label": {"name": "y", "classes": ["a", "b"]},
-        }
-    )
+    schema = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"], label="y")
     settled = planned(schema=schema, max_depth=6)
 
     assert settled.parameters["max_depth"] == 1

@@ -10,16 +10,11 @@ from app.core.errors import InvalidRequest
 from app.forests import predict
 from app.forests.contract.forest import Forest
 from app.forests.data.rows import SanitisedColumns
-from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import pooling
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [{"name": "bit", "type": "integer", "lower": 0, "upper": 1}],
-        "label": {"name": "kind", "classes": ["a", "b"]},
-    }
-)
+SCHEMA = schema_of({"name": "bit", "type": "integer", "lower": 0, "upper": 1}, classes=["a", "b"])
 ROWS = SanitisedColumns((np.array([0.0, 1.0]),), 2)
 # Two trees that split at the bit; row 0 reaches the left leaves, row 1 the right leaves.
 COUNTS = np.array([[[3, 1], [-2, -5]], [[0, 4], [6, 0]]], dtype=np.int64)

@@ -18,22 +18,15 @@ from app.forests.profile import grow, price
 from app.forests.profile.price import ProfileInvalid
 from app.forests.profile.read import Profile
 from app.privacy.adjacency import Adjacency
+from tests.support.schemas import schema_of
 
-NUMBERS = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
-            {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
-        ],
-        "label": {"name": "y", "classes": ["a", "b", "c"]},
-    }
+NUMBERS = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
+    {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+    classes=["a", "b", "c"],
+    label="y",
 )
-FREE = Schema.from_json(
-    {
-        "features": [{"name": "sex", "type": "categorical", "categories": ["f", "m"]}],
-        "label": {"name": "y", "classes": ["a", "b"]},
-    }
-)
+FREE = schema_of({"name": "sex", "type": "categorical", "categories": ["f", "m"]}, classes=["a", "b"], label="y")
 DELTA = Fraction(1, 10**6)
 ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
 

@@ -7,15 +7,14 @@ import pytest
 from app.core.errors import InvalidRequest
 from app.forests.algorithms import auto
 from app.forests.contract.plan import Plan
-from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
+from tests.support.schemas import schema_of
 
 DELTA = Fraction(1, 10**6)
-SCHEMA = Schema.from_json(
-    {
-        "features": [{"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(4)],
-        "label": {"name": "y", "classes": ["a", "b", "c"]},
-    }
+SCHEMA = schema_of(
+    *({"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(4)),
+    classes=["a", "b", "c"],
+    label="y",
 )
 
 

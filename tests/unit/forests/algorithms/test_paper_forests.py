@@ -21,16 +21,13 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees import pooling, tree_losses, tree_parameters
 from app.forests.trees.grow.in_memory_histograms import LocalHistograms
 from app.forests.trees.utilities import MISCOUNT, miscount, split_utility
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
-            {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
-            {"name": "age", "type": "integer", "lower": 0, "upper": 5},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
+    {"name": "colour", "type": "categorical", "categories": ["a", "b", "c", "d"], "missing": True},
+    {"name": "age", "type": "integer", "lower": 0, "upper": 5},
+    classes=["x", "y", "z"],
 )
 N_ROWS = 400
 NO_NOISE = "1000000"

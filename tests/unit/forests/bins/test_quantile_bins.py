@@ -15,13 +15,14 @@ from app.forests.noise.randomness import SystemRandomness
 from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
+from tests.support.schemas import schema_of
 
 LETTERS = [f"c{i}" for i in range(150)]
 
 
 def schema(*features: dict) -> Schema:
     named = [{"name": f"f{i}", **feature} for i, feature in enumerate(features)]
-    return Schema.from_json({"features": named, "label": {"name": "y", "classes": ["a", "b"]}})
+    return schema_of(*named, classes=["a", "b"], label="y")
 
 
 MIXED = schema(

@@ -13,7 +13,6 @@ from app.forests.algorithms.bms_rf.read import StackedFamily
 from app.forests.bins.reused_profile import ReusedProfile
 from app.forests.contract.plan import Plan
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import AccountRequest, PlanRequest, plan, public_facts, read
@@ -21,15 +20,13 @@ from app.forests.profile import grow as profile_grow
 from app.forests.profile import price as profile_price
 from app.privacy.adjacency import Adjacency
 from app.privacy.calibration import Budget
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
-            {"name": "weight", "type": "numeric", "lower": 0, "upper": 100},
-        ],
-        "label": {"name": "y", "classes": ["a", "b"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 10, "missing": True},
+    {"name": "weight", "type": "numeric", "lower": 0, "upper": 100},
+    classes=["a", "b"],
+    label="y",
 )
 DELTA = Fraction(1, 10**6)
 STEPS = ["mrf", "maxtree", "rdt-ta", "rdt-jagannathan", "srt", "spe"]

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from app.forests.data.encoding import MAX_BINS, Encoding
 from app.forests.data.rows import SanitisedColumns
 from app.forests.data.schema import Schema
+from tests.support.schemas import schema_of
 
 
 def schema(*features: dict) -> Schema:
     named = [{"name": f"f{index}", **feature} for index, feature in enumerate(features)]
-    return Schema.from_json({"features": named, "label": {"name": "y", "classes": ["a", "b"]}})
+    return schema_of(*named, classes=["a", "b"], label="y")
 
 
 def codes(encoding: Encoding, values: list, dtype: type = np.float64) -> list[int]:

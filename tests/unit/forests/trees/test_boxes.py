@@ -8,18 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.forests.trees import boxes, shapes
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "number", "type": "integer", "lower": 0, "upper": 3},
-            {"name": "category", "type": "categorical", "categories": ["a", "b", "c", "d"]},
-            {"name": "pair", "type": "categorical", "categories": ["x", "y"]},
-        ],
-        "label": {"name": "y", "classes": ["n", "p"]},
-    }
+SCHEMA = schema_of(
+    {"name": "number", "type": "integer", "lower": 0, "upper": 3},
+    {"name": "category", "type": "categorical", "categories": ["a", "b", "c", "d"]},
+    {"name": "pair", "type": "categorical", "categories": ["x", "y"]},
+    classes=["n", "p"],
+    label="y",
 )
 CANDIDATES = Encoding.of(SCHEMA, 32).candidates
 # Every record of declared values; OTHER goes to its side of each split.

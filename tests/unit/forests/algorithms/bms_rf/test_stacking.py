@@ -12,7 +12,6 @@ from app.forests.contract.forest import Forest
 from app.forests.contract.plan import Plan
 from app.forests.data.encoding import Encoding
 from app.forests.data.rows import SanitisedColumns, SanitisedRows
-from app.forests.data.schema import Schema
 from app.forests.grow import grow as grow_forest
 from app.forests.kernels import routing
 from app.forests.noise.randomness import SystemRandomness
@@ -20,18 +19,15 @@ from app.forests.planning import PlanRequest, plan
 from app.forests.trees.grow import assignment, greedy
 from app.forests.trees.grow.greedy import SplitRule
 from app.privacy.events import Parallel, Sequential
+from tests.support.schemas import schema_of
 
-SCHEMA = Schema.from_json(
-    {
-        "features": [
-            {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
-            {"name": "change", "type": "numeric", "lower": -1, "upper": 3, "missing": True},
-            {"name": "debt", "type": "integer", "lower": -10, "upper": -2},
-            {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
-            {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
-        ],
-        "label": {"name": "kind", "classes": ["x", "y", "z"]},
-    }
+SCHEMA = schema_of(
+    {"name": "height", "type": "numeric", "lower": 0, "upper": 1},
+    {"name": "change", "type": "numeric", "lower": -1, "upper": 3, "missing": True},
+    {"name": "debt", "type": "integer", "lower": -10, "upper": -2},
+    {"name": "rank", "type": "categorical", "categories": ["low", "mid", "high"], "ordered": True},
+    {"name": "city", "type": "categorical", "categories": ["a", "b", "c"]},
+    classes=["x", "y", "z"],
 )
 N_ROWS = 400
 

@@ -9,8 +9,8 @@ import pytest
 from app.forests.algorithms.nbrt import first_split
 from app.forests.algorithms.nbrt.boosted_rows import LocalBoostedRows
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.forests.kernels import boosting as kernels
+from tests.support.schemas import schema_of
 
 UNIT = 2**16
 
@@ -23,7 +23,7 @@ def encoding_of(n_classes: int = 2) -> Encoding:
         {"name": "constant", "type": "integer", "lower": 1, "upper": 1},
     ]
     classes = [str(k) for k in range(n_classes)]
-    return Encoding.of(Schema.from_json({"features": features, "label": {"name": "k", "classes": classes}}), 32)
+    return Encoding.of(schema_of(*features, classes=classes, label="k"), 32)
 
 
 def rows_of(encoding: Encoding, n_rows: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from app.forests.data.schema import Schema
 from app.forests.grow import grow
 from app.forests.noise.randomness import SystemRandomness
 from app.forests.planning import PlanRequest, plan
+from tests.support.schemas import schema_of
 
 N_ROWS = 3_000
 NEAR_CONSTANT, TELLING = 36, 4
@@ -27,7 +28,7 @@ def wide_table() -> tuple[Schema, SanitisedColumns, NDArray[np.int32]]:
     """Three unbalanced classes. Four columns shift the odds of the second; in the others 0.4 % of the rows differ."""
     names = [f"column {i}" for i in range(NEAR_CONSTANT + TELLING)]
     features = [{"name": name, "type": "categorical", "categories": list(CATEGORIES)} for name in names]
-    schema = Schema.from_json({"features": features, "label": {"name": "kind", "classes": ["a", "b", "c"]}})
+    schema = schema_of(*features, classes=["a", "b", "c"])
     rng = np.random.default_rng(0)
     differs = rng.random((N_ROWS, NEAR_CONSTANT)) < 0.004
     near_constant = differs * rng.integers(1, 3, (N_ROWS, NEAR_CONSTANT))

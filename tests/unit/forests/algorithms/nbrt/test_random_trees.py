@@ -9,15 +9,15 @@ import pytest
 from app.forests.algorithms.nbrt.random_trees import Trees, joined, no_trees, random_tree
 from app.forests.bins import quantile_bins
 from app.forests.data.encoding import Encoding
-from app.forests.data.schema import Schema
 from app.forests.noise.randomness import SystemRandomness
 from tests.privacy.enumeration import EnumeratingRandomness, output_law
 from tests.privacy.laws import assert_law
+from tests.support.schemas import schema_of
 
 
 def encoding_of(*features: dict) -> Encoding:
     named = [{"name": f"f{index}", **feature} for index, feature in enumerate(features)]
-    schema = Schema.from_json({"features": named, "label": {"name": "k", "classes": ["a", "b"]}})
+    schema = schema_of(*named, classes=["a", "b"], label="k")
     return Encoding.of(schema, 32)
 
 

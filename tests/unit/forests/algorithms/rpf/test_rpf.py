@@ -34,6 +34,7 @@ from app.privacy.adjacency import Adjacency
 from app.privacy.events import DiscreteLaplace, Part, Sequential, UnknownPrivacyEvent
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
+from tests.support.schemas import schema_of
 
 FREE = Schema.from_json({**SCHEMA.to_json(), "features": SCHEMA.to_json()["features"][1:]})  # type: ignore[index]
 METADATA = {"schema": SCHEMA.to_json()}
@@ -128,7 +129,7 @@ def test_forest_learns_and_says_what_it_learnt() -> None:
 def ballots(seed: int) -> tuple[Schema, SanitisedRows]:
     """Five features vote with different weights; the two heaviest, read by a tree of depth two, are right in 82 %."""
     voices = [{"name": f"voice {index}", "type": "categorical", "categories": ["a", "b"]} for index in range(5)]
-    schema = Schema.from_json({"features": voices, "label": {"name": "won", "classes": ["a", "b"]}})
+    schema = schema_of(*voices, classes=["a", "b"], label="won")
     heard = np.random.default_rng(seed).integers(0, 2, (1_500, 5)).astype(np.int32)
     y = ((2 * heard - 1) @ np.array([5, 4, 3, 2, 1.5]) > 0).astype(np.int32)
     columns = SanitisedColumns(tuple(np.ascontiguousarray(column) for column in heard.T), 1_500)
@@ -282,11 +283,8 @@ def test_pairs_are_a_public_rule_of_the_ordered_columns() -> None:
 
 def test_pairs_learn_a_rule_that_no_single_column_shows() -> None:
     """Two numbers whose sum decides the class: at depth 1 only a split on the pair separates the classes."""
-    schema = Schema.from_json(
-        {
-            "features": [{"name": name, "type": "integer", "lower": 0, "upper": 15} for name in ("one", "two")],
-            "label": {"name": "kind", "classes": ["a", "b"]},
-        }
+    schema = schema_of(
+        *({"name": name, "type": "integer", "lower": 0, "upper": 15} for name in ("one", "two")), classes=["a", "b"]
     )
     numbers = np.random.default_rng(5).integers(0, 16, (2, 2_000)).astype(float)
     y = (numbers[0] + numbers[1] > 15).astype(np.int32)

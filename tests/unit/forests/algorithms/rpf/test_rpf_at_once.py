@@ -27,6 +27,7 @@ from app.privacy.accountants import pure
 from app.privacy.adjacency import Adjacency
 from app.verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned
+from tests.support.schemas import schema_of
 
 
 @given(depth=st.integers(0, 20), at_once=st.integers(1, 5))
@@ -165,7 +166,7 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
     """The number of splits is small, but a table of one column with itself would have 255² · 2⁶ · 100 cells."""
     many = {"name": "shop", "type": "categorical", "categories": [f"s{index}" for index in range(255)]}
     classes = [f"k{index}" for index in range(100)]
-    schema = Schema.from_json({"features": [many], "label": {"name": "kind", "classes": classes}})
+    schema = schema_of(many, classes=classes)
 
     assert planned(size=10**7, schema=schema, max_depth=3).parameters["at_once"] == 2
     assert planned(size=10**7, schema=schema, max_depth=3, at_once=3).parameters["at_once"] == 3
@@ -178,11 +179,9 @@ def test_two_levels_are_chosen_at_once_only_where_their_tables_fit_in_memory() -
 @pytest.mark.parametrize("together", [2, 3])
 def test_levels_at_once_learn_a_rule_that_no_single_split_shows(together: int) -> None:
     """The class is the parity of some columns; no other column is informative, and no smaller set of splits gains."""
-    schema = Schema.from_json(
-        {
-            "features": [{"name": f"f{index}", "type": "categorical", "categories": ["x", "y"]} for index in range(6)],
-            "label": {"name": "kind", "classes": ["a", "b"]},
-        }
+    schema = schema_of(
+        *({"name": f"f{index}", "type": "categorical", "categories": ["x", "y"]} for index in range(6)),
+        classes=["a", "b"],
     )
     every = np.tile(np.array(list(itertools.product((0, 1), repeat=6)), dtype=np.int32), (32, 1))
     columns = tuple(every.T.copy())

@@ -12,18 +12,15 @@ from app.forests.contract.plan import Plan
 from app.forests.data.schema import Schema
 from app.forests.planning import PlanRequest, plan
 from app.forests.trees import tree_parameters
+from tests.support.schemas import schema_of
 
 DEPTH = 10
 
 
 def with_numbers(n_features: int, n_classes: int = 2) -> Schema:
-    return Schema.from_json(
-        {
-            "features": [
-                {"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(n_features)
-            ],
-            "label": {"name": "kind", "classes": [f"k{index}" for index in range(n_classes)]},
-        }
+    return schema_of(
+        *({"name": f"x{index}", "type": "numeric", "lower": 0, "upper": 1} for index in range(n_features)),
+        classes=[f"k{index}" for index in range(n_classes)],
     )
 
 
