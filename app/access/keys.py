@@ -97,7 +97,7 @@ def find(session: Session, key_id: str) -> KeyRow:
 
 
 def page(session: Session, *, after: str | None, limit: int) -> list[KeyRow]:
-    """A page of keys in order of id, revoked ones included."""
+    """Reads a page of keys in order of id, including revoked keys."""
     query = select(KeyRow).order_by(KeyRow.id).limit(limit)
     if after is not None:
         query = query.where(KeyRow.id > after)

@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 class Work(StrEnum):
-    """A kind of work that has threads of its own."""
+    """A kind of work with separate threads."""
 
     AUTHENTICATION = "authentication"
     READINESS = "readiness"

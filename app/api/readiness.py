@@ -12,7 +12,7 @@ _NO_HEADS = "heads outside the database cannot be read or written"
 
 
 class Readiness:
-    """One check of readiness at a time, in a thread of its own, for all requests that wait for the result."""
+    """Runs one check of readiness at a time, in a separate thread, for all requests that wait for the result."""
 
     def __init__(self, heads: Heads, capacities: Capacities) -> None:
         self._heads = heads

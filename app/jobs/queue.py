@@ -60,7 +60,7 @@ def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
 
 
 def leased(session: Session, claim: Claim) -> JobRow:
-    """The job under its row lock, if the claim's lease still holds.
+    """Locks and reads a job, if the claim's lease still holds.
 
     Raises:
         LeaseLost: another worker has the job, or it was cancelled or settled.
@@ -72,7 +72,7 @@ def leased(session: Session, claim: Claim) -> JobRow:
 
 
 def locked(session: Session, job_id: str) -> JobRow:
-    """The job under its row lock.
+    """Locks and reads a job.
 
     Raises:
         NotFound: no such job.
@@ -139,7 +139,7 @@ def overdue(session: Session, *, at: datetime, max_queue_s: int, limit: int = 10
 
 
 def job(session: Session, job_id: str) -> JobRow:
-    """One job, without a lock.
+    """Reads one job, without a lock.
 
     Raises:
         NotFound: no such job.
@@ -151,7 +151,7 @@ def job(session: Session, job_id: str) -> JobRow:
 
 
 def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[JobRow]:
-    """A page of jobs, newest first, of the given datasets (``None`` = all)."""
+    """Reads a page of jobs, newest first, of the given datasets (``None`` = all)."""
     query = select(JobRow).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(JobRow.dataset_id.in_(dataset_ids))

@@ -12,7 +12,7 @@ from app.privacy import accountants
 
 
 def locked_account(session: Session, account_id: str) -> AccountRow:
-    """The account under its row lock (on SQLite the write transaction itself excludes everyone else).
+    """Locks and reads an account (on SQLite the write transaction itself excludes everyone else).
 
     Raises:
         NotFound: no such account.
@@ -61,7 +61,7 @@ def append(session: Session, account_row: AccountRow, entry: Entry) -> None:
 
 
 def reservation(session: Session, reservation_id: str) -> ReservationRow:
-    """One reservation.
+    """Reads one reservation.
 
     Raises:
         NotFound: no such reservation.
@@ -73,7 +73,7 @@ def reservation(session: Session, reservation_id: str) -> ReservationRow:
 
 
 def reservations_of(session: Session, job_ids: Sequence[str]) -> list[ReservationRow]:
-    """Every reservation of some jobs, in order of accounts, then jobs, then positions in the job."""
+    """Reads every reservation of some jobs, in order of accounts, then jobs, then positions in the job."""
     query = select(ReservationRow).where(ReservationRow.job_id.in_(job_ids))
     in_order = query.order_by(ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part)
     return list(session.execute(in_order).scalars())
@@ -100,7 +100,7 @@ def entries(session: Session, account_id: str, *, after: int, limit: int) -> lis
 
 
 def sizes(session: Session) -> dict[str, int]:
-    """Number of entries of every account, by id."""
+    """Counts the entries of every account, by id."""
     rows = session.execute(select(AccountRow.id, AccountRow.last_sequence)).all()
     return {row.id: row.last_sequence for row in rows}
 

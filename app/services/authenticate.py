@@ -9,7 +9,7 @@ _SCHEME = "bearer "
 
 
 def authenticate(installation: Installation, authorization: str | None) -> Principal:
-    """The principal of an ``Authorization`` header.
+    """Finds the principal of an ``Authorization`` header.
 
     Raises:
         Unauthenticated: the key is missing, malformed, unknown, wrong or revoked; the error does not say which.

@@ -10,7 +10,7 @@ from app.datasets import catalog
 
 
 def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:
-    """A dataset by id or name, if the caller has one of some roles on it.
+    """Finds a dataset by id or name, and checks that the caller has one of several roles on it.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.

@@ -22,7 +22,7 @@ _ONE_OF_SEVERAL = (
 
 
 def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
-    """The guarantee that a limit makes for the people in a dataset, in numbers and in words."""
+    """States the guarantee that a limit gives to the people in a dataset, in numbers and in words."""
     printed = guarantees.guarantee_of_labels if dataset.adjacency is Adjacency.LABEL else guarantees.guarantee
     guarantee = printed(
         accountant=limit.accountant,
@@ -64,7 +64,7 @@ def of_charged(session: Session, dataset: Dataset, *, amount: int, output: Outpu
 
 
 def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """The present guarantee of an earlier output: the loss that it added, and the account's guarantee today.
+    """States the present guarantee of an earlier output: the loss that it added, and the account's guarantee today.
 
     A later change of the cap changes the numbers (docs/proofs/accounting.md A3). A population that the dataset joined
     later adds a sentence.

@@ -32,7 +32,7 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
 
 
 def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:
-    """All keys without their secrets, including revoked keys.
+    """Lists all keys without their secrets, including revoked keys.
 
     Raises:
         RoleMissing: only an admin lists keys.

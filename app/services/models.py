@@ -19,7 +19,7 @@ from app.wire.models import ModelList, ModelOut, ModelSummary
 
 
 def show_model(installation: Installation, principal: Principal, model_id: str) -> ModelOut:
-    """The card of a model, read from its artifact.
+    """Shows the card of a model, which is read from its artifact.
 
     The guarantee is the present one: it follows later changes of the cap, and names a population that the dataset
     joined later.
@@ -38,7 +38,7 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
 
 
 def list_models(installation: Installation, principal: Principal, page: PageRequest) -> ModelList:
-    """The models of all datasets on which the key may predict, newest first."""
+    """Lists the models of all datasets on which the key may predict, newest first."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_MODEL)
         shown, following = page_of(
@@ -50,7 +50,7 @@ def list_models(installation: Installation, principal: Principal, page: PageRequ
 
 
 def take_artifact(installation: Installation, principal: Principal, model_id: str) -> bytes:
-    """The bytes of a model's artifact.
+    """Reads the bytes of a model's artifact.
 
     Raises:
         NotFound: no such model, or it is not visible to this key.
@@ -63,7 +63,7 @@ def take_artifact(installation: Installation, principal: Principal, model_id: st
 
 
 def take_onnx(installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None) -> bytes:
-    """The model for ONNX Runtime, with the artifact's digest, guarantee and receipt.
+    """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt.
 
     Args:
         installation: the installation that holds the model.

@@ -62,7 +62,7 @@ def open_population(
 
 
 def list_populations(installation: Installation, principal: Principal, page: PageRequest) -> PopulationList:
-    """The populations that the key opened; all of them for admins and auditors.
+    """Lists the populations that the key opened; for admins and auditors, all populations.
 
     Raises:
         RoleMissing: the key neither declares datasets nor audits.
@@ -79,7 +79,7 @@ def list_populations(installation: Installation, principal: Principal, page: Pag
 
 
 def show_population(installation: Installation, principal: Principal, reference: str) -> PopulationOut:
-    """One population, by id or name.
+    """Shows one population, by id or name.
 
     Raises:
         NotFound: no such population, or another key opened it.
@@ -108,7 +108,7 @@ def join(session: Session, principal: Principal, dataset_id: str, *, population:
 
 
 def population_out(session: Session, row: PopulationRow) -> PopulationOut:
-    """A population as answers show it."""
+    """Formats a population."""
     return _all_out(session, [row])[0]
 
 

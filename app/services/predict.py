@@ -47,7 +47,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def predict(installation: Installation, principal: Principal, model_id: str, body: bytes) -> bytes:
-    """The answer to a prediction request, as JSON.
+    """Answers a prediction request with JSON.
 
     Raises:
         MalformedRequest: the body is not JSON, or a name occurs twice in one object.

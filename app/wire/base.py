@@ -75,11 +75,11 @@ DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", ex
 """An exact decimal of an answer."""
 
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
-"""Characters that a terminal or a browser obeys: controls, ends of lines, and what turns the direction of the text
-around them, so that an amount reads as another."""
+"""Characters that control a terminal or a browser: control characters, line separators, and marks that reverse the
+direction of the text, so that an amount looks like another amount."""
 
 NO_CONTROLS = rf"^[^{_OBEYED}]*$"
-"""A name that others will read: no character that a terminal would obey."""
+"""Pattern of a name that people read: no control character."""
 
 PublicSentence: TypeAlias = Annotated[
     str,
@@ -89,7 +89,7 @@ PublicSentence: TypeAlias = Annotated[
         pattern=rf"^[^{_OBEYED}]*[^\s{_OBEYED}][^{_OBEYED}]*$",
     ),
 ]
-"""A line that people will read in the ledger: some character, and none that a terminal would obey."""
+"""A line that people read in the ledger: at least one visible character, and no control character."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object of an answer."""

@@ -11,7 +11,7 @@ from app.wire.base import Answer, DecimalText, FiniteNumber, JsonObject, Positiv
 PublicName: TypeAlias = Annotated[
     str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$")
 ]
-"""A step of an address, so not only dots: clients leave ``.`` and ``..`` out of the addresses that they ask for."""
+"""A name that is a segment of a URL path, so not only dots: clients remove ``.`` and ``..`` from paths."""
 
 ColumnName: TypeAlias = Annotated[str, Field(max_length=limits.MAX_NAME_CHARS)]
 Category: TypeAlias = Annotated[str, Field(max_length=limits.MAX_CATEGORY_CHARS)]

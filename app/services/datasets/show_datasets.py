@@ -17,7 +17,7 @@ from app.wire.datasets import AccountOut, DatasetList, DatasetOut
 
 
 def show_dataset(installation: Installation, principal: Principal, reference: str) -> DatasetOut:
-    """One dataset, by id or name.
+    """Shows one dataset, by id or name.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
@@ -28,7 +28,7 @@ def show_dataset(installation: Installation, principal: Principal, reference: st
 
 
 def list_datasets(installation: Installation, principal: Principal, page: PageRequest) -> DatasetList:
-    """The datasets on which the key has any grant, including erased datasets."""
+    """Lists the datasets on which the key has any grant, including erased datasets."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, SEE_DATASET)
         shown, following = page_of(
@@ -40,7 +40,7 @@ def list_datasets(installation: Installation, principal: Principal, page: PageRe
 
 
 def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
-    """The public facts of a dataset, with the balance of its tightest joint cell."""
+    """Formats the public facts of a dataset, with the balance of its tightest joint cell."""
     return _all_out(session, [dataset])[0]
 
 
@@ -73,7 +73,7 @@ def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[Epo
 
 
 def account_out(balance: ledger.Balance) -> AccountOut:
-    """A balance as exact decimal text."""
+    """Formats a balance as exact decimal text."""
     return AccountOut(
         accountant=balance.accountant,
         unit=balance.unit,

@@ -37,7 +37,7 @@ def show_evaluation(installation: Installation, principal: Principal, evaluation
 def list_evaluations(
     installation: Installation, principal: Principal, model_id: str, page: PageRequest
 ) -> EvaluationList:
-    """The evaluations of one model on datasets where the key may train, newest first.
+    """Lists the evaluations of one model on datasets where the key may train, newest first.
 
     Raises:
         NotFound: no such model, or it is not visible to this key.

@@ -62,7 +62,7 @@ class PlannedEvaluation:
 def show_evaluation_quote(
     installation: Installation, principal: Principal, model_ids: Sequence[str], body: EvaluationIn | SelectionIn
 ) -> EvaluationQuoteOut:
-    """The price of an evaluation. Reads no rows and costs nothing.
+    """Quotes an evaluation. Reads no rows and costs nothing.
 
     Raises:
         NotFound: no such model or dataset, or it is not visible to this key.

@@ -33,7 +33,7 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
 
 
 def list_jobs(installation: Installation, principal: Principal, page: PageRequest) -> JobList:
-    """The jobs of all datasets on which the key may train, newest first."""
+    """Lists the jobs of all datasets on which the key may train, newest first."""
     with installation.database.read() as session:
         visible = grants.datasets_with(session, principal, TRAIN)
         shown, following = page_of(
@@ -70,7 +70,7 @@ def cancel_locked(session: Session, rows: Sequence[JobRow], *, actor: str, at: d
 
 
 def job_out(row: JobRow) -> JobOut:
-    """The facts of a job that an analyst may see: states and public numbers, no durations."""
+    """Formats the facts of a job that an analyst may see: states and public numbers, no durations."""
     return JobOut.model_validate(
         {
             "id": row.id,

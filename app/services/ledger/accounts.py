@@ -49,7 +49,7 @@ class Account:
 
 
 def find_account(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> Account:
-    """The account of a dataset (id or name) or of a population (id), if the caller has one of some roles on it.
+    """Finds the account of a dataset (id or name) or population (id), and checks the caller's role on it.
 
     Raises:
         NotFound: no such account, or it is not visible to this key; the error does not say which.
@@ -62,7 +62,7 @@ def find_account(session: Session, principal: Principal, reference: str, roles: 
 
 
 def visible_population(session: Session, principal: Principal, reference: str) -> PopulationRow:
-    """A population by id or name, if the key opened it, or is an admin's or an auditor's.
+    """Finds a population by id or name, if the key opened it or belongs to an admin or auditor.
 
     Raises:
         NotFound: no such population, or another key opened it; the error does not say which.

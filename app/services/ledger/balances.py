@@ -24,7 +24,7 @@ from app.wire.ledger import AccountBalance, BalanceList, BalanceOut, CellOut, De
 
 
 def list_balances(installation: Installation, principal: Principal, page: PageRequest) -> BalanceList:
-    """The balance of every dataset whose ledger the key may read.
+    """Lists the balance of every dataset whose ledger the key may read.
 
     Raises:
         RoleMissing: the key may read no ledger at all.
@@ -46,7 +46,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
 def show_balance(
     installation: Installation, principal: Principal, reference: str, *, scope: Mapping[str, object]
 ) -> AccountBalance:
-    """The balance of a dataset at the tightest joint cell of a scope and in each of its cells, or of a population.
+    """Shows the balance of a dataset (at the tightest joint cell and in each cell of a scope) or of a population.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -63,7 +63,7 @@ def show_balance(
 
 
 def balance_of(session: Session, account: Account) -> ledger.Balance:
-    """The balance of a whole account."""
+    """Reads the balance of a whole account."""
     if account.dataset is not None:
         return ledger.balance(session, account.id)
     population = population_totals.of_population(session, account.id)
@@ -71,7 +71,7 @@ def balance_of(session: Session, account: Account) -> ledger.Balance:
 
 
 def balance_out(account: Account, balance: ledger.Balance) -> BalanceOut:
-    """The balance of an account as answers show it."""
+    """Formats the balance of an account."""
     return BalanceOut.model_validate(_amounts(account, balance))
 
 

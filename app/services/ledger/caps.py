@@ -30,7 +30,7 @@ def largest_epsilon(accountant: str) -> int:
 
 
 def cap_of(budget: BudgetIn) -> int:
-    """The cap of a budget in whole steps of the accountant's unit.
+    """Converts a budget to a cap in whole steps of the accountant's unit.
 
     Raises:
         InvalidRequest: the cap is too large for 64 bits, or less than one step.

@@ -34,7 +34,7 @@ class ProofRequest:
 
 
 def show_checkpoint(installation: Installation, principal: Principal, reference: str, *, signer: Signer) -> str:
-    """The signed head of an account, as a note.
+    """Shows the signed head of an account, as a note.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -49,7 +49,7 @@ def show_checkpoint(installation: Installation, principal: Principal, reference:
 def show_proof(
     installation: Installation, principal: Principal, reference: str, proof: ProofRequest
 ) -> InclusionOut | ConsistencyOut:
-    """A proof of inclusion or of consistency.
+    """Shows a proof of inclusion or of consistency.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -67,7 +67,7 @@ def show_proof(
 
 
 def show_signer(signer: Signer) -> SignerOut:
-    """The public key that checkpoints are checked with; any key may read it."""
+    """Shows the public key that verifies the signatures of checkpoints; any key may read it."""
     return SignerOut(
         name=notes.KEY_NAME,
         algorithm="ed25519",

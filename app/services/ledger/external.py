@@ -23,7 +23,7 @@ from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList
 
 
 def quote_external(installation: Installation, principal: Principal, reference: str, body: ExternalIn) -> ExternalQuote:
-    """The price of an external mechanism, and whether the account would admit it. A quote changes nothing.
+    """Quotes an external mechanism: its price, and whether the account would admit it. Changes nothing.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
@@ -82,7 +82,7 @@ def charge_external(
 def list_reservations(
     installation: Installation, principal: Principal, reference: str, page: PageRequest
 ) -> ReservationList:
-    """The charges for external mechanisms on a dataset.
+    """Lists the charges for external mechanisms on a dataset.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
@@ -99,7 +99,7 @@ def list_reservations(
 def show_reservation(
     installation: Installation, principal: Principal, reference: str, reservation_id: str
 ) -> ReservationOut:
-    """One charge for an external mechanism.
+    """Shows one charge for an external mechanism.
 
     Raises:
         NotFound: no such dataset or reservation, or it is not visible to this key.

@@ -24,7 +24,7 @@ CSV_COLUMNS = (
 
 
 def list_entries(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> EntryList:
-    """A page of an account's entries, in order.
+    """Lists a page of an account's entries, in order.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -42,7 +42,7 @@ def list_entries(installation: Installation, principal: Principal, reference: st
 
 
 def export_json_lines(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """The whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed.
+    """Exports the whole history as JSON Lines, for the verifier: a header, then every entry as it was hashed.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -54,7 +54,7 @@ def export_json_lines(installation: Installation, principal: Principal, referenc
 
 
 def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
-    """The whole history as a table for spreadsheets; objects are canonical JSON text.
+    """Exports the whole history as a table for spreadsheets; objects are canonical JSON text.
 
     Raises:
         NotFound: no such account, or it is not visible to this key.
@@ -73,7 +73,7 @@ def _export(installation: Installation, principal: Principal, reference: str) ->
 
 
 def _entries(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
-    """Entries up to ``last``. Entries never change, so each batch is read in a transaction of its own."""
+    """Reads entries up to ``last``, each batch in a separate transaction, because entries never change."""
     after = 0
     while after < last:
         with installation.database.read() as session:

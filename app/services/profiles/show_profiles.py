@@ -18,7 +18,7 @@ from app.wire.training import PriceOut
 
 
 def show_profile(installation: Installation, principal: Principal, profile_id: str) -> ProfileOut:
-    """One profile: released numbers, guarantee, receipt.
+    """Shows one profile: released numbers, guarantee, receipt.
 
     Raises:
         NotFound: no such profile, or it is not visible to this key.
@@ -31,7 +31,7 @@ def show_profile(installation: Installation, principal: Principal, profile_id: s
 
 
 def list_profiles(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> ProfileList:
-    """The profiles of one dataset, newest first.
+    """Lists the profiles of one dataset, newest first.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
@@ -48,7 +48,7 @@ def list_profiles(installation: Installation, principal: Principal, reference: s
 
 
 def released(row: ProfileRow) -> Profile:
-    """The released numbers of a stored profile."""
+    """Reads the released numbers of a stored profile."""
     return Profile.from_json(row.body["profile"], Schema.from_json(row.body["schema"]))
 
 

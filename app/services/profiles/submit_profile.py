@@ -24,7 +24,7 @@ from app.wire.profiles import ProfileIn, ProfileQuoteOut
 def show_profile_quote(
     installation: Installation, principal: Principal, reference: str, body: ProfileIn
 ) -> ProfileQuoteOut:
-    """The price of a profile. Reads no rows and costs nothing.
+    """Quotes a profile. Reads no rows and costs nothing.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.

@@ -54,7 +54,7 @@ class PartQuote:
 
 
 def quote_parts(session: Session, parts: Sequence[PricedPart]) -> list[PartQuote]:
-    """The quotes of a job's parts. Datasets of one population share its cap, so all parts are judged together."""
+    """Quotes a job's parts. Datasets of one population share its cap, so all parts are judged together."""
     requests = [
         Request(part.dataset.id, part.amount, scopes.resolved(session, part.dataset, part.scope)) for part in parts
     ]

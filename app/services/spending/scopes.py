@@ -10,7 +10,7 @@ from app.privacy.composition import CellProblem, Scope, UnknownPartition
 
 
 def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, object]) -> Scope:
-    """A scope in normal form.
+    """Reads a scope in normal form.
 
     Raises:
         InvalidRequest: a partition that was not declared, or a list that names no cell.
@@ -32,7 +32,7 @@ def read_scope(session: Session, dataset: catalog.Dataset, value: Mapping[str, o
 
 
 def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
-    """The scope that is charged: where uploads are cells, it lists the present uploads and so excludes later uploads.
+    """Resolves the scope that is charged: where uploads are cells, it lists the present uploads only.
 
     Acceptance calls this function under the dataset's lock, in the transaction that reserves. Before the first upload
     the scope lists no upload.
@@ -45,7 +45,7 @@ def resolved(session: Session, dataset: catalog.Dataset, scope: Scope) -> Scope:
 
 
 def epochs_of(session: Session, dataset: catalog.Dataset, scope: Scope) -> list[str]:
-    """The uploads whose rows lie in a scope, in the order of their arrival."""
+    """Finds the uploads whose rows lie in a scope, in the order of their arrival."""
     by_upload = dataset.partitions.epoch_partition
     existing = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
     if by_upload is None or by_upload.name not in scope:

@@ -36,7 +36,7 @@ class PlannedTraining:
 
 
 def authorized_datasets(session: Session, principal: Principal, body: PlanIn) -> list[catalog.Dataset]:
-    """The datasets of a request, in the order of its parts.
+    """Finds the datasets of a request, in the order of its parts.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.

@@ -9,7 +9,7 @@ from app.wire.training import AccountPlanOut, PlanIn, PlanOut
 
 
 def show_plan(installation: Installation, principal: Principal, body: PlanIn) -> PlanOut:
-    """The plan of a request, its price on each account, and whether the accounts would admit it now.
+    """Quotes a request: its plan, its price on each account, and whether the accounts would admit it now.
 
     Raises:
         NotFound: no such dataset or profile, or it is not visible to this key.

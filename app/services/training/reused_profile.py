@@ -66,7 +66,7 @@ class Reuse:
 
 
 def reuse(session: Session, principal: Principal, dataset: catalog.Dataset, profile_id: str | None) -> Reuse | None:
-    """The profile that a request names, if it names one.
+    """Finds the profile that a request names, if any.
 
     A profile is public, so a request may reuse the profile of another dataset. Both datasets must declare equal
     features and classes.
