@@ -6,15 +6,9 @@ import pytest
 from tests.support.server import Server, new_idempotency_key, training
 
 
-@pytest.fixture
-def idle_postgresql(request: pytest.FixtureRequest) -> Server:
-    """The server without a worker on PostgreSQL."""
-    server: Server = request.getfixturevalue("_idle_postgresql_server")
-    return server
-
-
-def test_a_locked_row_is_503_and_the_request_can_be_repeated(idle_postgresql: Server) -> None:
-    server = idle_postgresql
+@pytest.mark.parametrize("idle_server", ["postgresql"], indirect=True)
+def test_a_locked_row_is_503_and_the_request_can_be_repeated(idle_server: Server) -> None:
+    server = idle_server
     dataset = server.uploaded()["id"]
     before, headers = server.footprint(), new_idempotency_key()
     with psycopg.connect(server.settings.database_url) as other:
@@ -24,4 +18,3 @@ def test_a_locked_row_is_503_and_the_request_can_be_repeated(idle_postgresql: Se
     assert int(answer.headers["Retry-After"]) >= 1
     assert server.footprint() == before
     assert server.admin.http.post("/train", json=training(dataset), headers=headers).status_code == 202
-    server.cancel_what_waits()
