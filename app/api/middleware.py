@@ -3,11 +3,15 @@
 import logging
 import re
 import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access.roles import Principal
 from app.api import problems
 from app.api.capacity import Capacities, Work
 from app.api.readiness import confirm_ready, confirm_upgraded
@@ -29,7 +33,7 @@ class EveryRequest:
     """ASGI middleware around the whole application.
 
     * ``X-Request-Id`` on every answer; an unexpected error becomes a 500 with this id and nothing else.
-    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, then 429.
+    * At most ``limits.MAX_REQUESTS_IN_FLIGHT`` requests at once, ``limits.MAX_REQUESTS_PER_KEY`` of one key; then 429.
     * 503 until the database is at this program's revision and agrees with every head outside it.
     * 401 without a valid key, before the body is read.
     """
@@ -40,6 +44,7 @@ class EveryRequest:
         self._installation = installation
         self._capacities = capacities
         self._in_flight = 0
+        self._in_flight_of: Counter[str | None] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,7 +56,8 @@ class EveryRequest:
         self._in_flight += 1
         try:
             await self._admit(scope)
-            await self._app(scope, receive, answered)
+            with self._of_key(scope):
+                await self._app(scope, receive, answered)
         except GrovekeeperError as error:
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
@@ -64,6 +70,25 @@ class EveryRequest:
             await problems.internal_error(request_id)(scope, receive, answered)
         finally:
             self._in_flight -= 1
+
+    @contextmanager
+    def _of_key(self, scope: Scope) -> Iterator[None]:
+        """Counts a request among those of its key.
+
+        Raises:
+            TooManyRequests: the key has ``limits.MAX_REQUESTS_PER_KEY`` requests in flight.
+        """
+        principal: Principal | None = scope["state"].get("principal")
+        key_id = None if principal is None else principal.key_id
+        if key_id is not None and self._in_flight_of[key_id] >= limits.MAX_REQUESTS_PER_KEY:
+            raise TooManyRequests
+        self._in_flight_of[key_id] += 1
+        try:
+            yield
+        finally:
+            self._in_flight_of[key_id] -= 1
+            if not self._in_flight_of[key_id]:
+                del self._in_flight_of[key_id]
 
     async def _admit(self, scope: Scope) -> None:
         if scope["path"] in PUBLIC_PATHS:

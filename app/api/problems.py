@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from app.core import errors, limits
 from app.core.errors import GrovekeeperError
@@ -158,18 +159,25 @@ def invalid_request(validation: Iterable[Mapping[str, Any]]) -> errors.InvalidRe
     return errors.InvalidRequest(list(dict.fromkeys(invalid)))
 
 
-async def on_http_exception(_: Request, error: Exception) -> Response:
+async def on_http_exception(request: Request, error: Exception) -> Response:
     """Handle errors that the framework raises."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         response = response_to(errors.MethodNotAllowed())
-        response.headers.update({name: value for name, value in (error.headers or {}).items() if name == "Allow"})
+        response.headers["Allow"] = ", ".join(_methods_of(request))
         return response
     if error.status_code == 404:
         return response_to(errors.NotFound("path"))
     if isinstance(error.__cause__, GrovekeeperError):
         return response_to(error.__cause__)
     return response_to(errors.MalformedRequest("the request cannot be read"))
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods of a path. The framework's error lists those of one route; a path can have several."""
+    routes: Sequence[BaseRoute] = request.app.routes
+    scopes = [{**request.scope, "method": method} for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")]
+    return [scope["method"] for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
 def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:

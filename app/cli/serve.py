@@ -40,11 +40,14 @@ class ApiThread:
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
         import uvicorn
 
+        from app.api.http_protocol import BoundedHttp
+
         config = uvicorn.Config(
             application,
             log_config=None,
             access_log=False,
             server_header=False,
+            http=BoundedHttp,
             ws="none",
             timeout_graceful_shutdown=API_GRACE_S,
         )

@@ -105,6 +105,16 @@ MAX_COMPOSITION_WORK = 2**23
 
 MAX_REQUESTS_IN_FLIGHT = 1_024
 """Requests of one API process at a time; further requests are answered 429."""
+MAX_REQUESTS_PER_KEY = 128
+"""Requests of one key at a time in one API process, event streams among them; further requests are answered 429."""
+MAX_FOLLOWERS_PER_KEY = 32
+"""Event streams of one key in one API process."""
+MAX_CONNECTIONS = 2_048
+"""Connections of one API process; further connections are answered 429 and closed."""
+MAX_REQUEST_HEAD_BYTES = 128 * 1024
+"""Bytes of the request line and the headers of a request."""
+REQUEST_HEAD_S = 30
+"""Seconds that a client may take for the head of a request."""
 MAX_AUTHENTICATIONS_AT_ONCE = 3
 """Threads of one API process that check keys, and grants before an upload."""
 MAX_READS_AT_ONCE = 12

@@ -94,6 +94,8 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
 def test_an_unknown_method_is_answered_with_the_allowed_methods(place: Place) -> None:
     answer = place.server.admin.http.put("/train", json={})
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    answer = place.server.admin.http.post("/jobs/{job}".format(**place.ids))
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "DELETE, GET"), "of all routes of the path"
     public = place.server.client(None).post("/healthz")
     assert (public.status_code, public.json()["type"], public.headers["Allow"]) == (405, "method-not-allowed", "GET")
     assert public.headers["X-Request-Id"]

@@ -1,0 +1,133 @@
+"""Limits of connections, of the head of a request, and of one key: what they refuse is a problem, too."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.routes import keys
+from app.core import limits
+from tests.support.server import CSV, Server, csv_rows
+
+
+@contextmanager
+def connected(server: Server) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+        yield connection
+
+
+def answer_of(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Status, headers and body of the only answer on a connection, which the server then closes."""
+    text = b""
+    while piece := connection.recv(65_536):
+        text += piece
+    head, _, body = text.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return int(status.split()[1]), headers, json.loads(body)
+
+
+def head_of(server: Server, method: str, path: str, **headers: object) -> bytes:
+    lines = {"Host": "x", "Authorization": f"Bearer {server.admin.key}"} | headers
+    return "\r\n".join((f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()))).encode()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /ledger/x?scope=" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"hello\r\n\r\n",
+    ],
+    ids=["long query", "not http"],
+)
+def test_what_is_no_request_is_a_problem(server: Server, sent: bytes) -> None:
+    _is_refused(server, sent)
+
+
+def test_a_head_that_is_too_long_is_a_problem(server: Server) -> None:
+    _is_refused(server, b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"x" * (limits.MAX_REQUEST_HEAD_BYTES + 1))
+
+
+def _is_refused(server: Server, *sent: bytes) -> None:
+    with connected(server) as connection:
+        for piece in sent:
+            connection.sendall(piece)
+            time.sleep(0.2)
+        status, headers, problem = answer_of(connection)
+    assert (status, problem["type"], headers["content-type"]) == (400, "malformed-request", "application/problem+json")
+    assert headers["x-request-id"]
+    assert headers["connection"] == "close"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_connection_without_a_request_is_closed_in_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.5)
+    started = time.monotonic()
+    with connected(server) as connection:
+        connection.sendall(sent)
+        connection.settimeout(0.05)
+        while time.monotonic() - started < 60:
+            try:
+                connection.sendall(b"\r\n")  # a sign of life, but no request
+                if not connection.recv(65_536):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    assert time.monotonic() - started < 60
+
+
+def test_a_slow_body_is_no_slow_head(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.2)
+    dataset = server.declared()["id"]
+    content = csv_rows(3).encode()
+    head = head_of(
+        server, "POST", f"/datasets/{dataset}/rows", **CSV, **{"Content-Length": len(content), "Connection": "close"}
+    )
+    with connected(server) as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        for byte in range(0, len(content), 20):
+            connection.sendall(content[byte : byte + 20])
+            time.sleep(0.15)
+        assert answer_of(connection)[0] == 201
+
+
+def test_connections_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 0)
+    with connected(server) as connection:
+        status, headers, problem = answer_of(connection)
+    assert (status, problem["type"], headers["retry-after"]) == (429, "too-many-requests", "1")
+
+
+def test_requests_of_one_key_have_a_limit_of_their_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_REQUESTS_PER_KEY", 1)
+    other, started, release = server.caller("auditor").http, threading.Event(), threading.Event()
+
+    def wait(*arguments: Any) -> Any:
+        started.set()
+        release.wait(timeout=60)
+        return list_keys(*arguments)
+
+    list_keys = keys.keys.list_keys
+    monkeypatch.setattr(keys.keys, "list_keys", wait)
+    with ThreadPoolExecutor(1) as caller:
+        first = caller.submit(server.admin.http.get, "/keys")
+        assert started.wait(timeout=60)
+        second = server.admin.http.get("/keys")
+        elsewhere = other.get("/ledger")
+        release.set()
+        assert first.result().status_code == 200
+    assert (second.status_code, second.json()["type"]) == (429, "too-many-requests")
+    assert second.headers["Retry-After"] == "1"
+    assert elsewhere.status_code == 200
+    assert server.admin.http.get("/keys").status_code == 200
