@@ -2,7 +2,7 @@
 
 At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
 ``SKIP LOCKED`` lets several workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
-A transaction that locks several rows locks datasets first, then jobs, then accounts, each in order of ids.
+A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
 """
 
 import secrets

@@ -31,6 +31,7 @@ class EndReason(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     LOST = "lost"
+    REVOKED = "revoked"
     FAILED = "failed"
 
 
@@ -38,6 +39,7 @@ SENTENCES: Mapping[EndReason, str] = {
     EndReason.CANCELLED: "somebody cancelled the job or erased its dataset",
     EndReason.EXPIRED: f"no worker took the job within {limits.MAX_QUEUE_S // 3_600} hours, so its reservation expired",
     EndReason.LOST: "its worker stopped, or was out of reach for too long, after the charge",
+    EndReason.REVOKED: "the key that submitted it was revoked, or lost its role, before the charge",
     EndReason.FAILED: "it broke while running, or an input was gone; the cause may depend on rows and is not recorded",
 }
 """What happened, for people, by reason."""

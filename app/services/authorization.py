@@ -1,12 +1,37 @@
-"""Finds the dataset that a request names, and checks the caller's role on it."""
+"""Opens the transactions of callers, finds the dataset that a request names, and checks the caller's role on it."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
+from app.access import authority, grants
 from app.access.roles import Principal, Role
 from app.datasets import catalog
+from app.services.installation import Installation
+
+
+@contextmanager
+def acting(
+    installation: Installation, key_id: str, *, changing: str | None = None
+) -> Iterator[tuple[Session, Principal]]:
+    """A write transaction on behalf of a caller, and the caller with its present roles.
+
+    A request may have begun long before: its key is read again as the first statement, and grants that are read in the
+    transaction are the present ones. Every effect of a request happens in such a transaction
+    (tests/architecture/test_authority.py).
+
+    Args:
+        installation: this installation.
+        key_id: the caller's key, which was authenticated when the request began.
+        changing: the key that the transaction revokes, or whose grants it changes.
+
+    Raises:
+        Unauthenticated: the caller's key was revoked meanwhile.
+        Unavailable: the database cannot be reached or is too busy; nothing was committed.
+    """
+    with installation.database.write() as session:
+        yield session, authority.hold(session, key_id, changing=changing)
 
 
 def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:

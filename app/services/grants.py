@@ -2,7 +2,7 @@
 
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, Principal, Role
-from app.services.authorization import authorized_dataset
+from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import GrantOut
 
@@ -14,7 +14,7 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
         NotFound: no such dataset or key.
         RoleMissing: only the owner grants.
     """
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role))
@@ -28,7 +28,7 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset or key.
         RoleMissing: only the owner revokes.
     """
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.remove(session, dataset_id=dataset.id, key_id=key_id)

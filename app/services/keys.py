@@ -11,6 +11,7 @@ from app.access.tables import KeyRow
 from app.core import clock
 from app.core.errors import InstallationError
 from app.db.unit_of_work import Database
+from app.services.authorization import acting
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
 from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut
@@ -22,9 +23,9 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
     Raises:
         RoleMissing: only an admin makes keys.
     """
-    principal.require(Role.ADMIN)
     roles = [Role(role) for role in body.roles]
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
+        principal.require(Role.ADMIN)
         at = installation.database.now(session)
         new_key = keys.create(session, name=body.name, roles=roles, at=at)
         row = keys.find(session, new_key.id)
@@ -46,14 +47,14 @@ def list_keys(installation: Installation, principal: Principal, page: PageReques
 
 
 def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:
-    """Revokes a key at once. Revoking a revoked key succeeds.
+    """Revokes a key. Every effect of the key was committed before; none follows. Revoking a revoked key succeeds.
 
     Raises:
         RoleMissing: only an admin revokes.
         NotFound: no such key.
     """
-    principal.require(Role.ADMIN)
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
+        principal.require(Role.ADMIN)
         row = keys.find(session, key_id)
         if row.revoked_at is None:
             row.revoked_at = installation.database.now(session)

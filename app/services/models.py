@@ -12,6 +12,7 @@ from app.forests import catalogue
 from app.privacy import guarantees
 from app.registry import models
 from app.registry.tables import ModelRow
+from app.services.authorization import acting
 from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -92,7 +93,7 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not delete.
     """
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
         digest = models.remove(session, model_id)

@@ -19,6 +19,7 @@ from app.ledger.limit import Limit
 from app.ledger.populations import NewPopulation
 from app.ledger.tables import PopulationRow
 from app.registry import models
+from app.services.authorization import acting
 from app.services.guarantees import population_guarantee
 from app.services.installation import Installation
 from app.services.ledger.accounts import sees_all_populations, visible_population
@@ -42,8 +43,8 @@ def open_population(
     if body.budget.delta_set_aside is not None:
         raise NotSupported("delta_set_aside of a population")
     cap = cap_of(body.budget)
-    principal.require(Role.OWNER)
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
+        principal.require(Role.OWNER)
         at = installation.database.now(session)
 
         def work() -> Answer:

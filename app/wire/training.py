@@ -123,7 +123,7 @@ class JobOut(Answer):
     algorithm: str | None
     name: str | None
     state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
-    reason: Literal["cancelled", "expired", "lost", "failed"] | None
+    reason: Literal["cancelled", "expired", "lost", "revoked", "failed"] | None
     charged: bool
     progress: float
     trees_done: int

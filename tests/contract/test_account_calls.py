@@ -28,11 +28,9 @@ from app.verifier.dataset_replay import verify
 from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
-from tests.support.crash_scene import OWNER
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 
-ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
-STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 PURE = {"accountant": "pure", "epsilon": "3"}
 ZCDP = {"accountant": "zcdp", "epsilon": "2", "delta": "1e-6"}
 

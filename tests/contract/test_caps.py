@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.access.roles import Principal, Role
+from app.access.roles import Principal
 from app.core.errors import BudgetExceeded, DatasetDeleted, RoleMissing
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
@@ -10,11 +10,8 @@ from app.services.ledger import balances
 from app.services.ledger.caps import change_cap
 from app.verifier.result_text import to_json
 from app.wire.ledger import AccountBalance, CapIn
-from tests.support.crash_scene import OWNER, Scene
+from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed
-
-ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
-STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 
 
 def _cap(scene: Scene, epsilon: str, *, by: Principal = OWNER) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from app.access.idempotency import IdempotentRequest
-from app.access.roles import Principal, Role
 from app.core.errors import AccountantMismatch, BudgetExceeded, InvalidRequest, NotSupported, PopulationMismatch
 from app.privacy.accountants import zcdp
 from app.services import populations
@@ -24,7 +23,6 @@ from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import OWNER
 
-ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 DELTA, ASIDE = Fraction(1, 10**6), Fraction(1, 4 * 10**6)
 BUDGET = {"accountant": "zcdp", "epsilon": "1", "delta": "1e-6", "delta_set_aside": "2.5e-7"}
 SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal, Role
+from app.access.roles import Principal
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
@@ -23,9 +23,8 @@ from app.services.ledger.external import charge_external, quote_external
 from app.services.pages import PageRequest
 from app.wire.external_charges import ExternalIn
 from app.wire.keys import KeyIn
-from tests.support.crash_scene import OWNER, Scene
+from tests.support.crash_scene import ADMIN, OWNER, Scene
 
-ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 LAPLACE = {
     "type": "discrete-laplace/1", "adjacency": "add_remove", "l1_sensitivity": "120", "inverse_scale": "1/240",
     "coordinates": 1,

@@ -1,4 +1,4 @@
-"""Every use case that touches the ledger locks in one order: datasets, jobs, accounts, populations, each by id.
+"""Every use case that touches the ledger locks in one order: keys, datasets, jobs, accounts, each by id.
 
 The tests run on PostgreSQL only, because a SQLite write transaction excludes every other one. The two datasets belong
 to two populations whose ids are in the opposite order, so that locking in order of use would differ from the rule.
@@ -46,6 +46,10 @@ def _ids(pair: Pair) -> list[str]:
     return sorted(scene.dataset_id for scene in (pair.first, pair.second))
 
 
+KEYS: list[Lock] = [("keys", OWNER.key_id)]
+"""Locked by every transaction that acts on the key's authority."""
+
+
 def _datasets(*ids: str) -> list[Lock]:
     return [("datasets", each) for each in ids]
 
@@ -79,7 +83,7 @@ def test_the_lock_order_of_a_submission_on_two_datasets(pair: Pair, is_crossed: 
     _assert_order(
         pair,
         lambda: mine.submit(key="k"),
-        _datasets(*_ids(pair)) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
+        KEYS + _datasets(*_ids(pair)) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
 
@@ -110,7 +114,7 @@ def test_the_lock_order_of_an_external_charge(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: scene.charge_external(key="k"),
-        _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
+        KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations(population),
     )
 
 
@@ -119,7 +123,9 @@ def test_the_lock_order_of_a_charge(pair: Pair) -> None:
     job_id = pair.submit(key="k")
     claim = claimed(pair.first.installation)
     _assert_order(
-        pair, lambda: run_job.charge_job(pair.first.installation, claim), _jobs(job_id) + _accounts(*_ids(pair))
+        pair,
+        lambda: run_job.charge_job(pair.first.installation, claim),
+        KEYS + _jobs(job_id) + _accounts(*_ids(pair)),
     )
 
 
@@ -128,7 +134,7 @@ def test_the_lock_order_of_a_cancellation(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: show_jobs.cancel_job(pair.first.installation, OWNER, job_id),
-        _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
+        KEYS + _jobs(job_id) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
     )
 
 
@@ -158,14 +164,18 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: delete_dataset(pair.first.installation, OWNER, pair.second.dataset_id),
-        _datasets(pair.second.dataset_id) + _jobs(*job_ids) + _accounts(*_ids(pair)) + _populations(*POPULATIONS),
+        KEYS
+        + _datasets(pair.second.dataset_id)
+        + _jobs(*job_ids)
+        + _accounts(*_ids(pair))
+        + _populations(*POPULATIONS),
     )
 
 
 def test_the_lock_order_of_a_cap_change(pair: Pair) -> None:
     scene = pair.first
     _assert_order(
-        pair, lambda: scene.lower_cap("1", key="k"), _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
+        pair, lambda: scene.lower_cap("1", key="k"), KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id)
     )
 
 
@@ -174,5 +184,5 @@ def test_the_lock_order_of_a_join(pair: Pair) -> None:
     _assert_order(
         pair,
         lambda: join_population(scene.installation, OWNER, scene.dataset_id, population="pop_a"),
-        _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations("pop_a"),
+        KEYS + _datasets(scene.dataset_id) + _accounts(scene.dataset_id) + _populations("pop_a"),
     )

@@ -16,12 +16,11 @@ from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
 from app.services.pages import PageRequest
 from app.services.populations import list_populations, show_population
-from tests.support.crash_scene import OWNER
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.evidence import verified
-from tests.support.population_accounts import ADMIN, PURE, account, join, opened, reserve
+from tests.support.population_accounts import PURE, account, join, opened, reserve
 
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
-STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 
 
 @pytest.fixture

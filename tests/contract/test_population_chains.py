@@ -18,9 +18,9 @@ from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import verify
 from tests.support import settling
-from tests.support.crash_scene import EVENT, OWNER
+from tests.support.crash_scene import ADMIN, EVENT, OWNER
 from tests.support.evidence import export, verified
-from tests.support.population_accounts import ADMIN, ZCDP, account, join, opened, reserve, said
+from tests.support.population_accounts import ZCDP, account, join, opened, reserve, said
 
 
 def test_entries_say_what_happened_and_to_which_entry_of_which_member(installation: Installation) -> None:

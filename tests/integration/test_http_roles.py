@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
 
 import httpx
 import pytest
@@ -14,16 +13,9 @@ from app.api.main import openapi_text
 from app.core import ids
 from app.registry import models
 from app.registry.tables import ModelRow
-from tests.support.server import (
-    CSV,
-    Caller,
-    Server,
-    csv_rows,
-    declaration,
-    new_idempotency_key,
-    training,
-    worker,
-)
+from tests.support.lost_authority import Loss, lost_before_write
+from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets, new_population
+from tests.support.server import Caller, Server, declaration, new_idempotency_key, training, worker
 
 CALLERS = (
     "stranger", "predictor", "analyst", "auditor", "owner", "global auditor", "global owner", "admin",
@@ -97,21 +89,6 @@ OF_POPULATION = {
 
 
 @dataclass(frozen=True)
-class Targets:
-    """The objects that the requests address."""
-
-    dataset: str
-    job: str
-    model: str
-    profile: str
-    key: str
-    population: str
-    reservation: str
-    rival: str
-    evaluation: str
-
-
-@dataclass(frozen=True)
 class Estate:
     """One server with one object of each kind, and a caller of each kind."""
 
@@ -143,7 +120,7 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     callers |= {role: idle_server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
     revoked = idle_server.caller("admin")
     assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
-    population = idle_server.admin.http.post("/populations", json=_new_population()).json()["id"]
+    population = idle_server.admin.http.post("/populations", json=new_population()).json()["id"]
     charged = idle_server.admin.http.post(
         f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=new_idempotency_key()
     )
@@ -153,89 +130,8 @@ def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Est
     return Estate(idle_server, targets, callers, revoked)
 
 
-def _new_population() -> dict[str, Any]:
-    return {"name": f"people-{secrets.token_hex(6)}", "budget": {"accountant": "pure", "epsilon": "1000"}}
-
-
-_caps = count(999, -1)
-
-
-def _lower_cap() -> dict[str, str]:
-    """A cap lower than every cap before."""
-    return {"cap": str(next(_caps)), "reason": "a test"}
-
-
-EXTERNAL = {
-    "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
-}  # fmt: skip
-Ask = tuple[str, str, dict[str, Any]]
-REQUESTS: dict[str, Callable[[Targets], Ask]] = {
-    "check_health": lambda it: ("GET", "/healthz", {}),
-    "check_readiness": lambda it: ("GET", "/readyz", {}),
-    "create_key": lambda it: ("POST", "/keys", {"json": {"name": "another", "roles": []}}),
-    "list_keys": lambda it: ("GET", "/keys", {}),
-    "revoke_key": lambda it: ("DELETE", f"/keys/{it.key}", {}),
-    "declare_dataset": lambda it: ("POST", "/datasets", {"json": declaration()}),
-    "list_datasets": lambda it: ("GET", "/datasets", {}),
-    "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
-    "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),
-    "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
-    "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
-    "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
-    "list_algorithms": lambda it: ("GET", "/algorithms", {}),
-    "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
-    "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),
-    "quote_profile": lambda it: ("POST", f"/datasets/{it.dataset}/profiles/quote", {"json": {"epsilon": "0.1"}}),
-    "release_profile": lambda it: (
-        "POST",
-        f"/datasets/{it.dataset}/profiles",
-        {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
-    ),
-    "list_profiles": lambda it: ("GET", f"/datasets/{it.dataset}/profiles", {}),
-    "show_profile": lambda it: ("GET", f"/profiles/{it.profile}", {}),
-    "quote_evaluation": lambda it: ("POST", f"/models/{it.model}/evaluations/quote", {"json": {"epsilon": "0.1"}}),
-    "evaluate_model": lambda it: (
-        "POST", f"/models/{it.model}/evaluations", {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
-    ),
-    "list_evaluations": lambda it: ("GET", f"/models/{it.model}/evaluations", {}),
-    "show_evaluation": lambda it: ("GET", f"/evaluations/{it.evaluation}", {}),
-    "quote_selection": lambda it: (
-        "POST", "/evaluations/quote", {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}},
-    ),
-    "select_model": lambda it: (
-        "POST", "/evaluations",
-        {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}, "headers": new_idempotency_key()},
-    ),
-    "list_jobs": lambda it: ("GET", "/jobs", {}),
-    "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
-    "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),
-    "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
-    "list_models": lambda it: ("GET", "/models", {}),
-    "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
-    "delete_model": lambda it: ("DELETE", f"/models/{it.model}", {}),
-    "download_artifact": lambda it: ("GET", f"/models/{it.model}/artifact", {}),
-    "predict": lambda it: ("POST", f"/models/{it.model}/predict", {"json": {"rows": [{"age": 30}]}}),
-    "list_balances": lambda it: ("GET", "/ledger", {}),
-    "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
-    "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
-    "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
-    "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
-    "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
-    "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
-    "show_signer": lambda it: ("GET", "/signer", {}),
-    "erase_unit": lambda it: ("POST", f"/datasets/{it.dataset}/erasures", {"json": {"unit": "ann"}}),
-    "show_overlaps": lambda it: ("GET", f"/datasets/{it.dataset}/overlaps", {}),
-    "join_population": lambda it: ("PUT", f"/datasets/{it.dataset}/population", {"json": {"population": "its-people"}}),
-    "create_population": lambda it: ("POST", "/populations", {"json": _new_population()}),
-    "list_populations": lambda it: ("GET", "/populations", {}),
-    "show_population": lambda it: ("GET", f"/populations/{it.population}", {}),
-    "create_quote": lambda it: ("POST", f"/ledger/{it.dataset}/quotes", {"json": EXTERNAL}),
-    "create_reservation": lambda it: (
-        "POST", f"/ledger/{it.dataset}/reservations", {"json": EXTERNAL, "headers": new_idempotency_key()},
-    ),
-    "list_reservations": lambda it: ("GET", f"/ledger/{it.dataset}/reservations", {}),
-    "show_reservation": lambda it: ("GET", f"/ledger/{it.dataset}/reservations/{it.reservation}", {}),
-}  # fmt: skip
+READS = {"create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote", "predict"}
+"""Operations that have a body and no effect."""
 TYPES = {401: "unauthenticated", 403: "role-missing", 404: "not-found"}
 
 
@@ -248,8 +144,9 @@ def _fresh(estate: Estate, operation: str, caller: Caller, name: str) -> Targets
         return replace(targets, job=server.submitted(targets.dataset).json()["job_id"])
     if operation == "delete_model":
         return replace(targets, model=_twin(server, targets.model))
-    if operation in ("delete_dataset", "erase_unit"):
+    if operation in ("delete_dataset", "erase_unit", "join_population"):
         dataset = server.declared(privacy_unit={"column": "patient", "max_rows": 1})["id"]
+        server.admin.http.post(f"/datasets/{dataset}/erasures", json={"unit": "bob"})  # makes the book of the units
         if name == "owner":
             server.admin.http.put(f"/datasets/{dataset}/grants/{caller.id}", json={"role": name})
         return replace(targets, dataset=dataset)
@@ -320,6 +217,41 @@ def _check(
             assert estate.server.footprint() == before, "a refusal changes nothing"
             for known in (estate.targets.dataset, estate.targets.job, estate.targets.model):
                 assert status != 404 or known not in answer.text
+
+
+WRITES = [operation for operation in STATUSES if REQUESTS[operation](Targets(*[""] * 9))[0] != "GET"]
+GRANTED = [name for name in WRITES if STATUSES[name][CALLERS.index("owner")] < 300 <= STATUSES[name][0]]
+
+
+@pytest.mark.parametrize(
+    ("operation", "loss"),
+    [(name, loss) for name in WRITES for loss in ("key", "grants" if name in GRANTED else "roles")],
+)
+def test_an_operation_has_no_effect_once_the_authority_is_gone(estate: Estate, operation: str, loss: Loss) -> None:
+    """The authority goes at the last moment: before each write transaction of the request in turn."""
+    server = estate.server
+    for write in count(1):
+        name = "owner" if loss == "grants" else "admin"
+        caller = server.caller("admin") if name == "admin" else server.granted(estate.targets.dataset, name)
+        request = REQUESTS[operation](_fresh(estate, operation, caller, name))
+        before = server.footprint()
+        with lost_before_write(server.database, caller.id, loss, write=write) as writes:
+            answer = _answer_to(caller.http, request)
+        if writes.n < write:
+            break
+        assert _is_refusal(answer, 401 if loss == "key" else STATUSES[operation][0])
+        after = server.footprint()
+        assert after | {"grants": None} == before | {"grants": None}
+    assert answer.status_code < 300, answer.text
+    assert write > 1 or operation in READS, "the operation neither reads only nor has an effect"
+
+
+def test_no_operation_that_reads_begins_a_write_transaction(estate: Estate) -> None:
+    server = estate.server
+    with lost_before_write(server.database, estate.callers["admin"].id, "key", write=0) as writes:
+        for operation in set(STATUSES) - set(WRITES) | READS:
+            assert _answer_to(server.admin.http, REQUESTS[operation](estate.targets)).status_code == 200
+    assert writes.n == 0
 
 
 @pytest.mark.parametrize("operation", STATUSES)

@@ -15,8 +15,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.access import keys
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
+from app.access.tables import KeyRow
+from app.core import clock
 from app.core.settings import Settings
 from app.jobs import queue
 from app.jobs.tables import JobRow
@@ -40,6 +43,8 @@ from app.wire.training import TrainIn
 DELTA = "0.000001"
 CELLS = 4
 OWNER = Principal("key_owner", frozenset({Role.OWNER}))
+ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
+STRANGER = Principal("key_stranger", frozenset({Role.OWNER}))
 EVENT = {
     "type": "discrete-laplace/1",
     "adjacency": "add_remove",
@@ -152,9 +157,15 @@ def opened(url: str, home: Path, *, epsilon: str = "3", lease_ttl_s: int = 3) ->
 
 
 def open_installation(url: str, home: Path, *, lease_ttl_s: int = 3, pool_size: int = 8) -> Installation:
-    """Opens an installation with short leases and polls."""
+    """Opens an installation with short leases and polls, in which the callers of the tests have their keys."""
     settings = Settings(home=home, database_url=url, lease_ttl_s=lease_ttl_s, poll_interval_s=0.05)
-    return Installation.open(settings, pool_size=pool_size)
+    installation = Installation.open(settings, pool_size=pool_size)
+    with installation.database.write() as session:
+        for caller in (OWNER, ADMIN, STRANGER):
+            if session.get(KeyRow, caller.key_id) is None:
+                roles = sorted(caller.roles)
+                keys.add(session, key_id=caller.key_id, secret="s" * 43, name="test", roles=roles, at=clock.now())
+    return installation
 
 
 FOUR_CELLS = Partitions((HashPartition("shard", CELLS),))

@@ -14,9 +14,10 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 
 from app.core.errors import Unavailable
+from app.db import name_locks
 
 Lock: TypeAlias = tuple[str, str]
-"""A table and the id of a row."""
+"""A table and the id of a row; of a key, its id is locked and not its row."""
 
 _PATIENCE_S = 120.0
 
@@ -41,8 +42,11 @@ def assert_locks_in_order(engine: Engine, use_case: Callable[[], object], locks:
 
 
 def _locked(connection: Connection, lock: Lock) -> bool:
-    """Locks a row if no other transaction holds it."""
+    """Locks a row or a key's id if no other transaction holds it."""
     table, row_id = lock
+    if table == "keys":
+        take = text("SELECT pg_try_advisory_xact_lock(:number)")
+        return bool(connection.execute(take, {"number": name_locks.number(row_id)}).scalar_one())
     locked_row = connection.execute(
         text(f"SELECT id FROM {table} WHERE id = :id FOR UPDATE SKIP LOCKED"),
         {"id": row_id},

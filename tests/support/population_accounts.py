@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal, Role
 from app.core import clock
 from app.ledger import populations
 from app.ledger import service as ledger
@@ -21,7 +20,6 @@ PURE = ledger.NewAccount(
 )  # fmt: skip
 
 ZCDP = dataclasses.replace(PURE, accountant="zcdp", delta="0.000001")
-ADMIN = Principal("key_admin", frozenset({Role.ADMIN}))
 
 
 def opened(session: Session, *members: str, like: ledger.NewAccount = PURE, cap: int = 100) -> None:

@@ -17,6 +17,7 @@ from app.forests.data.schema import Schema, column_name_problem
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services import populations
+from app.services.authorization import acting
 from app.services.datasets.declare_partitions import read_partitions, two_significant_digits
 from app.services.datasets.show_datasets import dataset_out
 from app.services.installation import Installation
@@ -43,8 +44,8 @@ def register_dataset(
     budget, cap = _checked(declaration)  # converted before anything is locked
     unit_column = declaration.privacy_unit.column
     partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
-    principal.require(Role.OWNER)
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
+        principal.require(Role.OWNER)
         at = installation.database.now(session)
 
         def work() -> Answer:

@@ -3,7 +3,7 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
 from app.jobs import queue
-from app.services.authorization import authorized_dataset
+from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 
@@ -18,7 +18,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner erases.
     """
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         row = catalog.locked(session, dataset.id).row  # locked before its jobs, so that no job is added meanwhile
         at = installation.database.now(session)

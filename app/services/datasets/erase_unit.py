@@ -3,7 +3,7 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure
-from app.services.authorization import authorized_dataset
+from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ErasureOut
 
@@ -30,7 +30,8 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     try:
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
-            with installation.database.write() as session:
+            with acting(installation, principal.key_id) as (session, principal):
+                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)

@@ -1,12 +1,14 @@
 """Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an epoch."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from app.access import authority
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
@@ -14,7 +16,7 @@ from app.core.errors import DatasetDeleted, TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
-from app.services.authorization import authorized_dataset
+from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
@@ -62,6 +64,7 @@ def upload_rows(
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
     with installation.database.read() as session:
+        principal = authority.read(session, principal.key_id)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         earlier = None if request is None else stored(session, request)
         if earlier is not None:
@@ -69,9 +72,9 @@ def upload_rows(
         dataset.living()
     try:
         if dataset.unit_column is None:
-            return _Upload(installation, dataset, book=None).run(body, request)
+            return _Upload(installation, principal.key_id, dataset, book=None).run(body, request)
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
-            return _Upload(installation, dataset, book).run(body, request)
+            return _Upload(installation, principal.key_id, dataset, book).run(body, request)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
 
@@ -79,8 +82,11 @@ def upload_rows(
 class _Upload:
     """One upload, from its file to the committed epoch."""
 
-    def __init__(self, installation: Installation, dataset: catalog.Dataset, book: AdmissionBook | None) -> None:
+    def __init__(
+        self, installation: Installation, key_id: str, dataset: catalog.Dataset, book: AdmissionBook | None
+    ) -> None:
         self._installation = installation
+        self._key_id = key_id
         self._dataset = dataset
         self._book = book
         self._epoch_id = ids.new(ids.EPOCH)
@@ -93,7 +99,7 @@ class _Upload:
             self._begin(self._book)
         report = self._ingest(body)
         try:
-            with self._installation.database.write() as session:
+            with self._acting() as session:
                 at = self._installation.database.now(session)
                 reply = once(session, request, at=at, work=lambda: self._add_epoch(session, report, at=at))
                 if self._book is not None and self._is_added:
@@ -105,9 +111,16 @@ class _Upload:
             row_files.erase_epoch(self._installation.home, self._dataset.id, self._epoch_id)
         return reply
 
+    @contextmanager
+    def _acting(self) -> Iterator[Session]:
+        """A write transaction in which the caller still owns the dataset."""
+        with acting(self._installation, self._key_id) as (session, principal):
+            authorized_dataset(session, principal, self._dataset.id, MANAGE_DATASET)
+            yield session
+
     def _begin(self, book: AdmissionBook) -> None:
         """Opens the upload in the book under the dataset's lock, since the upload before may not have committed yet."""
-        with self._installation.database.write() as session:
+        with self._acting() as session:
             catalog.locked(session, self._dataset.id).living()
             self._before = [epoch.id for epoch in catalog.epochs(session, self._dataset.id)]
         book.begin(self._epoch_id, committed=self._before)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
+from app.access import authority, grants
 from app.access.idempotency import Answer, IdempotentRequest, stored
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
@@ -25,7 +25,7 @@ from app.services.spending import scopes
 from app.services.spending.accept import Job, accept
 from app.services.spending.part_quotes import quote_parts
 from app.services.spending.price import PricedPart, RequestedPart, price_part
-from app.services.spending.submit import submit
+from app.services.spending.submit import Steps, submit
 from app.wire.evaluations import EvaluationIn, EvaluationQuoteOut, SelectionIn
 
 _TRAINED_ON = (
@@ -102,22 +102,30 @@ def submit_evaluation(
         BudgetExceeded: the account refuses.
     """
 
-    def write(session: Session, planned: PlannedEvaluation, at: datetime) -> Answer:
-        return accept(session, _job(planned, name=body.name), actor=principal.key_id, at=at)
+    def write(session: Session, principal: Principal, planned: PlannedEvaluation, at: datetime) -> Answer:
+        for row in planned.models:
+            grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
+        return accept(session, principal, _job(planned, name=body.name), at=at)
 
     try:
         return submit(
             installation,
-            request,
-            authorize=lambda session: _authorize(session, principal, model_ids, body),
-            quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
-            write=write,
+            principal,
+            Steps(
+                authorize=lambda session, principal: _authorize(session, principal, model_ids, body),
+                quote=lambda session, subject: _plan_evaluation(installation, session, subject, body),
+                write=write,
+            ),
+            request=request,
         )
     except NotFound:  # a stored answer stays valid although a model was deleted
         with installation.database.read() as session:
+            principal = authority.read(session, principal.key_id)
             earlier = stored(session, request)
-        if earlier is None:
-            raise
+            if earlier is None or earlier.location is None:
+                raise
+            job = queue.job(session, earlier.location.removeprefix("/jobs/"))
+            grants.require(session, principal, job.dataset_id, TRAIN, kind="model")
         return earlier
 
 

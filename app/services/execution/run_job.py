@@ -13,7 +13,9 @@ from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
-from app.core.errors import GrovekeeperError, LeaseLost, NotFound, Unavailable
+from app.access import authority, grants
+from app.access.roles import TRAIN
+from app.core.errors import GrovekeeperError, LeaseLost, NotFound, RoleMissing, Unauthenticated, Unavailable
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -37,6 +39,8 @@ KINDS: Mapping[str, JobKind] = MappingProxyType(
 
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
+
+_NOT_AUTHORIZED = (Unauthenticated, NotFound, RoleMissing)
 
 WORKER = "worker"
 """The actor of entries that no key caused."""
@@ -79,7 +83,10 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
         task = charge_job(installation, claim)
     except TaskNotPaid:
         _log.error("a job's task is not what its reservations pay for", extra={"job_id": claim.job_id})
-        _give_back(installation, claim)
+        _give_back(installation, claim, reason=EndReason.FAILED)
+        return
+    except _NOT_AUTHORIZED:
+        _give_back(installation, claim, reason=EndReason.REVOKED)
         return
     try:
         _run_and_settle(installation, claim, task=task, run=run)
@@ -94,13 +101,18 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
     Raises:
+        Unauthenticated: the submitter's key was revoked; nothing was charged.
+        NotFound, RoleMissing: the submitter may not train on a dataset of the job any more; nothing was charged.
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
     """
     with installation.database.write() as session:
+        submitter = authority.hold(session, queue.job(session, claim.job_id).submitted_by)
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
+        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
+            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
         require_paid(session, row)
         if row.parts:
             ledger.charge_job(session, row.id, actor=WORKER)
@@ -127,19 +139,19 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
             path.write_bytes(installation.store.get(digest))
             heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
     except NotFound:
-        _give_back(installation, claim)
+        _give_back(installation, claim, reason=EndReason.FAILED)
         return False
     except OSError:  # the disk is full: nothing was charged, and the job goes back to the queue with its lease
         raise Unavailable("the home cannot be written") from None
     return True
 
 
-def _give_back(installation: Installation, claim: Claim) -> None:
+def _give_back(installation: Installation, claim: Claim, *, reason: EndReason) -> None:
     """Fails a job before its charge: no row was read, so its reservations are given back."""
     with installation.database.write() as session:
         row = queue.leased(session, claim)
         ledger.void_jobs(session, [row.id], actor=WORKER)
-        queue.finish(row, state=JobState.FAILED, reason=EndReason.FAILED, at=installation.database.now(session))
+        queue.finish(row, state=JobState.FAILED, reason=reason, at=installation.database.now(session))
     shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
 

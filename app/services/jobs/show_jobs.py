@@ -13,6 +13,7 @@ from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
+from app.services.authorization import acting
 from app.services.installation import Installation
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
@@ -52,7 +53,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         RoleMissing: the key's role on the job's dataset does not allow this.
         JobFinished: the job has already ended.
     """
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
         row = queue.locked(session, job_id)
         grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
         if row.state not in UNFINISHED:

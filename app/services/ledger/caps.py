@@ -15,6 +15,7 @@ from app.ledger import service as ledger
 from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.registry import models
+from app.services.authorization import acting
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
@@ -64,7 +65,8 @@ def change_cap(
         cap = _changed_cap(ledger.highest_cap(session, account.id), body.cap)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
-    with installation.database.write() as session:
+    with acting(installation, principal.key_id) as (session, principal):
+        account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:
             dataset = None if account.dataset is None else catalog.locked(session, account.id).living()

@@ -5,6 +5,7 @@ from typing import Any, Literal, cast
 
 from sqlalchemy.orm import Session
 
+from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.datasets import catalog
@@ -18,7 +19,7 @@ from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.ledger.external_price import ExternalCharge, price_external, price_out, receipt_of
 from app.services.pages import PageRequest, page_of
-from app.services.spending.submit import submit
+from app.services.spending.submit import Steps, submit
 from app.wire.external_charges import ExternalIn, ExternalQuote, ReservationList, ReservationOut
 
 
@@ -62,7 +63,8 @@ def charge_external(
         BudgetExceeded: the account refuses the charge.
     """
 
-    def write(session: Session, charge: ExternalCharge, _at: datetime) -> Answer:
+    def write(session: Session, principal: Principal, charge: ExternalCharge, _at: datetime) -> Answer:
+        grants.require(session, principal, charge.dataset.id, ATTEST, kind="dataset")
         living = catalog.locked(session, charge.dataset.id).living()
         new_reservation = _reservation(charge, body, attested_by=principal.key_id)
         reservation_id = external.charge(session, new_reservation, delta=charge.delta, actor=principal.key_id)
@@ -71,11 +73,14 @@ def charge_external(
 
     return submit(
         installation,
-        request,
-        authorize=lambda session: authorized_dataset(session, principal, reference, ATTEST),
-        route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
-        quote=lambda session, dataset: price_external(session, dataset, body),
-        write=write,
+        principal,
+        Steps(
+            authorize=lambda session, principal: authorized_dataset(session, principal, reference, ATTEST),
+            route=lambda dataset: f"POST /ledger/{dataset.id}/reservations",
+            quote=lambda session, dataset: price_external(session, dataset, body),
+            write=write,
+        ),
+        request=request,
     )
 
 

@@ -17,7 +17,7 @@ from app.services.installation import Installation
 from app.services.spending.accept import Job, accept
 from app.services.spending.part_quotes import quote_parts
 from app.services.spending.price import PricedPart, price_part
-from app.services.spending.submit import submit
+from app.services.spending.submit import Steps, submit
 from app.wire.profiles import ProfileIn, ProfileQuoteOut
 
 
@@ -59,18 +59,21 @@ def submit_profile(
         BudgetExceeded: the account refuses.
     """
 
-    def write(session: Session, planned: tuple[ProfilePlan, PricedPart], at: datetime) -> Answer:
+    def write(session: Session, principal: Principal, planned: tuple[ProfilePlan, PricedPart], at: datetime) -> Answer:
         plan, part = planned
         job = Job("profile", part.dataset, [part], {"plan": plan.to_json()}, name=body.name)
-        return accept(session, job, actor=principal.key_id, at=at)
+        return accept(session, principal, job, at=at)
 
     return submit(
         installation,
-        request,
-        authorize=lambda session: authorized_dataset(session, principal, reference, TRAIN),
-        route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
-        quote=lambda session, dataset: _plan_profile(session, dataset, body),
-        write=write,
+        principal,
+        Steps(
+            authorize=lambda session, principal: authorized_dataset(session, principal, reference, TRAIN),
+            route=lambda dataset: f"POST /datasets/{dataset.id}/profiles",
+            quote=lambda session, dataset: _plan_profile(session, dataset, body),
+            write=write,
+        ),
+        request=request,
     )
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.access import grants
 from app.access.idempotency import Answer
+from app.access.roles import TRAIN, Principal
 from app.core import ids
 from app.core.errors import NoRowsYet
 from app.datasets import catalog
@@ -44,18 +46,27 @@ class Job:
     n_trees: int = 0
 
 
-def accept(session: Session, job: Job, *, actor: str, at: datetime) -> Answer:
+def accept(session: Session, principal: Principal, job: Job, *, at: datetime) -> Answer:
     """Reserves the price of every part and queues the job: all or nothing, since the caller rolls back.
 
+    Args:
+        session: a write transaction of :func:`app.services.authorization.acting`.
+        principal: the submitter with its present roles.
+        job: the job.
+        at: the present time.
+
     Raises:
+        NotFound: a dataset of the job is not visible to the submitter any more.
+        RoleMissing: the submitter may not train on a dataset of the job any more.
         DatasetDeleted: a dataset of the job was erased.
         NoRowsYet: a dataset of the job has no upload.
         BudgetExceeded: an account refuses; the error names it.
     """
     job_id = ids.new(ids.JOB)
-    _lock_datasets(session, [job.dataset.id, *(part.dataset.id for part in job.parts)])
+    _lock_datasets(session, principal, [job.dataset.id, *(part.dataset.id for part in job.parts)])
     priced = [replace(part, scope=scopes.resolved(session, part.dataset, part.scope)) for part in job.parts]
-    reservation_ids = ledger.reserve(session, [_reservation(part, job_id=job_id) for part in priced], actor=actor)
+    reservations = [_reservation(part, job_id=job_id) for part in priced]
+    reservation_ids = ledger.reserve(session, reservations, actor=principal.key_id)
     parts = [_part(session, *paid) for paid in zip(priced, reservation_ids, strict=True)]
     row = JobRow(
         id=job_id,
@@ -65,16 +76,17 @@ def accept(session: Session, job: Job, *, actor: str, at: datetime) -> Answer:
         algorithm=job.algorithm,
         name=job.name,
         task={"work": job.work, "parts": [part.to_json() for part in parts]},
-        submitted_by=actor,
+        submitted_by=principal.key_id,
         n_trees=job.n_trees,
     )
     queue.enqueue(session, row, at=at)
     return Answer.of(202, TrainOut(job_id=job_id, **part_fields(parts)), location=f"/jobs/{job_id}")
 
 
-def _lock_datasets(session: Session, dataset_ids: Sequence[str]) -> None:
+def _lock_datasets(session: Session, principal: Principal, dataset_ids: Sequence[str]) -> None:
     """Locks datasets in order of their ids, so that jobs on several datasets never deadlock."""
     for dataset_id in sorted(set(dataset_ids)):
+        grants.require(session, principal, dataset_id, TRAIN, kind="dataset")
         dataset = catalog.locked(session, dataset_id).living()
         if not catalog.epochs(session, dataset.id):
             raise NoRowsYet

@@ -8,7 +8,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal
 from app.services.installation import Installation
 from app.services.spending.accept import Job, accept
-from app.services.spending.submit import submit
+from app.services.spending.submit import Steps, submit
 from app.services.training.plan_training import PlannedTraining, authorized_datasets, plan_training
 from app.wire.training import TrainIn
 
@@ -30,15 +30,18 @@ def submit_training(
         BudgetExceeded: an account refuses.
     """
 
-    def write(session: Session, planned: PlannedTraining, at: datetime) -> Answer:
-        return accept(session, _job(planned, name=body.name), actor=principal.key_id, at=at)
+    def write(session: Session, principal: Principal, planned: PlannedTraining, at: datetime) -> Answer:
+        return accept(session, principal, _job(planned, name=body.name), at=at)
 
     return submit(
         installation,
-        request,
-        authorize=lambda session: authorized_datasets(session, principal, body),
-        quote=lambda session, datasets: plan_training(session, principal, datasets, body),
-        write=write,
+        principal,
+        Steps(
+            authorize=lambda session, principal: authorized_datasets(session, principal, body),
+            quote=lambda session, datasets: plan_training(session, principal, datasets, body),
+            write=write,
+        ),
+        request=request,
     )
 
 

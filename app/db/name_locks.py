@@ -1,0 +1,30 @@
+"""Locks a name, shared or exclusive, until the transaction ends; requests are granted in order of arrival.
+
+A row lock would not do: PostgreSQL grants ``FOR SHARE`` to later transactions while an ``UPDATE`` of the row waits, so
+a row that is in use all the time is never changed. On SQLite, the only write transaction excludes every other one.
+"""
+
+import hashlib
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+
+def lock(session: Session, *, shared: str, exclusive: str | None = None) -> None:
+    """Locks at most two names in the order of the names, before any row is locked.
+
+    Args:
+        session: a write transaction.
+        shared: a name that other transactions may lock ``shared`` at the same time.
+        exclusive: a name that no other transaction may lock at the same time. May be ``shared`` as well.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return
+    for name in sorted({shared, exclusive or shared}):
+        acquire = func.pg_advisory_xact_lock if name == exclusive else func.pg_advisory_xact_lock_shared
+        session.execute(select(acquire(number(name))))
+
+
+def number(name: str) -> int:
+    """PostgreSQL names such a lock by 64 bits."""
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big", signed=True)

@@ -1,0 +1,51 @@
+"""Tests that every effect of a request happens in a transaction that has read the caller's authority.
+
+``app.services.authorization.acting`` opens such a transaction. Every other write transaction belongs to the service
+itself, and stands in a list here.
+"""
+
+import ast
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+OF_CALLERS = {("app/services/authorization.py", "acting")}
+OF_THE_SERVICE = {
+    # the first admin key, and the operator's command on the installation
+    ("app/services/keys.py", "ensure_first_admin"),
+    ("app/services/keys.py", "create_admin"),
+    # workers; charge_job reads the authority of the submitter
+    ("app/services/execution/run_job.py", "claim_next"),
+    ("app/services/execution/run_job.py", "charge_job"),
+    ("app/services/execution/run_job.py", "heartbeat"),
+    ("app/services/execution/run_job.py", "_give_back"),
+    ("app/services/execution/run_job.py", "_fail"),
+    ("app/services/execution/run_job.py", "_register"),
+    # the sweeper
+    ("app/services/execution/sweep.py", "expire_jobs"),
+}
+
+
+def _writers(source: str) -> set[str]:
+    """The functions that open a write transaction: ``….database.write()`` or ``database.write()``."""
+    return {
+        function.name
+        for function in ast.walk(ast.parse(source))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr == "write" and "database" in ast.unparse(node.value)
+    }
+
+
+def test_only_these_functions_open_a_write_transaction() -> None:
+    writers = {
+        (str(path.relative_to(_ROOT)), function)
+        for path in (_ROOT / "app").rglob("*.py")
+        for function in _writers(path.read_text(encoding="utf-8"))
+    }
+    assert writers == OF_CALLERS | OF_THE_SERVICE
+
+
+def test_the_check_finds_every_form_of_a_write_transaction() -> None:
+    assert _writers("def a():\n    with here.database.write() as session: pass") == {"a"}
+    assert _writers("def b():\n    begin = self._database.write") == {"b"}
+    assert _writers("def c(file, database):\n    file.write(b''), database.read()") == set()

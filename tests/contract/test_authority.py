@@ -1,0 +1,116 @@
+"""Authority counts at the time of the effect: revocations and effects of one key happen one after the other."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Event
+from time import monotonic
+
+import pytest
+
+from app.core.errors import Unauthenticated
+from app.jobs.states import EndReason, JobState
+from app.services.authorization import acting
+from app.services.execution.run_job import claim_next, run_job
+from app.services.grants import put_grant, remove_grant
+from app.services.jobs.task import JobTask
+from app.services.keys import revoke_key
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, opened
+
+KEY = OWNER.key_id
+
+
+@pytest.fixture
+def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
+    with opened(database_url, tmp_path / "home") as found:
+        yield found
+
+
+def _revoke(scene: Scene) -> None:
+    revoke_key(scene.installation, ADMIN, KEY)
+
+
+def _remove(scene: Scene) -> None:
+    remove_grant(scene.installation, ADMIN, scene.dataset_id, KEY)
+
+
+def _must_not_run(_: JobTask) -> None:
+    raise AssertionError("rows would be read")
+
+
+@pytest.mark.parametrize("take_away", [_revoke, _remove])
+def test_a_job_whose_submitter_lost_its_authority_before_the_charge_is_void(
+    scene: Scene, take_away: Callable[[Scene], None]
+) -> None:
+    job_id = scene.submit_job(key="k")
+    take_away(scene)
+    claim = claim_next(scene.installation)
+    assert claim is not None
+    run_job(scene.installation, claim, _must_not_run)
+    row = scene.job(job_id)
+    assert (row.state, row.reason, row.charged_at) == (JobState.FAILED, EndReason.REVOKED, None)
+    assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_job_of_a_key_that_was_revoked_after_the_charge_ends_as_any_other(scene: Scene) -> None:
+    """The rows were read on an authority that held then, and the charge stays in every case."""
+    job_id = scene.submit_job(key="k")
+    claim = claim_next(scene.installation)
+    assert claim is not None
+    run_job(scene.installation, claim, lambda task: (_revoke(scene), task.output_path.write_bytes(b"nothing"))[0])
+    assert (scene.job(job_id).reason, scene.kinds_of(job_id)) == (EndReason.FAILED, ["reserve", "charge"])
+
+
+@pytest.mark.parametrize("take_away", [_revoke, _remove])
+def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other(
+    scene: Scene, take_away: Callable[[Scene], None]
+) -> None:
+    """When the revocation returns, the effect that had begun is committed."""
+    committed, begun = Event(), Event()
+
+    def revoked() -> bool:
+        begun.set()
+        take_away(scene)
+        return committed.is_set()
+
+    with ThreadPoolExecutor(1) as pool:
+        with acting(scene.installation, KEY):
+            revocation = pool.submit(revoked)
+            assert begun.wait(60)
+            with pytest.raises(TimeoutError):
+                revocation.result(0.3)
+            committed.set()
+        assert revocation.result(60)
+
+
+def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(
+    postgresql_database_url: str, tmp_path: Path
+) -> None:
+    """With row locks, transactions that overlap all the time would keep a revocation waiting for ever."""
+    with opened(postgresql_database_url, tmp_path / "home") as scene, ThreadPoolExecutor(5) as pool:
+        started, until = Barrier(5), monotonic() + 120
+
+        def act_until_revoked() -> None:
+            started.wait(60)
+            while monotonic() < until:
+                with acting(scene.installation, KEY):
+                    Event().wait(0.02)
+
+        busy = [pool.submit(act_until_revoked) for _ in range(4)]
+        started.wait(60)
+        revoke_key(scene.installation, ADMIN, KEY)
+        for acted in busy:
+            with pytest.raises(Unauthenticated):
+                acted.result(60)
+
+
+def test_keys_that_change_each_other_at_once_do_not_deadlock(postgresql_database_url: str, tmp_path: Path) -> None:
+    with opened(postgresql_database_url, tmp_path / "home") as scene, ThreadPoolExecutor(2) as pool:
+        put_grant(scene.installation, ADMIN, scene.dataset_id, STRANGER.key_id, role="owner")
+
+        def grant_many(principal: object, other: str) -> None:
+            for _ in range(30):
+                put_grant(scene.installation, principal, scene.dataset_id, other, role="owner")  # type: ignore[arg-type]
+
+        both = [pool.submit(grant_many, STRANGER, KEY), pool.submit(grant_many, OWNER, STRANGER.key_id)]
+        assert [each.result(60) for each in both] == [None, None]

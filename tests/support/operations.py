@@ -1,0 +1,111 @@
+"""A valid request for every operation of the API, by operation id."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from tests.support.server import CSV, csv_rows, declaration, new_idempotency_key, training
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The objects that the requests address."""
+
+    dataset: str
+    job: str
+    model: str
+    profile: str
+    key: str
+    population: str
+    reservation: str
+    rival: str
+    evaluation: str
+
+
+def new_population() -> dict[str, Any]:
+    return {"name": f"people-{secrets.token_hex(6)}", "budget": {"accountant": "pure", "epsilon": "1000"}}
+
+
+_caps = count(999, -1)
+
+
+def _lower_cap() -> dict[str, str]:
+    """A cap lower than every cap before."""
+    return {"cap": str(next(_caps)), "reason": "a test"}
+
+
+EXTERNAL = {
+    "description": "a mean", "per": "row", "declared": {"adjacency": "add_remove", "epsilon": "0.001"},
+}  # fmt: skip
+Ask = tuple[str, str, dict[str, Any]]
+REQUESTS: dict[str, Callable[[Targets], Ask]] = {
+    "check_health": lambda it: ("GET", "/healthz", {}),
+    "check_readiness": lambda it: ("GET", "/readyz", {}),
+    "create_key": lambda it: ("POST", "/keys", {"json": {"name": "another", "roles": []}}),
+    "list_keys": lambda it: ("GET", "/keys", {}),
+    "revoke_key": lambda it: ("DELETE", f"/keys/{it.key}", {}),
+    "declare_dataset": lambda it: ("POST", "/datasets", {"json": declaration()}),
+    "list_datasets": lambda it: ("GET", "/datasets", {}),
+    "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
+    "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),
+    "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
+    "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
+    "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),
+    "list_algorithms": lambda it: ("GET", "/algorithms", {}),
+    "create_plan": lambda it: ("POST", "/plans", {"json": training(it.dataset)}),
+    "train_model": lambda it: ("POST", "/train", {"json": training(it.dataset), "headers": new_idempotency_key()}),
+    "quote_profile": lambda it: ("POST", f"/datasets/{it.dataset}/profiles/quote", {"json": {"epsilon": "0.1"}}),
+    "release_profile": lambda it: (
+        "POST",
+        f"/datasets/{it.dataset}/profiles",
+        {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
+    ),
+    "list_profiles": lambda it: ("GET", f"/datasets/{it.dataset}/profiles", {}),
+    "show_profile": lambda it: ("GET", f"/profiles/{it.profile}", {}),
+    "quote_evaluation": lambda it: ("POST", f"/models/{it.model}/evaluations/quote", {"json": {"epsilon": "0.1"}}),
+    "evaluate_model": lambda it: (
+        "POST", f"/models/{it.model}/evaluations", {"json": {"epsilon": "0.1"}, "headers": new_idempotency_key()},
+    ),
+    "list_evaluations": lambda it: ("GET", f"/models/{it.model}/evaluations", {}),
+    "show_evaluation": lambda it: ("GET", f"/evaluations/{it.evaluation}", {}),
+    "quote_selection": lambda it: (
+        "POST", "/evaluations/quote", {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}},
+    ),
+    "select_model": lambda it: (
+        "POST", "/evaluations",
+        {"json": {"epsilon": "0.1", "models": [it.model, it.rival]}, "headers": new_idempotency_key()},
+    ),
+    "list_jobs": lambda it: ("GET", "/jobs", {}),
+    "show_job": lambda it: ("GET", f"/jobs/{it.job}", {}),
+    "cancel_job": lambda it: ("DELETE", f"/jobs/{it.job}", {}),
+    "watch_job": lambda it: ("GET", f"/jobs/{it.job}/events", {}),
+    "list_models": lambda it: ("GET", "/models", {}),
+    "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
+    "delete_model": lambda it: ("DELETE", f"/models/{it.model}", {}),
+    "download_artifact": lambda it: ("GET", f"/models/{it.model}/artifact", {}),
+    "predict": lambda it: ("POST", f"/models/{it.model}/predict", {"json": {"rows": [{"age": 30}]}}),
+    "list_balances": lambda it: ("GET", "/ledger", {}),
+    "show_balance": lambda it: ("GET", f"/ledger/{it.dataset}", {}),
+    "list_entries": lambda it: ("GET", f"/ledger/{it.dataset}/entries", {}),
+    "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
+    "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
+    "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
+    "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
+    "show_signer": lambda it: ("GET", "/signer", {}),
+    "erase_unit": lambda it: ("POST", f"/datasets/{it.dataset}/erasures", {"json": {"unit": "ann"}}),
+    "show_overlaps": lambda it: ("GET", f"/datasets/{it.dataset}/overlaps", {}),
+    "join_population": lambda it: (
+        "PUT", f"/datasets/{it.dataset}/population", {"json": {"population": new_population()["name"]}},
+    ),
+    "create_population": lambda it: ("POST", "/populations", {"json": new_population()}),
+    "list_populations": lambda it: ("GET", "/populations", {}),
+    "show_population": lambda it: ("GET", f"/populations/{it.population}", {}),
+    "create_quote": lambda it: ("POST", f"/ledger/{it.dataset}/quotes", {"json": EXTERNAL}),
+    "create_reservation": lambda it: (
+        "POST", f"/ledger/{it.dataset}/reservations", {"json": EXTERNAL, "headers": new_idempotency_key()},
+    ),
+    "list_reservations": lambda it: ("GET", f"/ledger/{it.dataset}/reservations", {}),
+    "show_reservation": lambda it: ("GET", f"/ledger/{it.dataset}/reservations/{it.reservation}", {}),
+}  # fmt: skip
