@@ -34,7 +34,7 @@ def read(session: Session, key_id: str) -> Principal:
     Raises:
         Unauthenticated: the key was revoked.
     """
-    row = session.get(KeyRow, key_id, populate_existing=True)
+    row = session.get(KeyRow, key_id)
     if row is None or row.revoked_at is not None:
         raise Unauthenticated
     return Principal(row.id, frozenset(Role(role) for role in row.roles))

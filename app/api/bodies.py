@@ -6,9 +6,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import iscoroutinefunction
+from time import monotonic
 from typing import Any, TypeVar
 
-from anyio import to_thread
+from anyio import fail_after, to_thread
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -18,7 +19,8 @@ from app.access.roles import Role
 from app.api import exact_json, problems
 from app.api.capacity import Work, capacities
 from app.core import limits
-from app.core.errors import TooLarge, UnsupportedMediaType
+from app.core.errors import BodyTooSlow, TooLarge, UnsupportedMediaType
+from app.services.authenticate import confirm
 
 _JSON_TYPES = ["application/json"]
 _LENGTH = re.compile(r"[0-9]{1,20}")
@@ -79,7 +81,7 @@ def limited(
 
 
 class BodyRequest(Request):
-    """A request whose body is counted as it arrives.
+    """A request whose body has a largest size and a time to arrive; after a long wait for it the key is read again.
 
     Attributes:
         value: the JSON value of the body, with ``Decimal`` where the text has a fraction or an exponent.
@@ -87,7 +89,7 @@ class BodyRequest(Request):
     """
 
     def __init__(self, scope: Scope, receive: Receive, *, max_bytes: int) -> None:
-        super().__init__(scope, _counted(receive, max_bytes))
+        super().__init__(scope, _Incoming(scope, receive, max_bytes))
         self.value: Any = None
         self.model: BaseModel | None = None
 
@@ -150,18 +152,42 @@ def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, Bas
     raise invalid  # out of the handler: the library's error holds the input
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
-    received = 0
+class _Incoming:
+    """Receives the messages of one request; the time that the service needs for a message does not count."""
 
-    async def count() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > limit:
-            raise TooLarge("the body", limit)
+    def __init__(self, scope: Scope, receive: Receive, max_bytes: int) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._n_bytes = 0
+        self._waited_s = 0.0
+        self._is_complete = False
+
+    async def __call__(self) -> Message:
+        if self._is_complete:
+            return await self._receive()  # tells when the client goes away
+        message = await self._next()
+        self._n_bytes += len(message.get("body", b""))
+        if self._n_bytes > self._max_bytes:
+            raise TooLarge("the body", self._max_bytes)
+        self._is_complete = not message.get("more_body", False)
+        if self._is_complete and self._waited_s > limits.KEY_AGE_S:
+            here, state = self._scope["app"].state, self._scope["state"]
+            state["principal"] = await here.capacities.run(
+                Work.AUTHENTICATION, lambda: confirm(here.installation, state["principal"])
+            )
         return message
 
-    return count
+    async def _next(self) -> Message:
+        in_all = limits.BODY_WAIT_S + self._n_bytes / limits.MIN_BODY_BYTES_PER_S
+        begun = monotonic()
+        try:
+            with fail_after(min(limits.BODY_WAIT_S, in_all - self._waited_s)):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow from None
+        self._waited_s += monotonic() - begun
+        return message
 
 
 _DECLARED = "_limits"

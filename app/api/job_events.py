@@ -12,6 +12,7 @@ from app.core.errors import TooManyRequests, Unavailable
 from app.jobs.states import ENDED
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
+from app.services.jobs.show_jobs import Followed
 from app.wire.training import JobOut
 
 _log = logging.getLogger(__name__)
@@ -19,11 +20,11 @@ POLL_INTERVAL_S = 0.5
 
 
 class JobEvents:
-    """Event streams of jobs for all clients of one event loop, with one query per interval."""
+    """Event streams of jobs for all clients of one event loop, with one look at the database per interval."""
 
     def __init__(self, capacities: Capacities) -> None:
         self._capacities = capacities
-        self._followers: dict[str, set[asyncio.Queue[JobOut]]] = {}
+        self._followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = {}
         self._poller: asyncio.Task[None] | None = None
 
     async def checked_job(self, installation: Installation, caller: Principal, job_id: str) -> JobOut:
@@ -38,39 +39,41 @@ class JobEvents:
             raise TooManyRequests
         return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
 
-    async def follow(self, installation: Installation, first: JobOut) -> AsyncIterator[JobOut]:
-        """Yield the job's present state, then every change, until the job has ended."""
+    async def follow(self, installation: Installation, caller: Principal, first: JobOut) -> AsyncIterator[JobOut]:
+        """Yield the job's present state, then every change, until the job has ended or the caller may not see it."""
         yield first
         if first.state in ENDED:
             return
-        queue: asyncio.Queue[JobOut] = asyncio.Queue()
-        self._followers.setdefault(first.id, set()).add(queue)
+        followed = (caller.key_id, first.id)
+        queue: asyncio.Queue[JobOut | None] = asyncio.Queue()
+        self._followers.setdefault(followed, set()).add(queue)
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll(installation))
         try:
             last = first
             while last.state not in ENDED:
                 current = await queue.get()
+                if current is None:
+                    return
                 if current != last:
                     yield current
                 last = current
         finally:
-            self._followers[first.id].discard(queue)
-            if not self._followers[first.id]:
-                del self._followers[first.id]
+            self._followers[followed].discard(queue)
+            if not self._followers[followed]:
+                del self._followers[followed]
 
     async def _poll(self, installation: Installation) -> None:
         while self._followers:
             await asyncio.sleep(POLL_INTERVAL_S)
+            followed = list(self._followers)
             try:
-                looked_at = await self._capacities.run(
-                    Work.READ, partial(show_jobs.look_at, installation, list(self._followers))
-                )
+                visible = await self._capacities.run(Work.READ, partial(show_jobs.look_at, installation, followed))
             except Unavailable:  # the followers wait until the database is back
                 continue
             except Exception:  # noqa: BLE001 - otherwise the followers would wait for ever
                 _log.exception("followed jobs could not be read")
                 continue
-            for job in looked_at:
-                for queue in self._followers.get(job.id, ()):
-                    queue.put_nowait(job)
+            for each in followed:
+                for queue in self._followers.get(each, ()):
+                    queue.put_nowait(visible.get(each))

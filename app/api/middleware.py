@@ -59,6 +59,8 @@ class EveryRequest:
             with self._of_key(scope):
                 await self._app(scope, receive, answered)
         except GrovekeeperError as error:
+            if answered.has_started:
+                raise
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
             # No client is left to answer; the route removed its spooled body.

@@ -39,6 +39,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
     errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
     errors.MethodNotAllowed: ProblemType(405, "method-not-allowed", "No such method here"),
+    errors.BodyTooSlow: ProblemType(408, "body-too-slow", "The body did not arrive in time"),
     errors.BudgetExceeded: ProblemType(409, "budget-exceeded", "The budget does not cover this job"),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
@@ -59,7 +60,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
 }
 INTERNAL = ProblemType(500, "internal", "Something broke")
 
-JSON_BODY = (errors.MalformedRequest, errors.TooLarge, errors.UnsupportedMediaType)
+JSON_BODY = (errors.MalformedRequest, errors.BodyTooSlow, errors.TooLarge, errors.UnsupportedMediaType)
 """What every call with a JSON body can answer."""
 
 REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
@@ -118,6 +119,8 @@ def response_to(error: GrovekeeperError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, errors.TooManyRequests | errors.Unavailable):
         headers["Retry-After"] = str(error.retry_after_s)
+    if isinstance(error, errors.BodyTooSlow):
+        headers["Connection"] = "close"
     return _response(body, row.status, headers)
 
 

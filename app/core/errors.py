@@ -216,6 +216,13 @@ class TooLarge(GrovekeeperError):
         return f"{self.what} is over the limit of {self.limit}"
 
 
+class BodyTooSlow(GrovekeeperError):
+    """A body does not arrive within its time."""
+
+    def __str__(self) -> str:
+        return "the body did not arrive in time"
+
+
 @dataclass(eq=False)
 class UnsupportedMediaType(GrovekeeperError):
     """The call does not accept the body's type or encoding."""

@@ -40,6 +40,12 @@ MAX_DECLARATION_BODY_NODES = 600_000
 """Values and names of members in a declaration: 2,000 features of 255 categories have 540,000."""
 MAX_ERASURE_BODY_BYTES = 8 * 1024 * 1024
 """Bytes of a request to erase a unit: its name can fill a line of an upload, and JSON can escape every byte of it."""
+BODY_WAIT_S = 30
+"""Seconds that a request waits for the next part of its body, and in all for a body without content."""
+MIN_BODY_BYTES_PER_S = 16 * 1024
+"""Bytes for which a request waits one more second in all: the least mean rate of a long body."""
+KEY_AGE_S = 2
+"""Seconds that a request waits for its body before it reads its key again."""
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects in a JSON body."""
 MAX_JSON_MEMBERS = 64

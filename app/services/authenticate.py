@@ -1,11 +1,21 @@
 """Authenticates the caller of a request, in a session that closes before any service opens a session."""
 
-from app.access import keys
+from app.access import authority, keys
 from app.access.roles import Principal
 from app.core.errors import Unauthenticated
 from app.services.installation import Installation
 
 _SCHEME = "bearer "
+
+
+def confirm(installation: Installation, principal: Principal) -> Principal:
+    """The principal of a request that began some time ago, with its present roles.
+
+    Raises:
+        Unauthenticated: the key was revoked meanwhile.
+    """
+    with installation.database.read() as session:
+        return authority.read(session, principal.key_id)
 
 
 def authenticate(installation: Installation, authorization: str | None) -> Principal:

@@ -30,6 +30,7 @@ PUBLISHED = {
     403: {"role-missing"},
     404: {"not-found"},
     405: {"method-not-allowed"},
+    408: {"body-too-slow"},
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
         "accountant-mismatch", "adjacency-mismatch", "population-mismatch",
@@ -80,7 +81,7 @@ def test_an_operation_declares_its_errors_as_problems(name: str) -> None:
     assert {401, 422, 429, 503} <= set(errors)
     assert {404} <= set(errors) or "{" not in path
     if operation.get("requestBody"):
-        assert {400, 413, 415} <= set(errors)
+        assert {400, 408, 413, 415} <= set(errors)
     successes = set(declared) - set(errors)
     assert len(successes) == 1
     assert successes <= {200, 201, 202, 204}

@@ -86,19 +86,25 @@ def cancel_job(installation: CurrentInstallation, caller: Caller, job_id: str) -
     operation_id="watch_job",
     response_class=StreamingResponse,
     responses={
-        200: {"description": "One event per change, until the job ends.", "content": {"text/event-stream": {}}},
+        200: {
+            "description": "One event per change, until the job ends or the key may not see it any more.",
+            "content": {"text/event-stream": {}},
+        },
         **problems.documented(NotFound, RoleMissing),
     },
 )
 async def watch_job(
     request: Request, installation: CurrentInstallation, caller: Caller, job_id: str
 ) -> StreamingResponse:
-    """Stream a job as server-sent events: one `job` event per change, until the job has ended."""
+    """Stream a job as server-sent events: one `job` event per change, until the job has ended.
+
+    The stream also ends when the key or its grant is revoked.
+    """
     events: JobEvents = request.app.state.job_events
     first = await events.checked_job(installation, caller, job_id)
 
     async def stream() -> AsyncIterator[bytes]:
-        async for job in events.follow(installation, first):
+        async for job in events.follow(installation, caller, first):
             yield b"event: job\ndata: " + job.model_dump_json().encode("utf-8") + b"\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream")

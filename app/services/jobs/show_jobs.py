@@ -1,14 +1,15 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
+from app.access import authority, grants
 from app.access.roles import TRAIN, Principal
 from app.core import clock
-from app.core.errors import JobFinished
+from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -18,6 +19,9 @@ from app.services.installation import Installation
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
 from app.wire.training import JobList, JobOut
+
+Followed: TypeAlias = tuple[str, str]
+"""The id of a follower's key, and the id of the job."""
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -95,7 +99,20 @@ def job_out(row: JobRow) -> JobOut:
     )
 
 
-def look_at(installation: Installation, job_ids: Sequence[str]) -> list[JobOut]:
-    """Shows several jobs in one query. The caller has checked the key's roles."""
+def look_at(installation: Installation, followed: Collection[Followed]) -> dict[Followed, JobOut]:
+    """Shows followed jobs to the followers who may still see them: key and grant are read again."""
     with installation.database.read() as session:
-        return [job_out(row) for row in queue.several(session, job_ids)]
+        rows = {row.id: row for row in queue.several(session, sorted({job_id for _, job_id in followed}))}
+        return {
+            (key_id, job_id): job_out(rows[job_id])
+            for key_id, job_id in followed
+            if _may_still_see(session, key_id, rows[job_id])
+        }
+
+
+def _may_still_see(session: Session, key_id: str, row: JobRow) -> bool:
+    try:
+        grants.require(session, authority.read(session, key_id), row.dataset_id, TRAIN, kind="job")
+    except (Unauthenticated, NotFound, RoleMissing):
+        return False
+    return True

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from app.access.roles import Principal
 from app.api import job_events
 from app.api.capacity import Capacities
 from app.api.job_events import JobEvents
 from app.core.errors import Unavailable
+from app.services.jobs.show_jobs import Followed
 from app.wire.training import JobOut, PriceOut
 
 HERE: Any = object()
+CALLER = Principal("key_a")
 
 
 def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
@@ -32,12 +35,12 @@ class _Script:
         self.looks = list(looks)
         self.asked: list[list[str]] = []
 
-    def __call__(self, installation: object, job_ids: Sequence[str]) -> list[JobOut]:
-        self.asked.append(sorted(job_ids))
+    def __call__(self, installation: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:
+        self.asked.append(sorted(job_id for _, job_id in followed))
         look = self.looks.pop(0)
         if isinstance(look, Exception):
             raise look
-        return look
+        return {(CALLER.key_id, job.id): job for job in look}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +55,7 @@ def _follow(monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut) -
         events = JobEvents(Capacities())
 
         async def one(first: JobOut) -> list[JobOut]:
-            return [job async for job in events.follow(HERE, first)]
+            return [job async for job in events.follow(HERE, CALLER, first)]
 
         async with asyncio.timeout(60):
             return list(await asyncio.gather(*map(one, firsts)))
@@ -89,12 +92,20 @@ def test_followers_wait_for_a_database_that_is_away(monkeypatch: pytest.MonkeyPa
     assert _follow(monkeypatch, script, queued) == [[queued, done]]
 
 
+def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued, half = _job("queued"), _job("running", 1)
+    script = _Script([half], [])
+    assert _follow(monkeypatch, script, queued) == [[queued, half]]
+
+
 def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_events.show_jobs, "look_at", lambda here, job_ids: [_job("running", 1)])
+    monkeypatch.setattr(
+        job_events.show_jobs, "look_at", lambda here, followed: dict.fromkeys(followed, _job("running", 1))
+    )
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
         events = JobEvents(Capacities())
-        stream = events.follow(HERE, _job("queued"))
+        stream = events.follow(HERE, CALLER, _job("queued"))
         await anext(stream)
         second = await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]  # an async generator

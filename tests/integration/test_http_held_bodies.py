@@ -1,0 +1,142 @@
+"""Bodies that a client holds back: the request ends in time, and a key that was revoked meanwhile has no effect.
+
+A client that sends ``Expect: 100-continue`` is asked for its body when the service begins to read the body, which is
+after the key was checked.
+"""
+
+import json
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.core import limits
+from tests.support.server import Caller, Server, csv_rows, training
+
+JSON, CSV = "application/json", "text/csv"
+
+
+class Held:
+    """A request whose body was asked for and is not sent yet."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, part: bytes) -> None:
+        self._connection.sendall(part)
+
+    def is_answered(self, *, within_s: float) -> bool:
+        return bool(select.select([self._connection], [], [], within_s)[0])
+
+    def answer(self) -> tuple[int, dict[str, Any]]:
+        """Status and body of the answer, after which the connection is closed."""
+        received = b"".join(iter(lambda: self._connection.recv(65536), b""))
+        head, _, body = received.partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(body)
+
+
+@contextmanager
+def _held(
+    server: Server, key: str, path: str, *, length: int, media: str = JSON, idempotency: str = "k"
+) -> Iterator[Held]:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Type: {media}\r\n"
+        f"Idempotency-Key: {idempotency}\r\nContent-Length: {length}\r\nConnection: close\r\n"
+        "Expect: 100-continue\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield Held(connection)
+
+
+def _revoke(server: Server, caller: Caller) -> None:
+    assert server.admin.http.delete(f"/keys/{caller.id}").status_code == 204
+
+
+@pytest.mark.parametrize("what", ["train", "rows", "keys"])
+def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Server, what: str) -> None:
+    dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
+    path, media, body = {
+        "train": ("/train", JSON, json.dumps(training(dataset)).encode()),
+        "rows": (f"/datasets/{dataset}/rows", CSV, csv_rows(5).encode()),
+        "keys": ("/keys", JSON, json.dumps({"name": "mine", "roles": ["admin"]}).encode()),
+    }[what]
+    before = idle_server.footprint()
+    with _held(idle_server, caller.key, path, length=len(body), media=media) as request:
+        request.send(body[:7])
+        _revoke(idle_server, caller)
+        request.send(body[7:])
+        status, problem = request.answer()
+    assert (status, problem["type"]) == (401, "unauthenticated")
+    assert idle_server.footprint() == before
+
+
+def test_a_revoked_key_gets_no_stored_answer(idle_server: Server) -> None:
+    dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
+    body = json.dumps(training(dataset)).encode()
+    headers = {"Idempotency-Key": "first", "Content-Type": JSON}
+    assert caller.http.post("/train", content=body, headers=headers).status_code == 202
+    with _held(idle_server, caller.key, "/train", length=len(body), idempotency="first") as request:
+        _revoke(idle_server, caller)
+        request.send(body)
+        assert request.answer()[0] == 401
+
+
+def test_a_key_is_read_again_after_a_long_wait_also_where_a_request_only_reads(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KEY_AGE_S", 0)
+    dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
+    body = json.dumps(training(dataset)).encode()
+    with _held(idle_server, caller.key, "/plans", length=len(body)) as request:
+        _revoke(idle_server, caller)
+        request.send(body)
+        assert request.answer()[0] == 401
+
+
+@pytest.mark.parametrize(("path", "media"), [("/train", JSON), ("/datasets/{}/rows", CSV), ("/models/x/predict", JSON)])
+@pytest.mark.parametrize("trickles", [False, True], ids=["silent", "trickling"])
+def test_a_body_that_does_not_arrive_in_time_ends_the_request(
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, path: str, media: str, trickles: bool
+) -> None:
+    monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
+    dataset = idle_server.declared()["id"]
+    before = idle_server.footprint()
+    with _held(idle_server, idle_server.admin.key, path.format(dataset), length=100_000, media=media) as request:
+        while trickles and not request.is_answered(within_s=0.05):
+            request.send(b"a")
+        status, problem = request.answer()
+    assert (status, problem["type"]) == (408, "body-too-slow")
+    assert idle_server.footprint() == before
+
+
+def test_a_long_body_at_a_good_rate_has_more_time(idle_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
+    monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 100)
+    dataset = idle_server.declared()["id"]
+    body = csv_rows(40).encode()
+    with _held(idle_server, idle_server.admin.key, f"/datasets/{dataset}/rows", length=len(body), media=CSV) as request:
+        for start in range(0, len(body), len(body) // 6):
+            request.send(body[start : start + len(body) // 6])
+            time.sleep(0.15)
+        assert request.answer()[0] == 201
+
+
+@pytest.mark.parametrize("loss", ["key", "grant"])
+def test_an_event_stream_ends_when_the_key_may_not_see_the_job_any_more(idle_server: Server, loss: str) -> None:
+    dataset = idle_server.uploaded()["id"]
+    job_id = idle_server.submitted(dataset).json()["job_id"]
+    analyst = idle_server.granted(dataset, "analyst")
+    with analyst.http.stream("GET", f"/jobs/{job_id}/events") as stream:
+        lines = stream.iter_text()
+        assert '"state":"queued"' in next(lines)
+        path = f"/keys/{analyst.id}" if loss == "key" else f"/datasets/{dataset}/grants/{analyst.id}"
+        assert idle_server.admin.http.delete(path).status_code == 204
+        assert not "".join(lines), "nothing follows"
+    assert idle_server.admin.http.get(f"/jobs/{job_id}").json()["state"] == "queued"
