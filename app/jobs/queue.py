@@ -151,12 +151,18 @@ def job(session: Session, job_id: str) -> JobRow:
 
 
 def jobs(session: Session, *, dataset_ids: Sequence[str] | None, before: str | None, limit: int) -> list[JobRow]:
-    """Reads a page of jobs, newest first, of the given datasets (``None`` = all)."""
+    """Reads a page of jobs, newest first, of the given datasets (``None`` = all).
+
+    Raises:
+        NotFound: ``before`` is not in the list.
+    """
     query = select(JobRow).order_by(JobRow.submitted_at.desc(), JobRow.id.desc()).limit(limit)
     if dataset_ids is not None:
         query = query.where(JobRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        last = job(session, before)
+        last = session.execute(query.where(JobRow.id == before)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("job")
         query = query.where(tuple_(JobRow.submitted_at, JobRow.id) < (last.submitted_at, last.id))
     return list(session.execute(query).scalars())
 

@@ -32,7 +32,11 @@ def find(session: Session, evaluation_id: str) -> EvaluationRow:
 def page(
     session: Session, *, model_id: str, dataset_ids: Sequence[str] | None, before: str | None, limit: int
 ) -> list[EvaluationRow]:
-    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first."""
+    """A page of the evaluations of one model on the given datasets (``None``: all datasets), newest first.
+
+    Raises:
+        NotFound: ``before`` is not in the list.
+    """
     query = (
         select(EvaluationRow)
         .join(EvaluatedModelRow, EvaluatedModelRow.evaluation_id == EvaluationRow.id)
@@ -43,7 +47,9 @@ def page(
     if dataset_ids is not None:
         query = query.where(EvaluationRow.dataset_id.in_(dataset_ids))
     if before is not None:
-        last = find(session, before)
+        last = session.execute(query.where(EvaluationRow.id == before)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("evaluation")
         query = query.where(tuple_(EvaluationRow.created_at, EvaluationRow.id) < (last.created_at, last.id))
     return list(session.execute(query).scalars())
 

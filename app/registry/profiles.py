@@ -27,7 +27,11 @@ def find(session: Session, profile_id: str) -> ProfileRow:
 
 
 def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -> list[ProfileRow]:
-    """A page of the profiles of one dataset, newest first."""
+    """A page of the profiles of one dataset, newest first.
+
+    Raises:
+        NotFound: ``before`` is not in the list.
+    """
     query = (
         select(ProfileRow)
         .where(ProfileRow.dataset_id == dataset_id)
@@ -35,7 +39,9 @@ def page(session: Session, *, dataset_id: str, before: str | None, limit: int) -
         .limit(limit)
     )
     if before is not None:
-        last = find(session, before)
+        last = session.execute(query.where(ProfileRow.id == before)).scalar_one_or_none()
+        if last is None:
+            raise NotFound("profile")
         query = query.where(tuple_(ProfileRow.created_at, ProfileRow.id) < (last.created_at, last.id))
     return list(session.execute(query).scalars())
 

@@ -1,8 +1,7 @@
 """Authority counts at the time of the effect: revocations and effects of one key happen one after the other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier, Event
 from time import monotonic
 
@@ -15,15 +14,9 @@ from app.services.execution.run_job import claim_next, run_job
 from app.services.grants import put_grant, remove_grant
 from app.services.jobs.task import JobTask
 from app.services.keys import revoke_key
-from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, opened
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 
 KEY = OWNER.key_id
-
-
-@pytest.fixture
-def scene(database_url: str, tmp_path: Path) -> Iterator[Scene]:
-    with opened(database_url, tmp_path / "home") as found:
-        yield found
 
 
 def _revoke(scene: Scene) -> None:
@@ -83,11 +76,10 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
         assert revocation.result(60)
 
 
-def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(
-    postgresql_database_url: str, tmp_path: Path
-) -> None:
+def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(postgresql_scene: Scene) -> None:
     """With row locks, transactions that overlap all the time would keep a revocation waiting for ever."""
-    with opened(postgresql_database_url, tmp_path / "home") as scene, ThreadPoolExecutor(5) as pool:
+    scene = postgresql_scene
+    with ThreadPoolExecutor(5) as pool:
         started, until = Barrier(5), monotonic() + 120
 
         def act_until_revoked() -> None:
@@ -104,8 +96,9 @@ def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(
                 acted.result(60)
 
 
-def test_keys_that_change_each_other_at_once_do_not_deadlock(postgresql_database_url: str, tmp_path: Path) -> None:
-    with opened(postgresql_database_url, tmp_path / "home") as scene, ThreadPoolExecutor(2) as pool:
+def test_keys_that_change_each_other_at_once_do_not_deadlock(postgresql_scene: Scene) -> None:
+    scene = postgresql_scene
+    with ThreadPoolExecutor(2) as pool:
         put_grant(scene.installation, ADMIN, scene.dataset_id, STRANGER.key_id, role="owner")
 
         def grant_many(principal: object, other: str) -> None:

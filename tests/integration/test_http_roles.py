@@ -51,7 +51,7 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "select_model": (404, 403, 202, 403, 202, 403, 404, 202),
     "list_jobs": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_job": (404, 403, 200, 403, 200, 403, 404, 200),
-    "cancel_job": (404, 403, 200, 403, 200, 403, 404, 200),
+    "cancel_job": (404, 403, 403, 403, 200, 403, 404, 200),
     "watch_job": (404, 403, 200, 403, 200, 403, 404, 200),
     "list_models": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_model": (404, 200, 200, 403, 200, 403, 404, 200),
@@ -316,6 +316,25 @@ def test_the_declaring_key_becomes_owner_and_grants_and_revokes_roles(idle_serve
     for _ in range(2):
         assert owner.http.delete(grant).status_code == 204
         assert friend.http.get(f"/datasets/{dataset}").status_code == 404
+    assert idle_server.admin.http.delete(f"/keys/{friend.id}").status_code == 204
+    assert owner.http.put(grant, json={"role": "analyst"}).status_code == 404, "a revoked key is granted nothing"
+
+
+def test_an_analyst_cancels_their_own_job_and_no_other(idle_server: Server) -> None:
+    dataset = idle_server.uploaded()["id"]
+    first, second = (idle_server.granted(dataset, "analyst") for _ in range(2))
+    job_id = first.http.post("/train", json=training(dataset), headers=new_idempotency_key()).json()["job_id"]
+    assert _is_refusal(second.http.delete(f"/jobs/{job_id}"), 403)
+    assert first.http.delete(f"/jobs/{job_id}").json()["state"] == "cancelled"
+
+
+def test_a_cursor_says_nothing_about_jobs_of_others(idle_server: Server) -> None:
+    own, other = (idle_server.uploaded()["id"] for _ in range(2))
+    theirs = idle_server.submitted(other).json()["job_id"]
+    analyst = idle_server.granted(own, "analyst").http
+    answers = [analyst.get("/jobs", params={"cursor": cursor}) for cursor in (theirs, ids.new(ids.JOB))]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert answers[0].json() == answers[1].json()
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/datasets/", "/ledger/a/b/c", "/docs", "/redoc", "/metrics/x"])

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sqlalchemy.orm import Session
 
 from app.access import authority, grants
-from app.access.roles import TRAIN, Principal
+from app.access.roles import MANAGE_DATASET, TRAIN, Principal
 from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.jobs import queue
@@ -54,12 +54,13 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
 
     Raises:
         NotFound: no such job, or it is not visible to this key.
-        RoleMissing: the key's role on the job's dataset does not allow this.
+        RoleMissing: the key neither submitted the job nor owns the job's dataset.
         JobFinished: the job has already ended.
     """
     with acting(installation, principal.key_id) as (session, principal):
         row = queue.locked(session, job_id)
-        grants.require(session, principal, row.dataset_id, TRAIN, kind="job")
+        needed = TRAIN if row.submitted_by == principal.key_id else MANAGE_DATASET
+        grants.require(session, principal, row.dataset_id, needed, kind="job")
         if row.state not in UNFINISHED:
             raise JobFinished
         cancel_locked(session, [row], actor=principal.key_id, at=installation.database.now(session))
