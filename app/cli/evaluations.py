@@ -181,6 +181,7 @@ def _show(output: Output, evaluation: dict[str, Any]) -> None:
             for label, counts in zip(classes, evaluation["confusion"]["counts"], strict=True)
         ]
         output.table(["true class", *(f"answered {label}" for label in classes)], rows, empty="no classes")
+    output.say()
     output.guarantee(evaluation["guarantee"])
     output.say()
     output.say(evaluation["receipt"])

@@ -60,6 +60,7 @@ def show(
         if answer.get("delta_set_aside") is not None:
             part = answer["delta_set_aside"]
             output.say(f"δ set aside: {part['charged']} of {part['set_aside']} charged, {part['remaining']} left")
+        output.say()
         output.guarantee(answer["guarantee"])
         output.hint(f"grovekeeper ledger export {account} {answer['account_name']}.jsonl    (owners and auditors)")
 

@@ -83,6 +83,7 @@ def show(call: Remote, population: PopulationArgument) -> None:
         for member in answer["members"]
     ]
     output.table(["dataset", "charged", "reserved", ""], rows, empty="no datasets yet")
+    output.say()
     output.guarantee(answer["guarantee"])
     export = f"{answer['name']}.jsonl"
     output.hint(

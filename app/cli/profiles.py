@@ -117,6 +117,7 @@ def show(
     output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
     bins = [[item["name"], ", ".join(f"{edge:g}" for edge in item["edges"])] for item in profile["features"]]
     output.table(["number", "edges of its bins"], bins, empty="no number needs private bins")
+    output.say()
     output.guarantee(profile["guarantee"])
     output.say()
     output.say(profile["receipt"])
