@@ -33,9 +33,12 @@ class JobEvents:
         Raises:
             NotFound: no such job, or the key has no grant on its dataset.
             RoleMissing: the key has another role on the job's dataset.
-            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already.
+            TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already, or the key has
+                ``limits.MAX_FOLLOWERS_PER_KEY``.
         """
-        if sum(map(len, self._followers.values())) >= limits.MAX_FOLLOWERS:
+        of_keys = [(key_id, len(queues)) for (key_id, _), queues in self._followers.items()]
+        n_of_key = sum(n_streams for key_id, n_streams in of_keys if key_id == caller.key_id)
+        if n_of_key >= limits.MAX_FOLLOWERS_PER_KEY or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests
         return await self._capacities.run(Work.READ, lambda: show_jobs.show_job(installation, caller, job_id))
 

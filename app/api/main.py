@@ -49,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.installation = installation
     app.state.heads = Heads(installation)
     app.state.capacities = capacities = Capacities()
-    app.state.readiness = Readiness(app.state.heads, capacities)
+    app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
     app.add_middleware(EveryRequest, installation=installation, heads=app.state.heads, capacities=capacities)
     return app

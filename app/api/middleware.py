@@ -1,5 +1,6 @@
 """Assigns an id to every request and checks load, readiness, key and path, in this order, before routing."""
 
+import errno
 import logging
 import re
 import secrets
@@ -9,14 +10,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.roles import Principal
 from app.api import problems
 from app.api.capacity import Capacities, Work
-from app.api.readiness import confirm_ready, confirm_upgraded
+from app.api.readiness import DISK_RETRY_S, confirm_ready, confirm_upgraded
 from app.core import limits
-from app.core.errors import GrovekeeperError, NotFound, TooManyRequests
+from app.core.errors import GrovekeeperError, NotFound, TooManyRequests, Unavailable
 from app.services.authenticate import authenticate
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -26,6 +28,7 @@ PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 _RELEASED_MODEL = re.compile(r"/models/[^/]+(/artifact|/predict)?")
 """Released models: post-processing, served even if the ledger contradicts its heads."""
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _log = logging.getLogger(__name__)
 
 
@@ -65,11 +68,11 @@ class EveryRequest:
         except ClientDisconnect:
             # No client is left to answer; the route removed its spooled body.
             _log.info("a client went away", extra={"request_id": request_id})
-        except Exception:
+        except Exception as error:
             _log.exception("a request failed", extra={"request_id": request_id})
             if answered.has_started:
                 raise
-            await problems.internal_error(request_id)(scope, receive, answered)
+            await _answer_to_unexpected(error, request_id)(scope, receive, answered)
         finally:
             self._in_flight -= 1
 
@@ -108,6 +111,12 @@ class EveryRequest:
     def _authenticated(self, authorization: str | None, path: str) -> Any:
         (confirm_upgraded if _RELEASED_MODEL.fullmatch(path) else confirm_ready)(self._heads)
         return authenticate(self._installation, authorization)
+
+
+def _answer_to_unexpected(error: Exception, request_id: str) -> Response:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        return problems.response_to(Unavailable("the disk is full", DISK_RETRY_S))
+    return problems.internal_error(request_id)
 
 
 class _Answered:

@@ -1,12 +1,16 @@
 """Checks that the service is ready to answer requests."""
 
 import asyncio
+import shutil
+from pathlib import Path
 
 from app.api.capacity import Capacities, Work
 from app.core import limits
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.services.ledger.heads import Heads
 
+DISK_RETRY_S = 60
+"""Seconds after which a request that met a full disk may be sent again."""
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written"
 
@@ -14,19 +18,20 @@ _NO_HEADS = "heads outside the database cannot be read or written"
 class Readiness:
     """Runs one check of readiness at a time, in a separate thread, for all requests that wait for the result."""
 
-    def __init__(self, heads: Heads, capacities: Capacities) -> None:
+    def __init__(self, home: Path, heads: Heads, capacities: Capacities) -> None:
+        self._home = home
         self._heads = heads
         self._capacities = capacities
         self._check: asyncio.Task[None] | None = None
 
     async def confirm(self) -> None:
-        """Check as :func:`confirm_ready` does, for at most ``limits.READINESS_WAIT_S`` seconds.
+        """Check as :func:`confirm_ready` does, and the disk, for at most ``limits.READINESS_WAIT_S`` seconds.
 
         Raises:
-            Unavailable: the service is not ready, or the check takes too long.
+            Unavailable: the service is not ready, its disk is full, or the check takes too long.
         """
         if self._check is None or self._check.done():
-            check = self._capacities.run(Work.READINESS, lambda: confirm_ready(self._heads))
+            check = self._capacities.run(Work.READINESS, self._confirm)
             self._check = asyncio.create_task(check)
             # Nobody may be left to see the error of a check that took too long.
             self._check.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -35,6 +40,11 @@ class Readiness:
                 await asyncio.shield(self._check)
         except TimeoutError:
             raise Unavailable("the database does not answer in time") from None
+
+    def _confirm(self) -> None:
+        confirm_ready(self._heads)
+        if shutil.disk_usage(self._home).free < limits.MIN_FREE_DISK_BYTES:
+            raise Unavailable("the disk is full", DISK_RETRY_S)
 
 
 def confirm_ready(heads: Heads) -> None:

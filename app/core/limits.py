@@ -135,6 +135,8 @@ MAX_PREDICTIONS_AT_ONCE = 4
 """Threads of one API process that predict."""
 READINESS_WAIT_S = 5
 """Seconds that ``/readyz`` waits for the database."""
+MIN_FREE_DISK_BYTES = 64 * 1024 * 1024
+"""Free bytes on the disk of the home below which an API process is not ready."""
 MAX_WAITING_UPLOADS = 4
 """Uploads of one API process that wait for another upload to their dataset; fewer than the threads for uploads."""
 MAX_LOGGED_FRAMES = 20

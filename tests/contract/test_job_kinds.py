@@ -1,6 +1,7 @@
 """Profiles and evaluations pass through the queue, the charge and the settling of training jobs."""
 
 import shutil
+import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +25,7 @@ from tests.support.job_kinds import claimed, evaluation, model, perform_here, pr
 from tests.support.sweeping import expired_at
 
 
-def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
+def test_laying_out_models_keeps_the_lease_alive_and_the_models_unreadable_to_others(scene: Scene) -> None:
     job_id = evaluation(scene, model(scene, "a"))
     claim = claimed(scene.installation)
     soon = datetime.now(UTC) + timedelta(seconds=1)
@@ -34,6 +35,8 @@ def test_laying_out_models_keeps_the_lease_alive(scene: Scene) -> None:
 
     def perform_later(task: JobTask) -> None:
         seen.append(scene.job(job_id).lease_until)
+        files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
+        assert [path for path in files if stat.S_IMODE(path.stat().st_mode) != 0o600] == []
         perform_here(task)
 
     run_job.run_job(scene.installation, claim, perform_later)

@@ -136,6 +136,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:
         for digest in KINDS[row.kind].inputs(row):
             path = input_path(folder, digest)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
             path.write_bytes(installation.store.get(digest))
             heartbeat(installation, claim, trees_done=0)  # the copy of many large models outlasts a lease
     except NotFound:

@@ -10,7 +10,8 @@ from app.access.roles import Principal
 from app.api import job_events
 from app.api.capacity import Capacities
 from app.api.job_events import JobEvents
-from app.core.errors import Unavailable
+from app.core import limits
+from app.core.errors import TooManyRequests, Unavailable
 from app.services.jobs.show_jobs import Followed
 from app.wire.training import JobOut, PriceOut
 
@@ -113,3 +114,32 @@ def test_a_client_that_disconnects_is_no_longer_polled_for(monkeypatch: pytest.M
 
     second, left = asyncio.run(leave_early())
     assert (second.trees_done, left) == (1, {})
+
+
+def test_streams_of_one_key_and_of_all_keys_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_FOLLOWERS_PER_KEY", 1)
+    monkeypatch.setattr(limits, "MAX_FOLLOWERS", 2)
+    monkeypatch.setattr(job_events.show_jobs, "show_job", lambda *_: _job("queued"))
+    monkeypatch.setattr(job_events.show_jobs, "look_at", lambda _, followed: dict.fromkeys(followed, _job("running")))
+    callers = [Principal(f"key_{name}") for name in "abc"]
+
+    async def admitted(events: JobEvents, caller: Principal) -> bool:
+        try:
+            await events.checked_job(HERE, caller, "jb_a")
+        except TooManyRequests:
+            return False
+        return True
+
+    async def follow_one_after_another() -> list[list[bool]]:
+        events, found = JobEvents(Capacities()), []
+        streams = []
+        for caller in callers[:2]:
+            streams.append(events.follow(HERE, caller, _job("queued")))
+            await anext(streams[-1])
+            await anext(streams[-1])
+            found.append([await admitted(events, each) for each in callers])
+        for stream in streams:
+            await stream.aclose()  # type: ignore[attr-defined]  # an async generator
+        return [*found, [await admitted(events, each) for each in callers]]
+
+    assert asyncio.run(follow_one_after_another()) == [[False, True, True], [False] * 3, [True] * 3]

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from app.core.errors import Unavailable
 HEADS: Any = object()
 
 
-def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started, release = threading.Semaphore(0), threading.Event()
 
     def hang(_heads: object) -> None:
@@ -26,7 +27,7 @@ def test_a_check_that_hangs_is_unavailable_in_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(limits, "READINESS_WAIT_S", 0.05)
 
     async def ask() -> None:
-        ready = Readiness(HEADS, Capacities())
+        ready = Readiness(tmp_path, HEADS, Capacities())
         for _ in range(2):
             answers = await asyncio.gather(*(ready.confirm() for _ in range(50)), return_exceptions=True)
             assert {type(answer) for answer in answers} == {Unavailable}
