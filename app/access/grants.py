@@ -1,12 +1,13 @@
 """Grants roles on datasets and checks them."""
 
 from collections.abc import Collection
+from datetime import datetime
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
-from app.access.tables import GrantRow
+from app.access.tables import GrantRow, KeyRow
 from app.core.errors import NotFound, RoleMissing
 from app.db.upsert import insert
 
@@ -57,10 +58,25 @@ def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
     return list(session.execute(rows.order_by(GrantRow.dataset_id)).scalars())
 
 
-def put(session: Session, *, dataset_id: str, key_id: str, role: Role) -> None:
+def put(session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, at: datetime) -> None:
     """Grants a key a role on a dataset, in place of an earlier grant."""
-    statement = insert(session, GrantRow).values(key_id=key_id, dataset_id=dataset_id, role=role.value)
-    session.execute(statement.on_conflict_do_update(index_elements=["key_id", "dataset_id"], set_={"role": role.value}))
+    granted = {"role": role.value, "granted_by": by, "granted_at": at}
+    statement = insert(session, GrantRow).values(key_id=key_id, dataset_id=dataset_id, **granted)
+    session.execute(statement.on_conflict_do_update(index_elements=["key_id", "dataset_id"], set_=granted))
+
+
+def page(session: Session, dataset_id: str, *, after: str | None, limit: int) -> list[tuple[GrantRow, KeyRow]]:
+    """Reads a page of the grants on a dataset, each with its key, in order of the keys' ids."""
+    query = (
+        select(GrantRow, KeyRow)
+        .join(KeyRow, KeyRow.id == GrantRow.key_id)
+        .where(GrantRow.dataset_id == dataset_id)
+        .order_by(GrantRow.key_id)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(GrantRow.key_id > after)
+    return [(grant, key) for grant, key in session.execute(query)]
 
 
 def remove(session: Session, *, dataset_id: str, key_id: str) -> None:

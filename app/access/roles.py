@@ -42,6 +42,7 @@ TAKE_MODEL = frozenset({Role.ANALYST})
 PREDICT = frozenset({Role.PREDICTOR})
 SEE_BALANCE = frozenset({Role.AUDITOR, Role.OWNER, Role.ANALYST})
 SEE_RESERVATIONS = frozenset({Role.AUDITOR, Role.OWNER, Role.ATTESTER})
+SEE_GRANTS = frozenset({Role.AUDITOR, Role.OWNER})
 SEE_LEDGER = frozenset({Role.AUDITOR, Role.OWNER})
 
 

@@ -24,13 +24,15 @@ class KeyRow(Base):
 
 
 class GrantRow(Base):
-    """The role of one key on one dataset."""
+    """The role of one key on one dataset, and the key that granted it."""
 
     __tablename__ = "grants"
 
     key_id: Mapped[str] = mapped_column(primary_key=True)
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
     role: Mapped[str]
+    granted_at: Mapped[datetime]
+    granted_by: Mapped[str]
 
     __table_args__ = (
         CheckConstraint("role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name="role_known"),

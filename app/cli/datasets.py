@@ -197,6 +197,20 @@ def overlaps(call: Remote, dataset: DatasetArgument) -> None:
         output.hint(f"grovekeeper populations join {dataset} POPULATION    (if they are about the same people)")
 
 
+@app.command("grants")
+@command
+def list_grants(call: Remote, dataset: DatasetArgument) -> None:
+    """List who has which role on a dataset."""
+    with call.client() as client:
+        grants = list(client.grants(dataset))
+    if call.as_json:
+        call.output.json({"grants": grants})
+        return
+    columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "revoked_at"]
+    rows = [[grant[column] for column in columns] for grant in grants]
+    call.output.table(["key", "name", "role", "granted", "by", "key revoked"], rows, empty="no grants")
+
+
 @app.command("grant")
 @command
 def grant(

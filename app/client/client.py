@@ -92,6 +92,10 @@ class Client(Calls):
         """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same owner."""
         return self._json("GET", f"/datasets/{segment(dataset)}/overlaps")
 
+    def grants(self, dataset: str) -> Iterator[Json]:
+        """``GET /datasets/{id}/grants``, all pages."""
+        return self._pages(f"/datasets/{segment(dataset)}/grants", "grants")
+
     def grant(self, dataset: str, key_id: str, role: str) -> Json:
         """``PUT /datasets/{id}/grants/{key_id}``."""
         return self._json("PUT", f"/datasets/{segment(dataset)}/grants/{segment(key_id)}", body={"role": role})

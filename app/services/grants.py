@@ -1,11 +1,32 @@
-"""Serves ``/datasets/{id}/grants``: grants and revokes roles on a dataset."""
+"""Serves ``/datasets/{id}/grants``: lists, grants and revokes roles on a dataset."""
 
 from app.access import grants, keys
-from app.access.roles import MANAGE_DATASET, Principal, Role
+from app.access.roles import MANAGE_DATASET, SEE_GRANTS, Principal, Role
+from app.access.tables import GrantRow, KeyRow
+from app.core import clock
 from app.core.errors import NotFound
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
-from app.wire.datasets import GrantOut
+from app.services.pages import PageRequest, page_of
+from app.wire.datasets import GrantList, GrantOut, ListedGrant
+
+
+def list_grants(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> GrantList:
+    """Lists the grants on a dataset, in order of the keys' ids. Revoked keys may have grants, without effect.
+
+    Raises:
+        NotFound: no such dataset, or it is not visible to this key.
+        RoleMissing: the key is neither an owner nor an auditor of the dataset.
+    """
+    with installation.database.read() as session:
+        dataset = authorized_dataset(session, principal, reference, SEE_GRANTS)
+        shown, following = page_of(
+            page,
+            lambda limit: grants.page(session, dataset.id, after=page.cursor, limit=limit),
+            lambda item: item[0].key_id,
+        )
+        listed = [_listed(grant, key) for grant, key in shown]
+        return GrantList(dataset=dataset.id, dataset_name=dataset.name, grants=listed, next=following)
 
 
 def put_grant(installation: Installation, principal: Principal, reference: str, key_id: str, *, role: str) -> GrantOut:
@@ -19,7 +40,8 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         if keys.find(session, key_id).revoked_at is not None:
             raise NotFound("key")
-        grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role))
+        at = installation.database.now(session)
+        grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role), by=principal.key_id, at=at)
         return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
 
 
@@ -34,3 +56,14 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         keys.find(session, key_id)
         grants.remove(session, dataset_id=dataset.id, key_id=key_id)
+
+
+def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
+    return ListedGrant(
+        key_id=key.id,
+        key_name=key.name,
+        role=grant.role,
+        granted_at=clock.to_text(grant.granted_at),
+        granted_by=grant.granted_by,
+        revoked_at=None if key.revoked_at is None else clock.to_text(key.revoked_at),
+    )

@@ -242,3 +242,21 @@ class GrantOut(Answer):
     dataset_name: str
     key_id: str
     role: str
+
+
+class ListedGrant(Answer):
+    """A grant on a dataset; ``revoked_at`` is of the key."""
+
+    key_id: str
+    key_name: str
+    role: str
+    granted_at: str
+    granted_by: str
+    revoked_at: str | None
+
+
+class GrantList(Answer):
+    dataset: str
+    dataset_name: str
+    grants: list[ListedGrant]
+    next: str | None

@@ -46,6 +46,8 @@ def _create_access_tables() -> None:
         sa.Column("key_id", sa.Text(), nullable=False),
         sa.Column("dataset_id", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("granted_at", INSTANT, nullable=False),
+        sa.Column("granted_by", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("key_id", "dataset_id", name=op.f("pk_grants")),
         sa.CheckConstraint(
             "role IN ('owner', 'attester', 'analyst', 'predictor', 'auditor')", name=op.f("ck_grants_role_known")

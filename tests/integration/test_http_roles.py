@@ -33,6 +33,7 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "list_datasets": (200, 200, 200, 200, 200, 200, 200, 200),
     "show_dataset": (404, 200, 200, 200, 200, 200, 404, 200),
     "delete_dataset": (404, 403, 403, 403, 204, 403, 404, 204),
+    "list_grants": (404, 403, 403, 200, 200, 200, 404, 200),
     "put_grant": (404, 403, 403, 403, 200, 403, 404, 200),
     "delete_grant": (404, 403, 403, 403, 204, 403, 404, 204),
     "upload_rows": (404, 403, 403, 403, 201, 403, 404, 201),
@@ -313,6 +314,14 @@ def test_the_declaring_key_becomes_owner_and_grants_and_revokes_roles(idle_serve
     assert owner.http.put(grant, json={"role": "analyst"}).status_code == 200, "one role, in place of the other"
     assert friend.http.post("/plans", json=training(dataset)).status_code == 200
     assert friend.http.put(grant, json={"role": "owner"}).status_code == 403, "nobody raises themselves"
+    listed = owner.http.get(f"/datasets/{dataset}/grants").json()["grants"]
+    assert {(it["key_id"], it["role"], it["granted_by"], it["revoked_at"]) for it in listed} == {
+        (owner.id, "owner", owner.id, None),
+        (friend.id, "analyst", owner.id, None),
+    }
+    first = owner.http.get(f"/datasets/{dataset}/grants", params={"limit": 1}).json()
+    rest = owner.http.get(f"/datasets/{dataset}/grants", params={"cursor": first["next"]}).json()
+    assert [*first["grants"], *rest["grants"]] == listed
     for _ in range(2):
         assert owner.http.delete(grant).status_code == 204
         assert friend.http.get(f"/datasets/{dataset}").status_code == 404

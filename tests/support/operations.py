@@ -50,6 +50,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_datasets": lambda it: ("GET", "/datasets", {}),
     "show_dataset": lambda it: ("GET", f"/datasets/{it.dataset}", {}),
     "delete_dataset": lambda it: ("DELETE", f"/datasets/{it.dataset}", {}),
+    "list_grants": lambda it: ("GET", f"/datasets/{it.dataset}/grants", {}),
     "put_grant": lambda it: ("PUT", f"/datasets/{it.dataset}/grants/{it.key}", {"json": {"role": "predictor"}}),
     "delete_grant": lambda it: ("DELETE", f"/datasets/{it.dataset}/grants/{it.key}", {}),
     "upload_rows": lambda it: ("POST", f"/datasets/{it.dataset}/rows", {"content": csv_rows(3), "headers": CSV}),

@@ -41,6 +41,7 @@ from app.wire.datasets import (
     ErasureIn,
     ErasureOut,
     GrantIn,
+    GrantList,
     GrantOut,
     OverlapOut,
     UploadOut,
@@ -97,6 +98,12 @@ def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str
 def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay."""
     erase(installation, caller, dataset)
+
+
+@router.get("/{dataset}/grants", operation_id="list_grants", responses=problems.documented(NotFound, RoleMissing))
+def list_grants(installation: CurrentInstallation, caller: Caller, dataset: str, page: Page) -> GrantList:
+    """List who has which role on the dataset, since when and by whom. For owners and auditors."""
+    return grants.list_grants(installation, caller, dataset, page)
 
 
 @router.put(

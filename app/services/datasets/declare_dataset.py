@@ -55,7 +55,8 @@ def register_dataset(
             if declaration.population is not None:
                 named = declaration.population
                 row.population = populations.join(session, principal, row.id, population=named, at=at)
-            grants.put(session, dataset_id=row.id, key_id=principal.key_id, role=Role.OWNER)
+            owner = principal.key_id
+            grants.put(session, dataset_id=row.id, key_id=owner, role=Role.OWNER, by=owner, at=at)
             return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
 
         return once(session, request, at=at, work=work)

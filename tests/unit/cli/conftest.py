@@ -222,6 +222,13 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         201, {"epoch": "ep_1", "columns": [{"name": "age", "clamped": 2, "missing": 0, "unknown": 0}],
               "dropped": {"without_unit": 4, "over_bound": 7}},
     ),
+    ("GET", "/datasets/census/grants"): (200, {
+        "dataset": "ds_1", "dataset_name": "census", "next": None,
+        "grants": [{
+            "key_id": "key_2", "key_name": "ann", "role": "analyst", "granted_by": "key_1",
+            "granted_at": "2026-11-20T09:00:00.000000Z", "revoked_at": None,
+        }],
+    }),
     ("PUT", "/datasets/census/grants/key_2"): (
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},
     ),

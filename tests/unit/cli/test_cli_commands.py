@@ -27,6 +27,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["datasets", "grant", "census", "key_2", "analyst"],
         ["key_2 is analyst on census", "next: grovekeeper datasets show census"],
     ),
+    (["datasets", "grants", "census"], ["key_2", "ann", "analyst", "key_1"]),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
     (["algorithms"], ["mrf", "Multinomial forest", "next: grovekeeper algorithms ALGORITHM"]),
     (["algorithms", "mrf"], ["mrf: Multinomial forest", "1 to 9 (by rule)", "a, b (a)"]),
