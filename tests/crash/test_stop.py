@@ -63,7 +63,9 @@ def test_deleting_a_dataset_ends_its_running_job_and_keeps_its_spend(own_launche
 
 def test_a_worker_that_resumes_after_its_lease_has_ended_writes_nothing(own_launcher: Launcher) -> None:
     with _running_job(own_launcher) as (job_id, worker):
-        worker.send_signal(signal.SIGSTOP)
+        # A worker that is stopped within a transaction would keep SQLite's only write lock.
+        with own_launcher.scene.installation.database.write():
+            worker.send_signal(signal.SIGSTOP)
         with own_launcher.running("for-ever"):
             scene = own_launcher.scene
             assert eventually(lambda: scene.job(job_id).state == "failed", within_s=_GIVE_UP_S)

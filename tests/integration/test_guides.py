@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from app.cli import own_process
+from app.cli.main import app as grovekeeper
 from app.forests.data.schema import Schema
 from app.services.datasets.declare_partitions import read_partitions
 from app.wire.datasets import DatasetIn
@@ -23,11 +25,9 @@ READY = "Grovekeeper is ready at "
 
 
 class Shell:
-    """A user's terminal in a folder, with an API key and the address of a service."""
+    """A user's terminal: it copies values from one command into the next."""
 
-    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
-        self._folder = folder
-        self._environ = environ
+    def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def run_guide(self, name: str) -> int:
@@ -45,15 +45,9 @@ class Shell:
 
     def _run(self, words: list[str]) -> None:
         words = [self._known.get(word, word) for word in words]
-        done = subprocess.run(
-            own_process.command("app.cli", *words, *(() if "--json" in words or words[0] == "verify" else ("--json",))),
-            cwd=self._folder,
-            env=self._environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        options = () if "--json" in words or words[0] == "verify" else ("--json",)
+        done = CliRunner().invoke(grovekeeper, [*words, *options])
+        assert done.exit_code == 0, (words, done.stdout, done.stderr, done.exception)
         self._learn(words, done.stdout)
 
     def _learn(self, words: list[str], printed: str) -> None:
@@ -73,7 +67,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GROVEKEEPER_")}
     environ = own_process.environment(clean | {"GROVEKEEPER_HOME": str(tmp_path / "home")})
     with (tmp_path / "log").open("w") as log:
@@ -83,7 +77,10 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         )  # fmt: skip
     assert server.stdout is not None
     url = server.stdout.readline().removeprefix(READY).strip()
-    yield Shell(tmp_path, environ | {"GROVEKEEPER_URL": url})
+    monkeypatch.chdir(tmp_path)
+    for name, value in (environ | {"GROVEKEEPER_URL": url}).items():
+        monkeypatch.setenv(name, value)
+    yield Shell()
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=300) == 0
     server.stdout.close()

@@ -8,8 +8,7 @@ ends after one job, unless it is killed at its point. With the points ``never`` 
 ``python -m tests.support.crash workers <folder> <point> …`` forks such a worker per point, a few at a time, from one
 process that has imported the product. It writes ``exit <code>`` into the journal of each point.
 
-``python -m tests.support.crash child <point> <journal> <database> <supervisor>`` is the child that such a worker starts
-in place of ``app.worker.child``.
+The child of such a worker is a fork that runs ``app.worker.child`` with wrapped functions.
 
 ``python -m tests.support.crash requests`` reads ``[point, database, home, dataset]`` per line of standard input. A fork
 serves one request, or sweeps once, and is killed at its point; its exit code is printed.
@@ -26,6 +25,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def run_worker(point: str, journal: Path) -> int:
 
     main: Any = app.worker.main
     settings = Settings.from_environment(os.environ)
-    _start_own_child(point, journal, settings.database_url)
+    _fork_wrapped_children(point, journal, settings.database_url)
     after(main, "claim_next", lambda claim: note(journal, f"claimed {claim.job_id}") if claim is not None else None)
     if point != "for-ever":
 
@@ -131,7 +131,9 @@ def run_worker(point: str, journal: Path) -> int:
 def run_workers(folder: Path, points: list[str]) -> None:
     """Runs one forked worker per point and records the exit codes."""
     import app.worker.main  # noqa: F401 - imported once, for all workers
+    from tests.support.forked_child import load_modules_of_jobs
 
+    load_modules_of_jobs()
     waiting, running = list(points), dict[int, str]()
     while waiting or running:
         while waiting and len(running) < _WORKERS_AT_ONCE:
@@ -162,7 +164,7 @@ def _kill_worker_at(point: str) -> None:
     from app.registry import models
     from app.registry.store import ArtifactStore
     from app.services.execution import run_job
-    from app.worker import main
+    from app.worker import main, supervise
 
     def kill(_: object = None) -> None:
         kill_myself()
@@ -171,7 +173,7 @@ def _kill_worker_at(point: str) -> None:
         "claimed": lambda: after(main, "claim_next", lambda claim: kill() if claim is not None else None),
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_job", kill),
-        "child-started": lambda: after(subprocess, "Popen", kill),
+        "child-started": lambda: after(supervise, "_start", kill),
         "artifact-grown": lambda: before(ArtifactStore, "put", kill),
         "artifact-half-stored": lambda: before(ArtifactStore, "put", lambda: before(os, "fsync", kill)),
         "artifact-stored": lambda: after(ArtifactStore, "put", kill),
@@ -184,19 +186,14 @@ def _kill_worker_at(point: str) -> None:
         places[point]()
 
 
-def _start_own_child(point: str, journal: Path, database_url: str) -> None:
-    """Makes the worker start this module's child in place of the product's, with equal pipes and environment."""
-    original = subprocess.Popen
+def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None:
+    """Makes the worker fork children whose functions are wrapped, and notes their process ids."""
+    from app.worker import supervise
+    from tests.support.forked_child import fork_children
+
     child_point = point if point not in WORKER_POINTS else "never"
-
-    def start(command: list[str], **options: Any) -> Any:
-        supervisor = command[-1]
-        ours = [sys.executable, "-m", "tests.support.crash", "child", child_point, str(journal), database_url]
-        child: Any = original([*ours, supervisor], **options)
-        note(journal, f"child {child.pid}")
-        return child
-
-    subprocess.Popen = start  # type: ignore[misc, assignment]  # this process runs one worker, then ends
+    fork_children(partial(run_child, child_point, journal, database_url))
+    after(supervise, "_start", lambda child: note(journal, f"child {child.pid}"))
 
 
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:
@@ -366,7 +363,13 @@ def _head_places(scene: Any, kill: Callable[..., None]) -> dict[str, tuple[Calla
 
 
 def _visible(database_url: str, job_id: str) -> str:
-    """The kinds of the job's committed entries."""
+    """The kinds of the job's committed entries.
+
+    SQLite is read in a new process, because a fork must not open a database that its parent has open.
+    """
+    if database_url.startswith("sqlite"):
+        command = [sys.executable, "-ISc", _PRINT_KINDS, database_url.removeprefix("sqlite:///"), job_id]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     from app.db.unit_of_work import Database
     from app.ledger.tables import EntryRow
 
@@ -377,6 +380,13 @@ def _visible(database_url: str, job_id: str) -> str:
             return ",".join(session.execute(query).scalars())
     finally:
         database.close()
+
+
+_PRINT_KINDS = """
+import sqlite3, sys
+query = "SELECT kind FROM entries WHERE job_id = ? ORDER BY sequence"
+print(",".join(kind for (kind,) in sqlite3.connect(sys.argv[1]).execute(query, sys.argv[2:])))
+"""
 
 
 def note(journal: Path, line: str) -> None:
@@ -394,9 +404,7 @@ if __name__ == "__main__":
             sys.exit(run_worker(point, Path(journal)))
         case ["workers", folder, *points]:
             run_workers(Path(folder), points)
-        case ["child", point, journal, database_url, supervisor]:
-            run_child(point, Path(journal), database_url, int(supervisor))
         case ["requests"]:
             run_requests()
         case _:
-            sys.exit("usage: worker, workers, child or requests with their arguments; see the module's docstring")
+            sys.exit("usage: worker, workers or requests with their arguments; see the module's docstring")

@@ -1,86 +1,19 @@
-"""Runs a worker for HTTP tests that forks the child of each job.
+"""Runs the product's worker for HTTP tests, with forks as the children of jobs.
 
-``python -m tests.support.forking_worker`` runs the product's worker. The child of a job is a fork of this process, not
-a new interpreter. It has the same pipes, folder and environment, and it runs ``app.worker.child.main``. A new
-interpreter needs a second to load Numba and the kernels, which is far longer than a small job takes. The tests of
-``grovekeeper serve``, of crashes and of the supervisor start children as the product does.
+``python -m tests.support.forking_worker`` takes the settings of the worker from its environment.
 """
 
-import importlib
-import multiprocessing
-import os
-import pkgutil
-import signal
-import subprocess
 import sys
-from pathlib import Path
 
 from app.cli import worker_process
-from app.forests.kernels import compiled
-from app.services.jobs.task import JobTask
-from app.worker import child, supervise
-
-_LOADED_BY_JOBS = (
-    "app.forests.noise.draws",
-    "app.forests.noise.gaussian",
-    "app.services.training.grow_forest",
-    "app.services.profiles.release_profile",
-    "app.services.evaluations.release_evaluation",
-)
-
-
-class _Child:
-    """Implement the part of ``subprocess.Popen`` that the supervisor uses, for a forked process."""
-
-    def __init__(self, task: JobTask) -> None:
-        task_reader, task_writer = os.pipe()
-        progress_reader, progress_writer = os.pipe()
-        self._process = multiprocessing.get_context("fork").Process(
-            target=_run, args=(task.folder, os.getpid(), task_reader, progress_writer)
-        )
-        self._process.start()
-        os.close(task_reader)
-        os.close(progress_writer)
-        self.stdin, self.stdout = os.fdopen(task_writer, "wb"), os.fdopen(progress_reader, "rb")
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("fork", timeout or 0)
-        return self._process.exitcode
-
-    def kill(self) -> None:
-        self._process.kill()
-
-
-def _run(folder: Path, supervisor_pid: int, task_reader: int, progress_writer: int) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    null = os.open(os.devnull, os.O_WRONLY)
-    for descriptor, standard in ((task_reader, 0), (progress_writer, 1), (null, 2)):
-        os.dup2(descriptor, standard)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    sys.stdin = os.fdopen(0, encoding="utf-8")
-    os.chdir(folder)
-    environ = supervise._scrubbed(os.environ)
-    os.environ.clear()
-    os.environ.update(environ)
-    child.main(supervisor_pid)
+from app.worker import child
+from tests.support.forked_child import fork_children, load_modules_of_jobs
 
 
 def main() -> int:
-    """Import the modules that jobs need, then run the worker."""
-    kernels = [f"{compiled.__name__}.{module.name}" for module in pkgutil.iter_modules(compiled.__path__)]
-    for name in (*_LOADED_BY_JOBS, *kernels):
-        importlib.import_module(name)
-    supervise._start = _Child  # type: ignore[assignment]  # this process runs one worker, then ends
+    """Imports the modules that jobs need, then runs the worker."""
+    load_modules_of_jobs()
+    fork_children(child.main)
     return worker_process.main()
 
 

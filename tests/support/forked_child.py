@@ -1,0 +1,92 @@
+"""Forks the child of a job from its worker, in place of the new interpreter that the product starts.
+
+The fork has the same pipes, folder and environment as the product's child. A new interpreter needs a second to load
+Numba and the kernels, which is far longer than a small job takes. The tests of ``grovekeeper serve`` and of the
+supervisor start children as the product does.
+"""
+
+import importlib
+import multiprocessing
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from app.forests.kernels import compiled
+from app.services.jobs.task import JobTask
+from app.worker import supervise
+
+_LOADED_BY_JOBS = (
+    "app.forests.noise.draws",
+    "app.forests.noise.gaussian",
+    "app.services.training.grow_forest",
+    "app.services.profiles.release_profile",
+    "app.services.evaluations.release_evaluation",
+)
+
+
+def load_modules_of_jobs() -> None:
+    """Imports the modules that children of jobs need, so that forks have them."""
+    kernels = [f"{compiled.__name__}.{module.name}" for module in pkgutil.iter_modules(compiled.__path__)]
+    for name in (*_LOADED_BY_JOBS, *kernels):
+        importlib.import_module(name)
+
+
+def fork_children(run: Callable[[int], None]) -> None:
+    """Makes the supervisor of this process fork its children, which call ``run`` with the supervisor's process id."""
+    supervise._start = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
+
+
+class _Child:
+    """Implements the part of ``subprocess.Popen`` that the supervisor uses, for a forked process."""
+
+    def __init__(self, run: Callable[[int], None], task: JobTask) -> None:
+        task_reader, task_writer = os.pipe()
+        progress_reader, progress_writer = os.pipe()
+        self._process = multiprocessing.get_context("fork").Process(
+            target=_run, args=(run, task.folder, os.getpid(), task_reader, progress_writer)
+        )
+        self._process.start()
+        os.close(task_reader)
+        os.close(progress_writer)
+        self.stdin, self.stdout = os.fdopen(task_writer, "wb"), os.fdopen(progress_reader, "rb")
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("fork", timeout or 0)
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _run(run: Callable[[int], None], folder: Path, supervisor_pid: int, task_reader: int, progress_writer: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor, standard in ((task_reader, 0), (progress_writer, 1), (null, 2)):
+        os.dup2(descriptor, standard)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    os.chdir(folder)
+    environ = supervise._scrubbed(os.environ)
+    os.environ.clear()
+    os.environ.update(environ)
+    run(supervisor_pid)
