@@ -32,6 +32,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.RoleMissing(["analyst"]),
     errors.NotFound("dataset"),
     errors.MethodNotAllowed(),
+    errors.BodyTooSlow(),
     errors.BudgetExceeded(
         dataset="ds_x",
         dataset_name="census",
