@@ -10,11 +10,13 @@ import pytest
 from app.core.errors import Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.services.authorization import acting
-from app.services.execution.run_job import claim_next, run_job
+from app.services.execution.run_job import run_job
 from app.services.grants import put_grant, remove_grant
 from app.services.jobs.task import JobTask
 from app.services.keys import revoke_key
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.job_kinds import claimed
+from tests.support.two_datasets import Pair
 
 KEY = OWNER.key_id
 
@@ -37,20 +39,30 @@ def test_a_job_whose_submitter_lost_its_authority_before_the_charge_is_void(
 ) -> None:
     job_id = scene.submit_job(key="k")
     take_away(scene)
-    claim = claim_next(scene.installation)
-    assert claim is not None
-    run_job(scene.installation, claim, _must_not_run)
+    run_job(scene.installation, claimed(scene.installation), _must_not_run)
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == (JobState.FAILED, EndReason.REVOKED, None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
 
 
+def test_a_job_of_two_datasets_needs_both_grants_at_its_charge(scene: Scene) -> None:
+    pair = Pair.beside(scene)
+    job_id = pair.submit(key="k")
+    remove_grant(scene.installation, ADMIN, pair.second.dataset_id, KEY)
+    run_job(scene.installation, claimed(scene.installation), _must_not_run)
+    assert scene.job(job_id).reason == EndReason.REVOKED
+    assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
+
+
 def test_a_job_of_a_key_that_was_revoked_after_the_charge_ends_as_any_other(scene: Scene) -> None:
     """The rows were read on an authority that held then, and the charge stays in every case."""
     job_id = scene.submit_job(key="k")
-    claim = claim_next(scene.installation)
-    assert claim is not None
-    run_job(scene.installation, claim, lambda task: (_revoke(scene), task.output_path.write_bytes(b"nothing"))[0])
+
+    def revoke_and_end(task: JobTask) -> None:
+        _revoke(scene)
+        task.output_path.write_bytes(b"nothing")
+
+    run_job(scene.installation, claimed(scene.installation), revoke_and_end)
     assert (scene.job(job_id).reason, scene.kinds_of(job_id)) == (EndReason.FAILED, ["reserve", "charge"])
 
 

@@ -40,10 +40,15 @@ KINDS: Mapping[str, JobKind] = MappingProxyType(
 COMMIT_RETRY_S = (0.25, 0.5, 1.0)
 """Pauses between attempts of the last commit, in seconds."""
 
-_NOT_AUTHORIZED = (Unauthenticated, NotFound, RoleMissing)
-
 WORKER = "worker"
 """The actor of entries that no key caused."""
+
+
+class SubmitterRevoked(GrovekeeperError):
+    """The submitter's key or grant was revoked before the job was charged."""
+
+    def __str__(self) -> str:
+        return "the submitter of a job may not train any more"
 
 
 @dataclass(eq=False)
@@ -85,7 +90,7 @@ def run_job(installation: Installation, claim: Claim, run: Callable[[JobTask], N
         _log.error("a job's task is not what its reservations pay for", extra={"job_id": claim.job_id})
         _give_back(installation, claim, reason=EndReason.FAILED)
         return
-    except _NOT_AUTHORIZED:
+    except SubmitterRevoked:
         _give_back(installation, claim, reason=EndReason.REVOKED)
         return
     try:
@@ -101,23 +106,30 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is committed.
 
     Raises:
-        Unauthenticated: the submitter's key was revoked; nothing was charged.
-        NotFound, RoleMissing: the submitter may not train on a dataset of the job any more; nothing was charged.
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
+        SubmitterRevoked: the submitter may not train on a dataset of the job any more; nothing was charged.
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
     """
     with installation.database.write() as session:
-        submitter = authority.hold(session, queue.job(session, claim.job_id).submitted_by)
+        _hold_submitter(session, queue.job(session, claim.job_id))
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
-        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
-            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
         require_paid(session, row)
         if row.parts:
             ledger.charge_job(session, row.id, actor=WORKER)
         row.charged_at = installation.database.now(session)
         return _task(installation, session, row)
+
+
+def _hold_submitter(session: Session, row: JobRow) -> None:
+    """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
+    try:
+        submitter = authority.hold(session, row.submitted_by)
+        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
+            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
+    except (Unauthenticated, NotFound, RoleMissing):
+        raise SubmitterRevoked from None
 
 
 def _lay_out_inputs(installation: Installation, claim: Claim) -> bool:

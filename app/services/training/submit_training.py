@@ -4,8 +4,9 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest
-from app.access.roles import Principal
+from app.access.roles import TRAIN, Principal
 from app.services.installation import Installation
 from app.services.spending.accept import Job, accept
 from app.services.spending.submit import Steps, submit
@@ -31,6 +32,8 @@ def submit_training(
     """
 
     def write(session: Session, principal: Principal, planned: PlannedTraining, at: datetime) -> Answer:
+        if planned.profile is not None:
+            grants.require(session, principal, planned.profile.dataset, TRAIN, kind="profile")
         return accept(session, principal, _job(planned, name=body.name), at=at)
 
     return submit(
