@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> None:
         _lint()
     if command == "lint":
         sys.exit(0)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that a test starts compiles the product again
     _replace_process([str(PYTHON), "-m", "pytest", *_on_every_processor(), *rest])
 
 
