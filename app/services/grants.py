@@ -1,10 +1,16 @@
 """Serves ``/datasets/{id}/grants``: lists, grants and revokes roles on a dataset."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.orm import Session
+
 from app.access import grants, keys
 from app.access.roles import MANAGE_DATASET, SEE_GRANTS, Principal, Role
 from app.access.tables import GrantRow, KeyRow
 from app.core import clock
 from app.core.errors import NotFound
+from app.datasets.catalog import Dataset
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -36,8 +42,7 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
         NotFound: no such dataset or key, or the key is revoked.
         RoleMissing: only the owner grants.
     """
-    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+    with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
         if keys.find(session, key_id).revoked_at is not None:
             raise NotFound("key")
         at = installation.database.now(session)
@@ -52,10 +57,23 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
         NotFound: no such dataset or key.
         RoleMissing: only the owner revokes.
     """
-    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+    with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
         keys.find(session, key_id)
         grants.remove(session, dataset_id=dataset.id, key_id=key_id)
+
+
+@contextmanager
+def _changing(
+    installation: Installation, principal: Principal, reference: str, key_id: str
+) -> Iterator[tuple[Session, Principal, Dataset]]:
+    """Opens a transaction that changes a grant of a key on a dataset.
+
+    The transaction delays the requests of that key, so nobody opens it without a first check of the role.
+    """
+    with installation.database.read() as session:
+        authorized_dataset(session, principal, reference, MANAGE_DATASET)
+    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
+        yield session, principal, authorized_dataset(session, principal, reference, MANAGE_DATASET)
 
 
 def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:

@@ -53,6 +53,7 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         RoleMissing: only an admin revokes.
         NotFound: no such key.
     """
+    principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
     with acting(installation, principal.key_id, changing=key_id) as (session, principal):
         principal.require(Role.ADMIN)
         row = keys.find(session, key_id)

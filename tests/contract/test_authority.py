@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from app.core.errors import Unauthenticated
+from app.core.errors import NotFound, RoleMissing, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.services.authorization import acting
 from app.services.execution.run_job import run_job
@@ -86,6 +86,17 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
                 revocation.result(0.3)
             committed.set()
         assert revocation.result(60)
+
+
+def test_who_may_not_change_a_key_or_its_grants_does_not_wait_for_it(scene: Scene) -> None:
+    """Otherwise anybody could delay the requests of a key."""
+    with acting(scene.installation, KEY):
+        with pytest.raises(NotFound):
+            remove_grant(scene.installation, STRANGER, scene.dataset_id, KEY)
+        with pytest.raises(NotFound):
+            put_grant(scene.installation, STRANGER, scene.dataset_id, KEY, role="predictor")
+        with pytest.raises(RoleMissing):
+            revoke_key(scene.installation, STRANGER, KEY)
 
 
 def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(postgresql_scene: Scene) -> None:
