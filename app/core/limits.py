@@ -71,6 +71,9 @@ DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 500
 """Items of a list."""
 
+MAX_PAGE_WEIGHT = 600_000
+"""Features, categories and classes of all datasets on a page, unless the first dataset alone has more."""
+
 # Uploads
 
 MAX_UPLOAD_BODY_BYTES = 4 * 1024**3

@@ -1,9 +1,9 @@
 """Stores the public facts of datasets and their uploads. Never opens a file of rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.exc import IntegrityError
@@ -27,6 +27,8 @@ class Named(NamedTuple):
 PROTECTS_LABEL = "label"
 """Value of ``protects`` for datasets whose features and membership are public: only labels are protected."""
 
+_LOADED_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -45,6 +47,13 @@ class Dataset:
     @property
     def schema(self) -> Schema:
         return Schema.from_json(self.row.schema)
+
+    @property
+    def weight(self) -> int:
+        """Number of features, categories and classes of the declaration."""
+        schema: dict[str, Any] = self.row.schema
+        n_categories = sum(len(feature.get("categories") or ()) for feature in schema["features"])
+        return len(schema["features"]) + n_categories + len(schema["label"]["classes"])
 
     @property
     def partitions(self) -> Partitions:
@@ -135,14 +144,19 @@ def locked(session: Session, dataset_id: str) -> Dataset:
     return Dataset(row)
 
 
-def page(session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int) -> list[Dataset]:
-    """A page of datasets in order of id, deleted ones included; ``ids`` restricts it (``None``: all datasets)."""
-    query = select(DatasetRow).order_by(DatasetRow.id).limit(limit)
+def page(session: Session, *, ids: Sequence[str] | None, after: str | None, limit: int) -> Iterator[Dataset]:
+    """Yields datasets in order of id, deleted ones included; ``ids`` restricts them (``None``: all datasets).
+
+    Declarations can be large, so the database sends a few at a time: a caller that stops does not load the others.
+    """
+    query = select(DatasetRow).order_by(DatasetRow.id).limit(limit).execution_options(yield_per=_LOADED_AT_ONCE)
     if ids is not None:
         query = query.where(DatasetRow.id.in_(ids))
     if after is not None:
         query = query.where(DatasetRow.id > after)
-    return [Dataset(row) for row in session.execute(query).scalars()]
+    with session.execute(query).scalars() as rows:
+        for row in rows:
+            yield Dataset(row)
 
 
 def add_epoch(session: Session, dataset_id: str, *, epoch_id: str, at: datetime) -> EpochRow:

@@ -1,6 +1,6 @@
 """Divides lists into pages; the last item of a page is the cursor of the next page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,20 +37,29 @@ class PageRequest:
 
 
 def page_of(
-    request: PageRequest, fetch: Callable[[int], Sequence[Item]], cursor_of: Callable[[Item], str]
+    request: PageRequest,
+    fetch: Callable[[int], Iterable[Item]],
+    cursor_of: Callable[[Item], str],
+    weight_of: Callable[[Item], int] = lambda _: 0,
 ) -> tuple[Sequence[Item], str | None]:
     """The items of a page, and the cursor of the next page if one exists.
 
     Args:
         fetch: returns at most the given number of items.
         cursor_of: the cursor of an item.
+        weight_of: the weight of an item. A page ends before ``limits.MAX_PAGE_WEIGHT``, but not before its first item.
 
     Raises:
         InvalidRequest: the cursor names no item.
     """
+    shown: list[Item] = []
+    weight = 0
     try:
-        items = fetch(request.limit + 1)
+        for item in fetch(request.limit + 1):
+            weight += weight_of(item)
+            if len(shown) == request.limit or (shown and weight > limits.MAX_PAGE_WEIGHT):
+                return shown, cursor_of(shown[-1])
+            shown.append(item)
     except NotFound:
         raise InvalidRequest.at("/cursor", "unknown") from None
-    shown = items[: request.limit]
-    return shown, (cursor_of(shown[-1]) if len(items) > request.limit else None)
+    return shown, None

@@ -202,6 +202,21 @@ def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
         assert quote.status_code == 200, quote.text
 
 
+@pytest.mark.parametrize("path", ["/datasets", "/ledger"])
+def test_a_page_of_large_declarations_is_short(server: Server, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    owner = server.caller("owner").http
+    names = {owner.post("/datasets", json=declaration()).json()["name"] for _ in range(2)}
+    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", 1)
+    first = owner.get(path).json()
+    second = owner.get(path, params={"cursor": first["next"]}).json()
+    pages = [
+        [dataset.get("name") or dataset["dataset_name"] for dataset in page["datasets"]] for page in (first, second)
+    ]
+    assert [len(page) for page in pages] == [1, 1]
+    assert {name for page in pages for name in page} == names
+    assert second["next"] is None
+
+
 def test_sixty_four_requests_at_once_from_one_key_are_all_served(server: Server) -> None:
     body = training(server.uploaded()["id"])
     with ThreadPoolExecutor(64) as pool:

@@ -35,6 +35,7 @@ def list_datasets(installation: Installation, principal: Principal, page: PageRe
             page,
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
+            lambda dataset: dataset.weight,
         )
         return DatasetList(datasets=_all_out(session, shown), next=following)
 

@@ -37,6 +37,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             page,
             lambda limit: catalog.page(session, ids=visible, after=page.cursor, limit=limit),
             lambda dataset: dataset.id,
+            lambda dataset: dataset.weight,
         )
         balances = ledger.balances(session, [dataset.id for dataset in shown])
         listed = [balance_out(Account(dataset), balances[dataset.id]) for dataset in shown]

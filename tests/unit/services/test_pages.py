@@ -1,5 +1,7 @@
 """Pagination by cursors."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,26 @@ def test_pages_show_every_item_once_in_order(n_items: int, limit: int) -> None:
         assert len(items) == limit or cursor is None
     assert shown == list(range(n_items))
     assert n_pages == max(-(-n_items // limit), 1), "no empty page follows a full one"
+
+
+def test_a_page_of_heavy_items_is_short_and_loads_no_item_beyond_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_PAGE_WEIGHT", 5)
+    weights, loaded = [2, 3, 1, 9, 9, 1], list[int]()
+
+    def fetch(after: int) -> Iterator[int]:
+        for item in range(after + 1, len(weights)):
+            loaded.append(item)
+            yield item
+
+    pages: list[list[int]] = []
+    cursor: str | None = "-1"
+    while cursor is not None:
+        start = int(cursor)
+        loaded.clear()
+        items, cursor = page_of(PageRequest(4), lambda _, start=start: fetch(start), str, weights.__getitem__)  # type: ignore[misc]
+        assert loaded[:-1] == items or loaded == items
+        pages.append(list(items))
+    assert pages == [[0, 1], [2], [3], [4], [5]]
 
 
 def test_a_cursor_that_names_nothing_is_refused() -> None:
