@@ -84,12 +84,17 @@ def test_a_body_of_too_many_values_is_refused_before_one_is_built(
 
 def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
     feature = {"name": "", "type": "categorical", "categories": []}
-    wide = {"schema": {"features": [feature] * 2_000, "label": {"name": "y", "classes": ["a", "b"]}}}
-    unknown = {f"x{index}": 0 for index in range(limits.MAX_JSON_MEMBERS)}
-    for body in (wide, {"schema": {"features": [feature | unknown] * 2_000}}):
-        answer = server.admin.http.post("/datasets", json=declaration() | body)
-        assert answer.status_code in (413, 422)
-        assert len(answer.json().get("errors", [])) <= limits.MAX_REPORTED_PROBLEMS
+    label = {"name": "y", "classes": ["a", "b"]}
+
+    def problems(**changes: object) -> list[dict[str, str]]:
+        wide = declaration(schema={"features": [feature | changes] * 2_000, "label": label})
+        answer = server.admin.http.post("/datasets", json=wide)
+        assert answer.status_code == 422
+        return list(answer.json()["errors"])
+
+    assert len(problems()) == limits.MAX_REPORTED_PROBLEMS
+    of_first_item = problems(categories=[5] * 100, **{f"x{index}": 0 for index in range(60)})
+    assert {problem["at"] for problem in of_first_item} == {"/schema/features/0", "/schema/features/0/categories/0"}
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
