@@ -1,4 +1,4 @@
-"""Reads request bodies: checks role, media type and size in this order, then parses and validates in a thread."""
+"""Reads request bodies: checks role, size and media type in this order, then parses and validates in a thread."""
 
 import re
 from collections.abc import Callable, Coroutine
