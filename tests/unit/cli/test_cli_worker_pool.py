@@ -51,12 +51,13 @@ def _process_ids(code: str = POLITE) -> list[int]:
     ids = []
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):  # a zombie's command cannot be read, and is no running worker
+            _wait_until(child.cmdline)  # Linux shows an empty command until a process that starts has its arguments
             if child.cmdline()[1:3] == ["-c", code]:
                 ids.append(child.pid)
     return sorted(ids)
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
