@@ -17,7 +17,7 @@ from sqlalchemy import insert
 
 from app.db.unit_of_work import Database
 from app.ledger import service as ledger
-from app.ledger import state
+from app.ledger import state, statements
 from app.ledger.tables import AccountRow, EntryRow, ReservationRow
 from app.privacy.composition import Cell, ColumnPartition, EpochPartition, HashPartition, Partitions, Scope
 from benchmarks.ledger import EVENT, add_one, databases, make_plain_table, new_account
@@ -96,7 +96,7 @@ def measure(database: Database, *, n_entries: int, n_boxes: int) -> dict[str, Me
 
     def balance(_turn: int) -> None:
         with database.read() as session:
-            ledger.balance(session, account)
+            statements.balance(session, account)
 
     def update(_turn: int) -> None:
         with database.write() as session:

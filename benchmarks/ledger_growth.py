@@ -34,7 +34,7 @@ from app.core import clock
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
-from app.ledger import merkle, repository, state
+from app.ledger import merkle, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry, EntryKind
 from app.ledger.log import STEP, Log
@@ -78,7 +78,7 @@ class Filler:
             self.size, self._last_hash = row.last_sequence, row.last_hash
             # The incomplete subtrees: leaves, then stored hashes of each height.
             started = self.size >> STEP << STEP
-            tail = ledger.entries(session, self._account, after=started, limit=1 << STEP)
+            tail = statements.entries(session, self._account, after=started, limit=1 << STEP)
             self._nodes = {STEP: [merkle.leaf(entry.hash) for entry in tail]}
             for height in range(2 * STEP, 5 * STEP, STEP):
                 lower = select(BlockRow.hash).where(
@@ -156,7 +156,7 @@ def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
     database = grown.database
     admission, plain = _in_turns(grown)
     with database.read() as session:
-        size = ledger.size(session, grown.account)
+        size = statements.size(session, grown.account)
         checkpoint = checkpoint_of(session, grown.account, size)
     balance = _median(lambda: _in_transaction(database, lambda opened: _balance(opened, grown)))
     head = _median(lambda: _in_transaction(database, lambda opened: checkpoint_of(opened, grown.account, size)))
@@ -179,7 +179,7 @@ def _in_turns(grown: Ledger) -> tuple[Cost, Cost]:
     ours, plain = [], []
     for number in range(PAIRS):
         with database.read() as session:
-            job_id = f"jb_x{ledger.size(session, grown.account)}_{number}"
+            job_id = f"jb_x{statements.size(session, grown.account)}_{number}"
         reserve = partial(_reserve, grown=grown, job_id=job_id)
         ours.append(_timed(partial(_in_transaction, database, reserve, write=True)))
         plain.append(_timed(partial(_in_transaction, database, add_one, write=True)))
@@ -199,7 +199,7 @@ def _reserve(session: Session, grown: Ledger, job_id: str) -> None:
 
 
 def _balance(session: Session, grown: Ledger) -> None:
-    ledger.balance(session, grown.account, {"shard": (3,)})
+    statements.balance(session, grown.account, {"shard": (3,)})
 
 
 def _proofs(session: Session, grown: Ledger, size: int) -> None:

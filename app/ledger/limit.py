@@ -24,7 +24,7 @@ class Limit:
 
     @classmethod
     def of(cls, row: AccountRow) -> "Limit":
-        """The highest cap of an account; see :func:`app.ledger.service.highest_cap`."""
+        """The highest cap of an account; see :func:`app.ledger.statements.highest_cap`."""
         delta = None if row.delta is None else Fraction(row.delta)
         return cls(row.accountant, row.highest_cap, delta, Fraction(row.delta_set_aside or 0))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Partitions
 from app.services.installation import Installation
@@ -46,10 +46,10 @@ def test_no_joint_cell_exceeds_the_cap_and_all_joint_cells_are_filled(race: Race
     admitted = {job_id: (amount, box, end) for result in results for job_id, amount, box, end in result}
     assert sum(map(bool, results)) > N_PROCESSES // 4, "many processes took part in the race"
     with installation.database.read() as session:
-        entries = ledger.entries(session, ACCOUNT, after=0, limit=1_000_000)
+        entries = statements.entries(session, ACCOUNT, after=0, limit=1_000_000)
         rows = session.execute(select(BoxRow).where(BoxRow.account_id == ACCOUNT)).scalars().all()
-        tightest = ledger.balance(session, ACCOUNT)
-        by_cell = ledger.detail(session, ACCOUNT).cells
+        tightest = statements.balance(session, ACCOUNT)
+        by_cell = statements.detail(session, ACCOUNT).cells
     model = replay(entries, CELLS)  # at every admission: the largest of all joint cells inside the box fits the cap
     assert {job_id: (job.amount, frozen(job.box), job.state) for job_id, job in model.jobs.items()} == {
         job_id: (amount, frozen(box), end or "reserve") for job_id, (amount, box, end) in admitted.items()

@@ -10,7 +10,7 @@ import pytest
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import population_totals, populations
+from app.ledger import population_totals, populations, statements
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -57,7 +57,7 @@ def test_no_population_exceeds_its_cap_and_accounts_are_filled(race: Race, insta
             assert totals.loads == {account: loads[account] for account in totals.loads}
             assert totals.together == together
     with installation.database.read() as session:
-        rooms = {account: ledger.balance(session, account).room for account in MEMBERS}
+        rooms = {account: statements.balance(session, account).room for account in MEMBERS}
     assert all(loads[account] <= 120 for account in MEMBERS)
     for name in CAPS:
         _verified(installation, name)

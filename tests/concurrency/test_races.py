@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger import external
+from app.ledger import external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import HashPartition, Partitions
 from tests.concurrency.conftest import N_PROCESSES, Race
@@ -28,7 +28,7 @@ def test_no_cell_exceeds_the_cap_and_all_cells_are_filled(race: Race, scene: Sce
     admitted = {job_id: (amount, scope, end) for result in results for job_id, amount, scope, end in result}
     assert sum(map(bool, results)) > N_PROCESSES // 2, "most processes took part in the race"
     with scene.installation.database.read() as session:
-        entries = ledger.entries(session, account, after=0, limit=100_000)
+        entries = statements.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances, (
         "every prefix is within the cap, and balances equal the entries"
@@ -53,9 +53,9 @@ def test_no_admission_exceeds_the_cap_in_force_while_the_cap_changes(race: Race,
     results = race(scene.installation, "reserve_under_moving_caps", account=account, rounds=8, cap=cap, largest=60)
     done = [(str(what), amount) for result in results for what, amount in result]
     with scene.installation.database.read() as session:
-        entries = ledger.entries(session, account, after=0, limit=100_000)
+        entries = statements.entries(session, account, after=0, limit=100_000)
         balances = cell_balances(session, account)
-        highest = ledger.highest_cap(session, account).amount
+        highest = statements.highest_cap(session, account).amount
     assert replayed(entries, n_cells=CELLS) == balances, (
         "the cap holds at every admission, and balances equal the entries"
     )
@@ -100,7 +100,7 @@ def test_a_reservation_is_settled_once(race: Race, scene: Scene) -> None:
     settled = dict(event.split()[::-1] for result in results for event in result)
     assert sum(map(len, results)) == len(settled) == len(reservations)
     with scene.installation.database.read() as session:
-        entries = ledger.entries(session, account, after=0, limit=1_000)
+        entries = statements.entries(session, account, after=0, limit=1_000)
         balances = cell_balances(session, account)
     assert replayed(entries, n_cells=CELLS) == balances
     ends = {str(entry.job_id): entry.kind.value for entry in entries[1 + len(reservations) :]}

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, populations
+from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
@@ -81,8 +81,8 @@ def test_the_first_settlement_of_a_reservation_counts(installation: Installation
             lambda session: ENDS[second](session, reservation_id, actor="worker"),
         )
     with installation.database.read() as session:
-        entries = ledger.entries(session, "ds_1", after=0, limit=100)
-        balance = ledger.balance(session, "ds_1")
+        entries = statements.entries(session, "ds_1", after=0, limit=100)
+        balance = statements.balance(session, "ds_1")
     assert [entry.kind.value for entry in entries if entry.job_id == "jb_1"] == ["reserve", first]
     model = replay(entries, {"shard": [0, 1, 2, 3]})
     assert (balance.charged, balance.reserved) == model.tightest({})[1:]
@@ -114,7 +114,7 @@ def test_a_cap_that_is_lowered_after_a_reservation_stays_in_the_guarantee(
         lambda session: caps.change(session, lowered, 50, reason="a test", actor="key_owner"),
     )
     with installation.database.read() as session:
-        assert ledger.highest_cap(session, lowered).amount == 100
+        assert statements.highest_cap(session, lowered).amount == 100
 
 
 def test_an_account_joins_one_population(installation: Installation) -> None:
@@ -150,5 +150,5 @@ def test_two_accounts_that_join_at_once_are_both_recorded(installation: Installa
 
     _run_in_order(installation, join("ds_3"), join("ds_4"))
     with installation.database.read() as session:
-        entries = ledger.entries(session, POPULATION, after=0, limit=100)
+        entries = statements.entries(session, POPULATION, after=0, limit=100)
     assert replay_population(entries) == (100, dict.fromkeys(("ds_1", "ds_2", "ds_3", "ds_4"), 0))

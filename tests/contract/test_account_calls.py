@@ -12,7 +12,7 @@ import pytest
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import Principal, Role
 from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.entries import Entry
 from app.ledger.heads import HeadFolder
 from app.privacy import accountants
@@ -56,7 +56,7 @@ class AccountCalls:
 
     def entries(self) -> list[Entry]:
         with self.installation.database.read() as session:
-            return ledger.entries(session, self.id, after=0, limit=99)
+            return statements.entries(session, self.id, after=0, limit=99)
 
     def export(self, by: Principal = OWNER) -> list[bytes]:
         return list(history.export_json_lines(self.installation, by, self.id))

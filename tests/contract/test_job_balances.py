@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded
-from app.ledger import populations
+from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.ledger.admission import Request
 from app.ledger.populations import NewPopulation
@@ -45,7 +45,7 @@ Asked = tuple[str, dict[str, tuple[int, ...]], int]
 
 def _rooms(session: Session, *requested: Asked) -> list[int]:
     parts = [Request(name, amount, scope) for name, scope, amount in requested]
-    return [balance.room for balance in ledger.balances_of_job(session, parts)]
+    return [balance.room for balance in statements.balances_of_job(session, parts)]
 
 
 def _refused(session: Session, *requested: Asked) -> BudgetExceeded | None:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from app.core import clock
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.entries import FIRST_PREVIOUS_HASH
 from app.privacy.composition import Scope
 from app.services.installation import Installation
@@ -53,12 +54,12 @@ def _cells(installation: Installation) -> list[tuple[int, int]]:
 
 def _kinds(installation: Installation) -> list[str]:
     with installation.database.read() as session:
-        return [entry.kind.value for entry in ledger.entries(session, ACCOUNT, after=0, limit=100)]
+        return [entry.kind.value for entry in statements.entries(session, ACCOUNT, after=0, limit=100)]
 
 
 def test_an_account_opens_with_its_cap_and_empty_cells(installation: Installation) -> None:
     with installation.database.read() as session:
-        (first,) = ledger.entries(session, ACCOUNT, after=0, limit=9)
+        (first,) = statements.entries(session, ACCOUNT, after=0, limit=9)
     assert (first.sequence, first.kind, first.amount, first.previous_hash) == (1, "open", CAP, FIRST_PREVIOUS_HASH)
     assert (first.scope, first.event, first.job_id) == ({}, None, None)
     assert first.details == {
@@ -103,7 +104,7 @@ def test_every_step_of_a_reservation_says_its_details(installation: Installation
         reservation_id = ledger.reserve(session, [new_reservation], actor="key_analyst")[0]
     _settle(installation, end, reservation_id)
     with installation.database.read() as session:
-        steps = ledger.entries(session, ACCOUNT, after=1, limit=9)
+        steps = statements.entries(session, ACCOUNT, after=1, limit=9)
     assert [entry.details for entry in steps] == [details, details]
     assert [entry.to_json() for entry in steps] == [entry.sealed().to_json() for entry in steps]
 
@@ -161,7 +162,7 @@ def test_accounts_and_reservations_that_are_not_there_are_not_found(installation
         with pytest.raises(NotFound, match="no such account"):
             ledger.reserve(session, [new_reservation], actor="key_analyst")
         with pytest.raises(NotFound, match="no such account"):
-            ledger.balance(session, "ds_none")
+            statements.balance(session, "ds_none")
         for end, _ in ENDS:
             with pytest.raises(NotFound, match="no such reservation"):
                 end(session, "rs_none", actor="worker")
@@ -171,8 +172,8 @@ def test_a_balance_is_that_of_the_tightest_cell_of_the_box(installation: Install
     _settle(installation, ledger.charge, _reserve(installation, "jb_1", 70, {"shard": (3,)}))
     _reserve(installation, "jb_2", 20, {"shard": (1, 2)})
     with installation.database.read() as session:
-        everywhere = ledger.balance(session, ACCOUNT)
-        inside = ledger.balance(session, ACCOUNT, {"shard": (0, 2)})
+        everywhere = statements.balance(session, ACCOUNT)
+        inside = statements.balance(session, ACCOUNT, {"shard": (0, 2)})
     assert (everywhere.charged, everywhere.reserved, everywhere.remaining) == (70, 0, 30)
     assert everywhere.tightest_cell == {"shard": 3}
     assert (inside.charged, inside.reserved, inside.remaining) == (0, 20, 80)
@@ -185,7 +186,7 @@ def test_accounts_do_not_see_one_another(installation: Installation) -> None:
     with installation.database.write() as session:
         new_reservation = ledger.NewReservation(account_id="ds_other", amount=CAP, scope={}, event=EVENT, job_id="jb_1")
         ledger.reserve(session, [new_reservation], actor="key_analyst")
-        assert [entry.sequence for entry in ledger.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
+        assert [entry.sequence for entry in statements.entries(session, "ds_other", after=0, limit=9)] == [1, 2]
     assert _kinds(installation) == ["open", "reserve"]
 
 
@@ -197,7 +198,7 @@ def test_a_clock_that_steps_back_does_not_turn_the_chain_back(
         monkeypatch.setattr(clock, "now", lambda now=now: now)
         _reserve(installation, f"jb_{number}", 1)
     with installation.database.read() as session:
-        times = [entry.at for entry in ledger.entries(session, ACCOUNT, after=1, limit=9)]
+        times = [entry.at for entry in statements.entries(session, ACCOUNT, after=1, limit=9)]
     assert times == [clock.to_text(now) for now in (future, future, future + timedelta(seconds=1))]
 
 

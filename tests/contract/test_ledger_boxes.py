@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import repository, scope_cache, state
+from app.ledger import repository, scope_cache, state, statements
 from app.ledger import service as ledger
 from app.ledger.tables import BoxRow
 from app.privacy.composition import ColumnPartition, EpochPartition, HashPartition, Numbering, Partitions, Scope
@@ -44,9 +44,9 @@ def _boxes(installation: Installation) -> list[tuple[Scope, int, int]]:
         return sorted(((row.scope, row.charged, row.reserved) for row in rows), key=repr)
 
 
-def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> ledger.Balance:
+def _balance(installation: Installation, **scope: tuple[int | str, ...]) -> statements.Balance:
     with installation.database.read() as session:
-        return ledger.balance(session, ACCOUNT, scope)
+        return statements.balance(session, ACCOUNT, scope)
 
 
 def test_jobs_on_the_same_box_share_a_row_and_an_empty_row_goes(installation: Installation) -> None:
@@ -82,7 +82,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
         for number in range(2):
             new_reservation = ledger.NewReservation("ds_wide", 50, {"shard": cells}, EVENT, f"jb_{number}")
             ledger.reserve(session, [new_reservation], actor="key_analyst")
-        assert ledger.balance(session, "ds_wide").remaining == 0
+        assert statements.balance(session, "ds_wide").remaining == 0
 
 
 def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
@@ -160,10 +160,10 @@ def test_the_largest_amounts_overflow_in_no_bound(installation: Installation, mo
     with installation.database.write() as session:
         for cell in range(11):
             reserve(session, 9 * 10**17, {"a": (0,), "b": (cell,)})
-        exact = ledger.balance(session, "ds_large")
+        exact = statements.balance(session, "ds_large")
         assert (exact.reserved, exact.remaining, exact.is_exact) == (9 * 10**17, 10**17, True)
         monkeypatch.setattr(limits, "MAX_COMPOSITION_WORK", 0)
-        bounded = ledger.balance(session, "ds_large")
+        bounded = statements.balance(session, "ds_large")
         assert (bounded.charged + bounded.reserved, bounded.is_exact) == (10**18, False)
         assert bounded.room == 0
         with pytest.raises(BudgetExceeded):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.log import Log
 from app.services.ledger import history
 from app.services.ledger.heads import checkpoint_of
@@ -21,8 +22,8 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
             )
             ledger.reserve(session, [new_reservation], actor="key_owner")
     with grown.database.read() as session:
-        head = checkpoint_of(session, grown.account, ledger.size(session, grown.account))
-        balance = ledger.balance(session, grown.account)
+        head = checkpoint_of(session, grown.account, statements.size(session, grown.account))
+        balance = statements.balance(session, grown.account)
         assert Log(session, grown.account).root(256) == Log(session, grown.account).subtree(8, 0)
     lines = history.export_json_lines(grown.installation, OWNER, grown.account)
     summary = verify(lines, [Checkpoint(f"{ORIGIN}{grown.account}", head.size, head.root, head.at)])

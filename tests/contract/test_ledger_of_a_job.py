@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import repository
+from app.ledger import repository, statements
 from app.ledger import service as ledger
 from app.services.installation import Installation
 from tests.support.crash_scene import EVENT, open_account, open_installation
@@ -49,7 +49,7 @@ def _reserve(installation: Installation, job_id: str, amounts: dict[str, int]) -
 
 def _kinds(installation: Installation, account_id: str) -> list[str]:
     with installation.database.read() as session:
-        return [entry.kind.value for entry in ledger.entries(session, account_id, after=1, limit=100)]
+        return [entry.kind.value for entry in statements.entries(session, account_id, after=1, limit=100)]
 
 
 def test_reservations_come_back_in_the_order_that_they_were_asked_in(installation: Installation) -> None:
@@ -97,7 +97,7 @@ def test_all_reservations_of_a_job_come_to_one_end_once(installation: Installati
         with pytest.raises(ReservationSettled):
             again(installation, "jb_1")
     with installation.database.read() as session:
-        balance = ledger.balance(session, SECOND)
+        balance = statements.balance(session, SECOND)
     assert (balance.charged, balance.reserved) == (30 if kind == "charge" else 0, 40)
 
 

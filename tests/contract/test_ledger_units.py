@@ -6,7 +6,7 @@ import pytest
 
 from app.core import amounts
 from app.core.errors import BudgetExceeded
-from app.ledger import caps
+from app.ledger import caps, statements
 from app.ledger import service as ledger
 from app.privacy import accountants
 from app.privacy.composition import HashPartition, Partitions
@@ -58,9 +58,9 @@ def test_balances_and_entries_are_shown_in_steps_of_a_trillionth(installation: I
     opened(installation, accountant)
     charged(installation, "jb_1", 1)
     with installation.database.read() as session:
-        balance = ledger.balance(session, ACCOUNT)
-        entries = ledger.entries(session, ACCOUNT, after=0, limit=9)
-        header, _ = ledger.export_header(session, ACCOUNT)
+        balance = statements.balance(session, ACCOUNT)
+        entries = statements.entries(session, ACCOUNT, after=0, limit=9)
+        header, _ = statements.export_header(session, ACCOUNT)
 
     assert (balance.unit, balance.text(balance.charged)) == (UNITS[accountant], "0.000000000001")
     assert [entry.to_json()["amount"] for entry in entries[1:]] == ["0.000000000001"] * 2
@@ -90,7 +90,7 @@ def test_the_highest_cap_ignores_only_caps_from_before_the_first_reservation(
 ) -> None:
     def highest() -> int:
         with installation.database.read() as session:
-            limit = ledger.highest_cap(session, ACCOUNT)
+            limit = statements.highest_cap(session, ACCOUNT)
         assert (limit.accountant, limit.delta) == (accountant, DELTA)
         return limit.amount
 
@@ -117,7 +117,7 @@ def test_the_guarantee_covers_reservations_under_a_higher_cap(installation: Inst
     cap_set(installation, 300)
     with installation.database.write() as session:
         ledger.charge(session, reservation_id, actor="worker")
-        assert caps.printable(session, ACCOUNT).amount == ledger.highest_cap(session, ACCOUNT).amount == 900
+        assert caps.printable(session, ACCOUNT).amount == statements.highest_cap(session, ACCOUNT).amount == 900
 
 
 @approximate

@@ -5,7 +5,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.ledger import log as logs
-from app.ledger import merkle
+from app.ledger import merkle, statements
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow
@@ -35,7 +35,7 @@ def _reserve(session: Session, number: int) -> None:
 
 
 def _leaves(session: Session) -> list[bytes]:
-    return [merkle.leaf(entry.hash) for entry in ledger.entries(session, ACCOUNT, after=0, limit=1_000)]
+    return [merkle.leaf(entry.hash) for entry in statements.entries(session, ACCOUNT, after=0, limit=1_000)]
 
 
 def test_complete_subtrees_are_stored_once_and_no_others(installation: Installation) -> None:
@@ -98,5 +98,5 @@ def test_a_rolled_back_entry_leaves_no_subtree(installation: Installation) -> No
     with pytest.raises(Cut):
         cut_after(range(100, 108))
     with installation.database.read() as session:
-        assert ledger.size(session, ACCOUNT) == N_ENTRIES
+        assert statements.size(session, ACCOUNT) == N_ENTRIES
         assert len(session.execute(select(BlockRow)).all()) == (N_ENTRIES >> 2) + (N_ENTRIES >> 4)

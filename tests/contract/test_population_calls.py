@@ -10,7 +10,7 @@ from app.core.errors import (
     BudgetExceeded,
     InvalidRequest,
 )
-from app.ledger import caps, populations
+from app.ledger import caps, populations, statements
 from app.ledger import service as ledger
 from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
@@ -42,7 +42,7 @@ def test_a_lowered_cap_admits_nothing_over_it_and_takes_nothing_back(three: Inst
     with three.database.write() as session:
         caps.change(session, "pop_a", 10**9, reason="a test", actor=OWNER.key_id)
     with three.database.write() as session:
-        assert ledger.balance(session, "ds_2").room == 0
+        assert statements.balance(session, "ds_2").room == 0
         with pytest.raises(BudgetExceeded) as refused:
             reserve(session, "ds_2", 1, "jb_2")
         assert (refused.value.cap, refused.value.population) == ("1", "patients")

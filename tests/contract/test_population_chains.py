@@ -11,7 +11,7 @@ from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
-from app.ledger import caps, external
+from app.ledger import caps, external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import Partitions
 from app.services.installation import Installation
@@ -29,8 +29,8 @@ def test_entries_say_what_happened_and_to_which_entry_of_which_member(installati
         reservation_id = reserve(session, "ds_1", 60, "jb_1", 0)
         reserve(session, "ds_1", 30, "jb_2", 1)
         settling.void(session, reservation_id, actor="key_b")
-        entries = ledger.entries(session, "pop_a", after=0, limit=9)
-        (own, *_, voided) = ledger.entries(session, "ds_1", after=0, limit=9)
+        entries = statements.entries(session, "pop_a", after=0, limit=9)
+        (own, *_, voided) = statements.entries(session, "ds_1", after=0, limit=9)
     objects = [entry.to_json() for entry in entries]
     assert [(each["kind"], each["amount"], each["job_id"], each["actor"]) for each in objects] == [
         ("open", "0.0000001", None, OWNER.key_id),
@@ -93,7 +93,7 @@ def test_a_job_on_two_members_writes_two_loads_and_its_end_writes_two_more(insta
         ledger.void_jobs(session, ["jb_1"], actor="key_a")
         loads_of = [
             (entry.details["member"]["dataset"], entry.amount)
-            for entry in ledger.entries(session, "pop_a", after=3, limit=9)
+            for entry in statements.entries(session, "pop_a", after=3, limit=9)
             if entry.details is not None
         ]
         assert loads_of == [("ds_1", 20), ("ds_2", 20), ("ds_1", 0), ("ds_2", 0)]
@@ -196,7 +196,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
                 new_reservation = ledger.NewReservation(f"ds_{number % 2 + 1}", 9, scope, EVENT, f"jb_{number}")
                 ledger.reserve(session, [new_reservation], actor="key_a")
                 n_admitted += 1
-        assert not ledger.balance(session, "ds_1").is_exact
+        assert not statements.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
         assert verified(session, "pop_a").together <= 100
 
@@ -214,7 +214,7 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
         for cell in (0, 1):
             new_reservation = ledger.NewReservation("ds_1", 5, {"a": (0,), "b": (cell,)}, EVENT, f"jb_{cell}")
             ledger.reserve(session, [new_reservation], actor="key_a")
-        balance = ledger.balance(session, "ds_1")
+        balance = statements.balance(session, "ds_1")
         assert (balance.charged + balance.reserved, balance.is_exact) == (10, False)
         assert verified(session, "pop_a").together == 5
         new_reservation = ledger.NewReservation("ds_1", 1, {"a": (1,), "b": (2,)}, EVENT, "jb_2")

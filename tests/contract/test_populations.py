@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock, limits
 from app.core.errors import BudgetExceeded, NameTaken, PopulationMismatch
-from app.ledger import caps, population_totals, populations
+from app.ledger import caps, population_totals, populations, statements
 from app.ledger import service as ledger
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
@@ -62,7 +62,7 @@ def population(session: Session, account_id: str) -> Population:
 
 def printable(session: Session) -> int:
     return caps.printable_of(
-        population_totals.of_population(session, "pp_a"), ledger.highest_cap(session, "pp_a")
+        population_totals.of_population(session, "pp_a"), statements.highest_cap(session, "pp_a")
     ).amount
 
 
@@ -72,7 +72,7 @@ def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None
     ledger.charge(session, reserve(session, one, 70, "jb_1"), actor="worker")
     reserve(session, two, 20, "jb_2")
 
-    assert ledger.balance(session, two).room == 10
+    assert statements.balance(session, two).room == 10
     with pytest.raises(BudgetExceeded) as refused:
         reserve(session, two, 11, "jb_3")
     reported = refused.value
@@ -83,7 +83,7 @@ def test_members_share_one_cap_and_the_refusal_says_so(session: Session) -> None
     assert reported.largest_that_fits == "0.00000001"
     assert "left for population patients of dataset census" in str(reported)
     reserve(session, two, 10, "jb_4")
-    assert ledger.balance(session, one).room == ledger.balance(session, two).room == 0
+    assert statements.balance(session, one).room == statements.balance(session, two).room == 0
 
 
 def test_the_accounts_own_cap_is_named_where_it_leaves_less(session: Session) -> None:
@@ -189,7 +189,7 @@ def test_late_join_states_what_was_spent_and_admits_nothing_while_over(session: 
 
     assert printable(session) == 140
     for account_id in (one, late):
-        assert ledger.balance(session, account_id).room == 0
+        assert statements.balance(session, account_id).room == 0
         with pytest.raises(BudgetExceeded) as refused:
             reserve(session, account_id, 1, "jb_3")
         assert (refused.value.population, refused.value.remaining) == ("patients", "0")
@@ -205,7 +205,7 @@ def test_no_cell_admits_a_job_while_the_sum_exceeds_the_cap(session: Session) ->
     reservation_id = reserve(session, late, 80, "jb_2", 0)
     populations.join(session, "pp_a", late, actor=OWNER.key_id, at=clock.now())
 
-    assert ledger.balance(session, late, {"shard": (1,)}).room == 0
+    assert statements.balance(session, late, {"shard": (1,)}).room == 0
     with pytest.raises(BudgetExceeded):
         reserve(session, late, 1, "jb_3", 1)
     settling.void(session, reservation_id, actor="key_a")

@@ -10,6 +10,7 @@ import pytest
 from app.core.errors import DatasetDeleted, InvalidRequest, NotFound
 from app.datasets import admission, catalog, erasure, private_rows, row_files
 from app.ledger import service as ledger
+from app.ledger import statements
 from app.services.datasets.delete_dataset import delete_dataset
 from app.services.datasets.erase_unit import erase_unit
 from app.services.installation import Installation
@@ -106,10 +107,16 @@ def test_nothing_is_refunded(installation: Installation, dataset: str) -> None:
     with installation.database.write() as session:
         new_reservation = ledger.NewReservation(dataset, 10**9, {}, EVENT, "jb_1")
         ledger.charge(session, ledger.reserve(session, [new_reservation], actor="key_a")[0], actor="worker")
-        before = ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)
+        before = (
+            statements.entries(session, dataset, after=0, limit=9),
+            statements.balance(session, dataset),
+        )
     erase_unit(installation, OWNER, dataset, unit="ann")
     with installation.database.read() as session:
-        assert (ledger.entries(session, dataset, after=0, limit=9), ledger.balance(session, dataset)) == before
+        assert (
+            statements.entries(session, dataset, after=0, limit=9),
+            statements.balance(session, dataset),
+        ) == before
 
 
 @pytest.mark.parametrize("point", ["before-prints", "before-rows"])

@@ -14,7 +14,7 @@ from app.db import migrate
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.unit_of_work import Database
-from app.ledger import merkle
+from app.ledger import merkle, statements
 from app.ledger import service as ledger
 from app.ledger.log import Log
 from app.ledger.tables import BlockRow, MemberRow, PopulationRow, ReservationRow
@@ -80,7 +80,10 @@ def test_every_account_verifies_with_the_balance_of_the_service(
     kinds: set[str] = set()
     with upgraded.read() as session:
         for account_id in accounts[0]:
-            summary, balance = dataset_replay.verify(export(session, account_id)), ledger.balance(session, account_id)
+            summary, balance = (
+                dataset_replay.verify(export(session, account_id)),
+                statements.balance(session, account_id),
+            )
             assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
             assert summary.cap == balance.cap
             kinds |= summary.kinds.keys()
@@ -95,7 +98,7 @@ def test_the_root_of_a_log_equals_the_root_over_all_entries(
     with upgraded.read() as session:
         for account_id in [*accounts[0], *accounts[1]]:
             growing = GrowingTree()
-            entries = ledger.entries(session, account_id, after=0, limit=1_000)
+            entries = statements.entries(session, account_id, after=0, limit=1_000)
             for entry in entries:
                 growing.add(merkle.leaf(entry.hash))
             assert Log(session, account_id).root(len(entries)) == growing.root()
@@ -109,13 +112,13 @@ def test_the_ledger_can_be_used_after_the_upgrade(upgraded: Database) -> None:
         population = session.execute(
             select(MemberRow.population_id).where(MemberRow.account_id == waiting.account_id)
         ).scalar_one()
-        before = ledger.balance(session, waiting.account_id)
+        before = statements.balance(session, waiting.account_id)
     assert before.reserved >= waiting.amount
     with upgraded.write() as session:
         ledger.charge(session, waiting.id, actor="worker")
         ledger.reserve(session, [ledger.NewReservation(waiting.account_id, 5, {}, EVENT, "jb_later")], actor="key_a")
     with upgraded.read() as session:
-        after = ledger.balance(session, waiting.account_id)
+        after = statements.balance(session, waiting.account_id)
         members = verified(session, population).members
     assert (after.charged, after.reserved) == (before.charged + waiting.amount, before.reserved - waiting.amount + 5)
     assert members[waiting.account_id].load == after.charged + after.reserved

@@ -14,7 +14,7 @@ import pytest
 
 from app.access.idempotency import IdempotentRequest
 from app.core.errors import BudgetExceeded
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.services.installation import Installation
 from app.services.ledger import external_price
 from app.services.ledger.external import charge_external
@@ -67,7 +67,7 @@ def _charged(installation: Installation, charges: list[Charge], *, max_rows: int
         fields = ExternalIn.model_validate(body)
         charge_external(installation, OWNER, dataset, fields, request=request)
     with installation.database.read() as session:
-        return Fraction(ledger.balance(session, dataset).charged, 10**9)
+        return Fraction(statements.balance(session, dataset).charged, 10**9)
 
 
 @pytest.mark.parametrize("n_charges", range(1, 5))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import external
+from app.ledger import external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
@@ -117,8 +117,8 @@ def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
             assert balance is not None
             assert balance.charged == max(map(load, CELLS))
         with installation.database.read() as session:
-            header, _ = ledger.export_header(session, account_id)
-            entries = ledger.entries(session, account_id, after=0, limit=1_000)
+            header, _ = statements.export_header(session, account_id)
+            entries = statements.entries(session, account_id, after=0, limit=1_000)
         lines = [rfc8785.dumps(line) + b"\n" for line in (header, *(entry.to_json() for entry in entries))]
         assert verify(lines).kinds.get("charge", 0) == len(admitted)
     finally:

@@ -24,6 +24,7 @@ from app.core.settings import Settings
 from app.jobs import queue
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.entries import Entry
 from app.privacy.composition import HashPartition, Partitions
 from app.registry.tables import ModelRow
@@ -114,7 +115,7 @@ class Scene:
     def entries(self) -> list[Entry]:
         """All entries of the account."""
         with self.installation.database.read() as session:
-            return ledger.entries(session, self.dataset_id, after=0, limit=1_000_000)
+            return statements.entries(session, self.dataset_id, after=0, limit=1_000_000)
 
     def kinds_of(self, job_id: str) -> list[str]:
         """The kinds of a job's entries, in order."""
@@ -196,9 +197,9 @@ def open_account(
 
 def cell_balances(session: Session, account_id: str) -> list[tuple[int, int]]:
     """(charged, reserved) of every cell of the only partition; one pair if the account has no partition."""
-    for cells in ledger.detail(session, account_id).cells.values():
+    for cells in statements.detail(session, account_id).cells.values():
         return [(cell.charged, cell.reserved) for cell in cells]
-    balance = ledger.balance(session, account_id)
+    balance = statements.balance(session, account_id)
     return [(balance.charged, balance.reserved)]
 
 

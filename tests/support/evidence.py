@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import caps, population_totals
-from app.ledger import service as ledger
+from app.ledger import caps, population_totals, statements
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 
@@ -15,9 +14,9 @@ _ALL = 1_000_000
 
 def export(session: Session, account_id: str) -> Iterator[bytes]:
     """The lines of an account's export."""
-    header, _ = ledger.export_header(session, account_id)
+    header, _ = statements.export_header(session, account_id)
     yield rfc8785.dumps(header) + b"\n"
-    for entry in ledger.entries(session, account_id, after=0, limit=_ALL):
+    for entry in statements.entries(session, account_id, after=0, limit=_ALL):
         yield rfc8785.dumps(entry.to_json()) + b"\n"
 
 
@@ -29,5 +28,5 @@ def verified(session: Session, population_id: str) -> PopulationSummary:
     assert {name: member.load for name, member in summary.members.items()} == population.loads
     assert set(summary.compared) == set(population.loads)
     assert (summary.cap, summary.together) == (population.cap, population.together)
-    assert summary.printable == caps.printable_of(population, ledger.highest_cap(session, population_id)).amount
+    assert summary.printable == caps.printable_of(population, statements.highest_cap(session, population_id)).amount
     return summary

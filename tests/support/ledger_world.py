@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, external, population_totals, populations, repository, state
+from app.ledger import caps, external, population_totals, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.tables import BoxRow
@@ -341,13 +341,13 @@ class World:
     def _check_account(self, session: Session, account_id: str, model: Model) -> None:
         """Compares the tightest joint cells of the account and of every cell, the room, and the printed guarantee."""
         box = box_of(model, {})
-        balance = ledger.balance(session, account_id, box)
+        balance = statements.balance(session, account_id, box)
         assert (balance.tightest_cell, balance.charged, balance.reserved) == model.tightest(box)
         assert (balance.cap, balance.room, balance.is_exact) == (model.cap, self._room(account_id, box), True)
         assert balance.charged + balance.reserved <= model.highest
-        assert ledger.highest_cap(session, account_id).amount == model.highest
+        assert statements.highest_cap(session, account_id).amount == model.highest
         assert caps.printable(session, account_id).amount == model.printable
-        for name, shown in ledger.detail(session, account_id, box).cells.items():
+        for name, shown in statements.detail(session, account_id, box).cells.items():
             assert [cell.cell[name] for cell in shown] == sorted(model.cells[name], key=order_of)
             for cell in shown:
                 expected = model.tightest({**box, name: (cell.cell[name],)})
@@ -359,7 +359,10 @@ class World:
     def _check_population(self, session: Session) -> None:
         together = self._models.together
         population = population_totals.of_population(session, self._population)
-        assert (population.cap, ledger.highest_cap(session, population.id).amount) == (together.cap, together.highest)
+        assert (population.cap, statements.highest_cap(session, population.id).amount) == (
+            together.cap,
+            together.highest,
+        )
         assert population.loads == {name: member.load for name, member in together.members.items()}
         for account_id, carried in population.members.items():
             # Stored totals equal the totals of all boxes.
@@ -368,7 +371,9 @@ class World:
             assert stored == (tightest.load, tightest.charged, tightest.reserved, tightest.is_exact)
             assert tightest.is_exact
         assert population.charged + population.reserved == together.load
-        assert caps.printable_of(population, ledger.highest_cap(session, population.id)).amount == together.printable
+        assert (
+            caps.printable_of(population, statements.highest_cap(session, population.id)).amount == together.printable
+        )
 
     def check_history(self) -> None:
         """Recomputes state and chain from the entries alone, and runs the verifier on all exports."""
@@ -392,8 +397,8 @@ class World:
         assert people.printable == together.printable
 
     def _exported(self, session: Session, account_id: str) -> tuple[list[Entry], list[bytes]]:
-        entries = ledger.entries(session, account_id, after=0, limit=1_000)
-        header, last = ledger.export_header(session, account_id)
+        entries = statements.entries(session, account_id, after=0, limit=1_000)
+        header, last = statements.export_header(session, account_id)
         assert [entry.sequence for entry in entries] == list(range(1, last + 1))
         previous = "0" * 64
         for entry in entries:
@@ -409,7 +414,7 @@ class World:
 
 def _fits(session: Session, reservations: list[ledger.NewReservation]) -> bool:
     """Whether the parts of a job fit according to a quote."""
-    balances = ledger.balances_of_job(session, reservations)
+    balances = statements.balances_of_job(session, reservations)
     return all(part.amount <= balance.room for part, balance in zip(reservations, balances, strict=True))
 
 

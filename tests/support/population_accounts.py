@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import clock
-from app.ledger import populations
+from app.ledger import populations, statements
 from app.ledger import service as ledger
 from app.ledger.populations import NewPopulation
 from app.privacy.composition import Partitions
@@ -49,4 +49,4 @@ def reserve(session: Session, name: str, amount: int, job: str, *shards: int) ->
 
 def said(session: Session, name: str = "pop_a") -> list[tuple[str, int]]:
     """Kind and amount of every entry of an account."""
-    return [(entry.kind.value, entry.amount) for entry in ledger.entries(session, name, after=0, limit=1_000)]
+    return [(entry.kind.value, entry.amount) for entry in statements.entries(session, name, after=0, limit=1_000)]

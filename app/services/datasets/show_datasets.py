@@ -9,7 +9,7 @@ from app.access.roles import SEE_DATASET, Principal
 from app.core import clock
 from app.datasets import catalog
 from app.datasets.tables import EpochRow
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -47,11 +47,11 @@ def dataset_out(session: Session, dataset: catalog.Dataset) -> DatasetOut:
 
 def _all_out(session: Session, datasets: Sequence[catalog.Dataset]) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
-    balances, epochs = ledger.balances(session, ids), catalog.epochs_of_each(session, ids)
+    balances, epochs = statements.balances(session, ids), catalog.epochs_of_each(session, ids)
     return [_out(dataset, balances[dataset.id], epochs[dataset.id]) for dataset in datasets]
 
 
-def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[EpochRow]) -> DatasetOut:
+def _out(dataset: catalog.Dataset, balance: statements.Balance, epochs: Sequence[EpochRow]) -> DatasetOut:
     row = dataset.row
     return DatasetOut.model_validate(
         {
@@ -73,7 +73,7 @@ def _out(dataset: catalog.Dataset, balance: ledger.Balance, epochs: Sequence[Epo
     )
 
 
-def account_out(balance: ledger.Balance) -> AccountOut:
+def account_out(balance: statements.Balance) -> AccountOut:
     """Formats a balance as exact decimal text."""
     return AccountOut(
         accountant=balance.accountant,

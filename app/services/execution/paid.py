@@ -8,6 +8,7 @@ from app.core.errors import GrovekeeperError
 from app.datasets import catalog
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.tables import ReservationRow
 from app.privacy import accountants, events
 from app.services.jobs import output_facts
@@ -39,7 +40,7 @@ def require_paid(session: Session, row: JobRow) -> None:
 
 def _require_paid(session: Session, reservation: ReservationRow, part: JobPart, *, event: object) -> None:
     dataset = catalog.find(session, part.dataset)
-    limit = ledger.highest_cap(session, part.dataset)
+    limit = statements.highest_cap(session, part.dataset)
     is_same = (
         reservation.account_id == part.dataset
         and part.price["accountant"] == limit.accountant

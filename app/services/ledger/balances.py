@@ -9,8 +9,7 @@ from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import caps, external, population_totals
-from app.ledger import service as ledger
+from app.ledger import caps, external, population_totals, statements
 from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
@@ -39,7 +38,7 @@ def list_balances(installation: Installation, principal: Principal, page: PageRe
             lambda dataset: dataset.id,
             lambda dataset: dataset.weight,
         )
-        balances = ledger.balances(session, [dataset.id for dataset in shown])
+        balances = statements.balances(session, [dataset.id for dataset in shown])
         listed = [balance_out(Account(dataset), balances[dataset.id]) for dataset in shown]
         return BalanceList(datasets=listed, next=following)
 
@@ -63,22 +62,22 @@ def show_balance(
         return _of_population(session, account.holder)
 
 
-def balance_of(session: Session, account: Account) -> ledger.Balance:
+def balance_of(session: Session, account: Account) -> statements.Balance:
     """Reads the balance of a whole account."""
     if account.dataset is not None:
-        return ledger.balance(session, account.id)
+        return statements.balance(session, account.id)
     population = population_totals.of_population(session, account.id)
-    return balance_of_population(population, ledger.highest_cap(session, account.id))
+    return balance_of_population(population, statements.highest_cap(session, account.id))
 
 
-def balance_out(account: Account, balance: ledger.Balance) -> BalanceOut:
+def balance_out(account: Account, balance: statements.Balance) -> BalanceOut:
     """Formats the balance of an account."""
     return BalanceOut.model_validate(_amounts(account, balance))
 
 
-def balance_of_population(population: Population, limit: Limit) -> ledger.Balance:
+def balance_of_population(population: Population, limit: Limit) -> statements.Balance:
     """The sums over a population's members, as the balance of its account."""
-    return ledger.Balance(
+    return statements.Balance(
         account_id=population.id,
         name=population.name,
         accountant=limit.accountant,
@@ -94,7 +93,10 @@ def balance_of_population(population: Population, limit: Limit) -> ledger.Balanc
 
 def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object]) -> AccountBalance:
     box = scopes.resolved(session, dataset, scopes.read_scope(session, dataset, scope))
-    detail, highest = ledger.detail(session, dataset.id, box), ledger.highest_cap(session, dataset.id)
+    detail, highest = (
+        statements.detail(session, dataset.id, box),
+        statements.highest_cap(session, dataset.id),
+    )
     delta = external.delta_balance(session, dataset.id, box)
     partitions = [
         PartitionBalance(
@@ -116,7 +118,10 @@ def _of_dataset(session: Session, dataset: Dataset, scope: Mapping[str, object])
 
 
 def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
-    population, limit = population_totals.of_population(session, row.id), ledger.highest_cap(session, row.id)
+    population, limit = (
+        population_totals.of_population(session, row.id),
+        statements.highest_cap(session, row.id),
+    )
     return AccountBalance.model_validate(
         {
             **_members(Account(row), balance_of_population(population, limit)),
@@ -128,7 +133,7 @@ def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
     )
 
 
-def _members(account: Account, balance: ledger.Balance) -> dict[str, object]:
+def _members(account: Account, balance: statements.Balance) -> dict[str, object]:
     return {
         **_amounts(account, balance),
         "tightest_cell": balance.tightest_cell,
@@ -137,7 +142,7 @@ def _members(account: Account, balance: ledger.Balance) -> dict[str, object]:
     }
 
 
-def _amounts(account: Account, balance: ledger.Balance) -> dict[str, object]:
+def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]:
     dataset = account.dataset
     return {
         **account.facts,
@@ -153,7 +158,7 @@ def _amounts(account: Account, balance: ledger.Balance) -> dict[str, object]:
     }
 
 
-def _cell(name: Cell, cell: CellBalance, balance: ledger.Balance) -> CellOut:
+def _cell(name: Cell, cell: CellBalance, balance: statements.Balance) -> CellOut:
     return CellOut(
         cell=name,
         charged=balance.text(cell.charged),

@@ -10,8 +10,7 @@ from app.access.roles import MANAGE_DATASET, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
-from app.ledger import caps
-from app.ledger import service as ledger
+from app.ledger import caps, statements
 from app.ledger.limit import Limit
 from app.privacy import accountants
 from app.registry import models
@@ -62,7 +61,7 @@ def change_cap(
     with installation.database.read() as session:
         account = find_account(session, principal, reference, MANAGE_DATASET)
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is locked.
-        cap = _changed_cap(ledger.highest_cap(session, account.id), body.cap)
+        cap = _changed_cap(statements.highest_cap(session, account.id), body.cap)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
     with acting(installation, principal.key_id) as (session, principal):
@@ -73,7 +72,7 @@ def change_cap(
             _change(session, principal, account.id, cap=cap, reason=body.reason)
             balance = balance_of(session, account)
             if dataset is not None:
-                highest = ledger.highest_cap(session, dataset.id)
+                highest = statements.highest_cap(session, dataset.id)
                 limit = caps.printable_at(highest, cap=balance.cap, load=balance.load)
                 models.put_guarantee(session, dataset.id, guarantee_of(dataset, limit))
             return Answer.of(200, balance_out(account, balance))

@@ -6,8 +6,7 @@ from sqlalchemy.orm import Session
 
 from app.access.roles import SEE_LEDGER, Principal
 from app.core.errors import InvalidRequest
-from app.ledger import notes
-from app.ledger import service as ledger
+from app.ledger import notes, statements
 from app.ledger.log import Log
 from app.ledger.notes import Signer
 from app.services.installation import Installation
@@ -42,7 +41,7 @@ def show_checkpoint(installation: Installation, principal: Principal, reference:
     """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
-        head = checkpoint_of(session, account_id, ledger.size(session, account_id))
+        head = checkpoint_of(session, account_id, statements.size(session, account_id))
     return signer.sign(head)
 
 
@@ -58,7 +57,7 @@ def show_proof(
     """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
-        size = _in_range("/size", proof.size, at_most=ledger.size(session, account_id))
+        size = _in_range("/size", proof.size, at_most=statements.size(session, account_id))
         if proof.sequence is None:
             from_size = _in_range("/from_size", proof.from_size, at_most=size)
             return _consistency(session, account_id, from_size=from_size, size=size)
@@ -85,7 +84,7 @@ def _in_range(field: str, value: int | None, *, at_most: int) -> int:
 
 
 def _inclusion(session: Session, account_id: str, *, sequence: int, size: int) -> InclusionOut:
-    (entry,) = ledger.entries(session, account_id, after=sequence - 1, limit=1)
+    (entry,) = statements.entries(session, account_id, after=sequence - 1, limit=1)
     return InclusionOut(
         kind="inclusion",
         origin=notes.origin(account_id),

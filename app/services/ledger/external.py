@@ -10,7 +10,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external
+from app.ledger import external, statements
 from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
@@ -137,7 +137,7 @@ def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) 
 def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) -> ReservationOut:
     details = row.details or {}
     stated = declared.from_json(details["declared"]) if row.event is None else events.from_json(row.event)
-    accountant, per = ledger.highest_cap(session, dataset.id).accountant, details["per"]
+    accountant, per = statements.highest_cap(session, dataset.id).accountant, details["per"]
     return ReservationOut(
         reservation_id=row.id,
         dataset=dataset.id,

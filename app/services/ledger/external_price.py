@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts
 from app.core.errors import AccountantMismatch, InvalidRequest
 from app.datasets.catalog import Dataset
-from app.ledger import account_facts, external
-from app.ledger import service as ledger
+from app.ledger import account_facts, external, statements
 from app.privacy import accountants, declared, events, receipts
 from app.privacy.accountants.accountant import steps_up
 from app.privacy.adjacency import Adjacency
@@ -39,7 +38,7 @@ class ExternalCharge:
     """
 
     dataset: Dataset
-    balance: ledger.Balance
+    balance: statements.Balance
     scope: Scope
     amount: int
     delta: int
@@ -99,7 +98,7 @@ def price_external(session: Session, dataset: Dataset, body: ExternalIn) -> Exte
         raise InvalidRequest.at("/per", "no-unit-column")
     stated = _event(body.event) if body.declared is None else _declared(body.declared)
     scope = _coverable(dataset, read_scope(session, dataset, body.scope))
-    balance = ledger.balance(session, dataset.id, scope)
+    balance = statements.balance(session, dataset.id, scope)
     amount = _amount(dataset, balance.accountant, stated, per=body.per)
     spent = external.delta_balance(session, dataset.id, scope)
     return ExternalCharge(

@@ -10,7 +10,7 @@ from typing import Any
 import rfc8785
 
 from app.access.roles import SEE_LEDGER, Principal
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.entries import Entry
 from app.services.installation import Installation
 from app.services.ledger.accounts import find_account
@@ -34,7 +34,7 @@ def list_entries(installation: Installation, principal: Principal, reference: st
         account = find_account(session, principal, reference, SEE_LEDGER)
         shown, following = page_of(
             page,
-            lambda limit: ledger.entries(session, account.id, after=page.sequence(), limit=limit),
+            lambda limit: statements.entries(session, account.id, after=page.sequence(), limit=limit),
             lambda entry: str(entry.sequence),
         )
         listed = [_entry(entry) for entry in shown]
@@ -68,7 +68,7 @@ def _export(installation: Installation, principal: Principal, reference: str) ->
     """The header of an export, and all entries that exist now."""
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
-        header, last = ledger.export_header(session, account_id)
+        header, last = statements.export_header(session, account_id)
     return header, _entries(installation, account_id, last)
 
 
@@ -77,7 +77,7 @@ def _entries(installation: Installation, account_id: str, last: int) -> Iterator
     after = 0
     while after < last:
         with installation.database.read() as session:
-            batch = ledger.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
+            batch = statements.entries(session, account_id, after=after, limit=min(EXPORT_BATCH, last - after))
         yield from batch
         after = batch[-1].sequence
 

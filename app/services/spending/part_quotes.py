@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.core import amounts
-from app.ledger import service as ledger
+from app.ledger import statements
 from app.ledger.admission import Request
 from app.privacy import accountants, receipts
 from app.services.spending import scopes
@@ -24,7 +24,7 @@ class PartQuote:
     """A priced part, and the balance of its account in its scope when the job's other parts are reserved."""
 
     part: PricedPart
-    balance: ledger.Balance
+    balance: statements.Balance
 
     @property
     def warnings(self) -> list[str]:
@@ -58,5 +58,5 @@ def quote_parts(session: Session, parts: Sequence[PricedPart]) -> list[PartQuote
     requests = [
         Request(part.dataset.id, part.amount, scopes.resolved(session, part.dataset, part.scope)) for part in parts
     ]
-    balances = ledger.balances_of_job(session, requests)
+    balances = statements.balances_of_job(session, requests)
     return [PartQuote(part, balance) for part, balance in zip(parts, balances, strict=True)]

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from app.core import amounts
 from app.datasets import catalog
 from app.forests.planning import AccountRequest, price_of
-from app.ledger import account_facts
-from app.ledger import service as ledger
+from app.ledger import account_facts, statements
 from app.privacy import accountants
 from app.privacy.composition import Scope
 from app.privacy.events import Event
@@ -110,7 +109,7 @@ def price_part(session: Session, dataset: catalog.Dataset, body: SpendingBody) -
         InvalidRequest: scope, ε or δ break a rule.
     """
     scope = scopes.read_scope(session, dataset, body.scope)
-    accountant = ledger.accountant_of(session, dataset.id)
+    accountant = statements.accountant_of(session, dataset.id)
     return RequestedPart(
         dataset=dataset,
         scope=scope,
