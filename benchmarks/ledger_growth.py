@@ -29,9 +29,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from app.access.roles import Principal, Role
 from app.core import clock
-from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
 from app.ledger import merkle, repository, state, statements
@@ -47,9 +45,9 @@ from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
 from app.wire.datasets import DatasetIn
 from benchmarks.ledger import EVENT, add_one, make_plain_table
+from tests.support.crash_scene import OWNER, open_installation
 from tests.support.postgres import client_program, driver_url, fresh_database, running_server
 
-OWNER = Principal("key_owner", frozenset({Role.OWNER}))
 N_CELLS = 8
 BATCH = 10_000
 PAIRS = 100
@@ -266,7 +264,7 @@ def main() -> None:
 
 def opened(url: str, home: Path) -> Ledger:
     migrate.upgrade(url)
-    installation = Installation.open(Settings(home=home, database_url=url), pool_size=2)
+    installation = open_installation(url, home, pool_size=2)
     declaration = DatasetIn.model_validate(
         {
             "name": "growing",
