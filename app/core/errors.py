@@ -24,7 +24,7 @@
     ├── RowsInvalid                  the upload does not match the declaration
     ├── IdempotencyKeyReused         the key was used with another body
     ├── NotSupported                 the request is legal, but not supported yet
-    ├── TooManyRequests              the process has too many requests in flight
+    ├── TooManyRequests              too many requests in flight, or too many unfinished jobs of the key
     ├── Unavailable                  the service cannot answer at the moment
     ├── ReservationSettled           the reservation was charged, void or expired already
     ├── LeaseLost                    another worker holds the job's lease (never leaves the worker)
@@ -309,12 +309,13 @@ class NotSupported(GrovekeeperError):
 
 @dataclass(eq=False)
 class TooManyRequests(GrovekeeperError):
-    """The process has too many requests in flight."""
+    """The process or the key has too many requests in flight, or the key has too many unfinished jobs."""
 
+    what: str = "requests"
     retry_after_s: int = 1
 
     def __str__(self) -> str:
-        return "too many requests"
+        return f"too many {self.what}"
 
 
 @dataclass(eq=False)

@@ -185,8 +185,13 @@ MAX_SCORE_BINS = 256
 MAX_COMPARED_MODELS = 64
 """Models among which one evaluation chooses the best."""
 
-# Times of a job
+# Jobs
 
+MAX_UNFINISHED_JOBS_PER_KEY = 10_000
+"""Queued and running jobs of one key; further submissions are answered 429. Requests at once may
+exceed it by their number."""
+FULL_QUEUE_RETRY_S = 30
+"""Seconds after which a key with too many unfinished jobs is told to submit again."""
 MAX_QUEUE_S = 86_400
 """Seconds that a job waits in the queue before it expires."""
 LEASE_TTL_S = 30

@@ -1,7 +1,8 @@
 """Enqueues, claims, renews and finishes jobs on the caller's transaction, fenced by the lease token.
 
-At most one worker may finish a job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing.
-``SKIP LOCKED`` lets several workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
+Submitters take turns, so that one with many jobs delays a job of another by one claim. At most one worker may finish a
+job. A worker that finds its token gone raises :class:`LeaseLost` and writes nothing. ``SKIP LOCKED`` lets several
+workers claim jobs at once on PostgreSQL; SQLite has one write transaction at a time.
 A transaction that locks several rows locks keys first, then datasets, jobs and accounts, each in order of ids.
 """
 
@@ -10,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import or_, select, tuple_, update
+from sqlalchemy import Select, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
+from app.core import limits
 from app.core.errors import LeaseLost, NotFound
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobDatasetRow, JobRow
@@ -41,22 +43,55 @@ def has_queued(session: Session) -> bool:
 
 
 def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
-    """Takes the oldest queued job; ``None`` if no job waits."""
-    row = session.execute(
-        select(JobRow)
-        .where(JobRow.state == JobState.QUEUED.value)
-        .order_by(JobRow.submitted_at, JobRow.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    ).scalar_one_or_none()
-    if row is None:
+    """Takes the oldest job of the submitter who waits longest for a turn; ``None`` if no job waits.
+
+    A job that another transaction is claiming counts as its submitter's turn: the next claim passes to the next
+    submitter.
+    """
+    oldest = session.execute(
+        select(func.min(JobRow.submitted_at)).where(JobRow.state == JobState.QUEUED.value)
+    ).scalar()
+    if oldest is None:
         return None
+    job_id = session.execute(_in_turn(oldest).limit(1).with_for_update(skip_locked=True, of=JobRow)).scalar()
+    if job_id is None:
+        return None
+    row = session.get_one(JobRow, job_id, populate_existing=True)
     token = secrets.token_hex(16)
     row.state = JobState.RUNNING.value
     row.lease_token = token
     row.lease_until = at + timedelta(seconds=ttl_s)
     session.flush()
     return Claim(row.id, token)
+
+
+def _in_turn(oldest: datetime) -> Select[tuple[str]]:
+    """Ids of the queued jobs in the order of their claims.
+
+    The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
+    job left the queue longest ago. No job waits for longer than ``limits.MAX_QUEUE_S``, so a job that left the queue
+    after ``oldest``, the time of the oldest queued job, was submitted at most that long before.
+    """
+    queued = JobRow.state == JobState.QUEUED.value
+    in_order = func.row_number().over(partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id))
+    waiting = select(JobRow.id, in_order.label("turn")).where(queued).subquery()
+    left_at = func.max(func.coalesce(JobRow.charged_at, JobRow.lease_until, JobRow.finished_at))
+    last = (
+        select(JobRow.submitted_by, left_at.label("left_at"))
+        .where(
+            JobRow.state.in_([state.value for state in JobState if state is not JobState.QUEUED]),
+            JobRow.submitted_at >= oldest - timedelta(seconds=limits.MAX_QUEUE_S),
+        )
+        .group_by(JobRow.submitted_by)
+        .subquery()
+    )
+    return (
+        select(JobRow.id)
+        .join(waiting, waiting.c.id == JobRow.id)
+        .outerjoin(last, last.c.submitted_by == JobRow.submitted_by)
+        .where(queued)
+        .order_by(waiting.c.turn, last.c.left_at.nulls_first(), JobRow.submitted_at, JobRow.id)
+    )
 
 
 def leased(session: Session, claim: Claim) -> JobRow:
@@ -173,6 +208,12 @@ def unfinished_of(session: Session, dataset_id: str) -> list[str]:
     return list(
         session.execute(select(JobRow.id).where(reads, JobRow.state.in_(UNFINISHED)).order_by(JobRow.id)).scalars()
     )
+
+
+def n_unfinished_by(session: Session, submitter: str) -> int:
+    """Number of queued and running jobs that a key submitted."""
+    unfinished = select(func.count()).where(JobRow.state.in_(UNFINISHED), JobRow.submitted_by == submitter)
+    return session.execute(unfinished).scalar_one()
 
 
 def is_unfinished(session: Session, job_id: str) -> bool:

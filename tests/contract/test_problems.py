@@ -66,7 +66,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.RowsInvalid([ColumnProblem("age", "not-a-number", 2)]),
     errors.IdempotencyKeyReused(),
     errors.NotSupported("visibility public"),
-    errors.TooManyRequests(7),
+    errors.TooManyRequests(retry_after_s=7),
     errors.Unavailable("the database is busy", 3),
 ]
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.idempotency import Answer
 from app.access.roles import TRAIN, Principal
-from app.core import ids
-from app.core.errors import NoRowsYet
+from app.core import ids, limits
+from app.core.errors import NoRowsYet, TooManyRequests
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
@@ -60,10 +60,13 @@ def accept(session: Session, principal: Principal, job: Job, *, at: datetime) ->
         RoleMissing: the submitter may not train on a dataset of the job any more.
         DatasetDeleted: a dataset of the job was erased.
         NoRowsYet: a dataset of the job has no upload.
+        TooManyRequests: the submitter has ``limits.MAX_UNFINISHED_JOBS_PER_KEY`` unfinished jobs.
         BudgetExceeded: an account refuses; the error names it.
     """
     job_id = ids.new(ids.JOB)
     _lock_datasets(session, principal, [job.dataset.id, *(part.dataset.id for part in job.parts)])
+    if queue.n_unfinished_by(session, principal.key_id) >= limits.MAX_UNFINISHED_JOBS_PER_KEY:
+        raise TooManyRequests("unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S)
     priced = [replace(part, scope=scopes.resolved(session, part.dataset, part.scope)) for part in job.parts]
     reservations = [_reservation(part, job_id=job_id) for part in priced]
     reservation_ids = ledger.reserve(session, reservations, actor=principal.key_id)
