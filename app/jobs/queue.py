@@ -65,7 +65,7 @@ def claim(session: Session, *, at: datetime, ttl_s: float) -> Claim | None:
     return Claim(row.id, token)
 
 
-def _in_turn(oldest: datetime) -> Select[tuple[str]]:
+def _in_turn(oldest: datetime) -> Select[str]:
     """Ids of the queued jobs in the order of their claims.
 
     The first jobs of all submitters come before the second ones, and among these the submitter comes first whose last
