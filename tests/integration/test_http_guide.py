@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.cli import own_process
 from app.core import limits
+from tests.support import curl
 from tests.support.server import Server
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,10 +20,10 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def _programs(folder: Path, *, with_own_curl: bool) -> Path:
     """A folder with the programs that the guide runs, to be put before the others."""
-    programs = {"grovekeeper": "app.cli"} | ({} if with_own_curl else {"curl": "tests.support.curl"})
+    programs = {"grovekeeper": "-m app.cli"} | ({} if with_own_curl else {"curl": f"-IS {curl.__file__}"})
     folder.mkdir()
-    for name, module in programs.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+    for name, arguments in programs.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 

@@ -1,10 +1,14 @@
-"""Implements the options of ``curl`` that the guide uses, for machines without it: ``python -m tests.support.curl``."""
+"""Implements the options of ``curl`` that the guide uses, for machines without it: ``python -IS`` and this file.
+
+It imports the standard library alone, because the guide has many commands, and each is a new process.
+"""
 
 import argparse
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
-
-import httpx
+from urllib.parse import urlencode
 
 
 def main() -> int:
@@ -18,18 +22,22 @@ def main() -> int:
     elif options.data_binary is not None:
         name = options.data_binary.removeprefix("@")
         content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    url = httpx.URL(options.url)
-    for pair in options.data_urlencode:
-        url = url.copy_add_param(*pair.split("=", 1))
+    query = urlencode([tuple(pair.split("=", 1)) for pair in options.data_urlencode])
+    url = f"{options.url}?{query}" if query else options.url
     method = options.request or ("GET" if content is None else "POST")
-    with httpx.stream(method, url, headers=headers, content=content, timeout=60) as answer:
-        body = b"".join(answer.iter_bytes())
-    if not (answer.is_error and options.fail):
+    request = urllib.request.Request(url, content, headers, method=method)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=60) as answer:
+            body, is_error = answer.read(), False
+    except urllib.error.HTTPError as error:
+        body, is_error = error.read(), True
+    if not (is_error and options.fail):
         if options.output is None:
             sys.stdout.buffer.write(body)
         else:
             Path(options.output).write_bytes(body)
-    return 22 if answer.is_error and (options.fail or options.fail_with_body) else 0
+    return 22 if is_error and (options.fail or options.fail_with_body) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
