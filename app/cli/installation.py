@@ -133,6 +133,21 @@ def status(call: HomeOptions) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
+@db.command("new-signer")
+@command
+def new_signer(call: HomeOptions) -> None:
+    """Replace a lost signing key: make a key where none is, and sign heads and checkpoints with it from now on."""
+    from app.cli.prepare import opened
+    from app.services.ledger.signer import replace_signer
+
+    settings = call.settings()
+    with opened(settings) as database:
+        signer = replace_signer(settings, database)
+    if call.as_json:
+        call.output.json({"verifier_key": signer.verifier_key})
+    call.output.say(f"heads and checkpoints are signed with {signer.verifier_key}; publish the key for auditors")
+
+
 @command
 def openapi(_call: Plain) -> None:
     """Print the API's OpenAPI document."""

@@ -30,6 +30,7 @@
     ├── LeaseLost                    another worker holds the job's lease (never leaves the worker)
     └── InstallationError            the operator has to act; printed by the command line
         └── LedgerRewound            the database contradicts a head that was written outside it
+            └── HeadNotSigned        a head outside the database has no signature of a signer that the database names
 
 No message and no attribute carries a private value, an exact private count or a rejected input value.
 """
@@ -364,4 +365,14 @@ class LedgerRewound(InstallationError):
             f"the ledger of {account_id} in the database does not match the head that was written outside it: the "
             "database was restored from an older backup, or was changed. Nothing is served, because spent budget "
             "could be spent again. See the operator's guide, After a refusal"
+        )
+
+
+class HeadNotSigned(LedgerRewound):
+    """A head outside the database is forged; or the database is older than the key that signed the head."""
+
+    def __init__(self, file: str) -> None:
+        self.why = (
+            f"{file} is forged, or signed by another key than the database names. Nothing is served, because the "
+            "database may be an older backup. See the operator's guide, After a refusal"
         )

@@ -7,12 +7,12 @@ head, even if a process is killed.
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from app.core import durable, ids
-from app.core.errors import InstallationError
+from app.core.errors import HeadNotSigned, InstallationError
 from app.ledger import notes
 from app.ledger.notes import Checkpoint
 
@@ -20,10 +20,16 @@ SUFFIX = ".checkpoint"
 
 
 class HeadFolder:
-    """The folder of an installation's heads; several machines may share it."""
+    """The folder of an installation's heads; several machines may share it.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: made by the first use.
+        signers: verifier keys whose signatures are believed.
+    """
+
+    def __init__(self, folder: Path, signers: Collection[str]) -> None:
         self._folder = folder
+        self._signers = signers
 
     def read_all(self) -> list[Checkpoint]:
         """Every head that was written.
@@ -31,6 +37,7 @@ class HeadFolder:
         Raises:
             InstallationError: a file in the folder is not a head (the file is damaged, or the folder belongs to another
                 program), or no head can be written there, so that a restore would go unnoticed.
+            HeadNotSigned: a head has no valid signature of a signer.
         """
         try:
             with self._locked():
@@ -43,6 +50,7 @@ class HeadFolder:
         """Writes a head durably, unless the folder has a head of the account with as many entries.
 
         Raises:
+            InstallationError: the file of the account is not a head, or is not signed.
             OSError: the folder cannot be written.
         """
         file = self._folder / f"{checkpoint.account_id}{SUFFIX}"
@@ -54,11 +62,14 @@ class HeadFolder:
     def _read(self, file: Path) -> Checkpoint:
         account_id = file.name.removesuffix(SUFFIX)
         try:
-            head = notes.read(account_id, file.read_text(encoding="utf-8"))
+            note = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            head = None
+            note = ""
+        head = notes.read(account_id, note)
         if head is None or not ids.is_reference(account_id):
             raise InstallationError(f"{file} is not a head that this program wrote; see the operator's guide")
+        if not notes.is_signed(note, self._signers):
+            raise HeadNotSigned(str(file))
         return head
 
     @contextmanager

@@ -8,12 +8,13 @@ line; and a line with the Ed25519 signature over everything before the empty lin
 import base64
 import hashlib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from app.core import durable
 from app.core.errors import InstallationError
@@ -102,6 +103,26 @@ def read(account_id: str, note: str) -> Checkpoint | None:
     if match is None or match["origin"] != origin(account_id):
         return None
     return Checkpoint(account_id, int(match["size"]), base64.b64decode(match["root"]), match["at"])
+
+
+def is_signed(note: str, verifier_keys: Collection[str]) -> bool:
+    """Whether a note that :func:`read` accepts has a valid signature of one of the keys."""
+    text, _, line = note.rpartition("\n— ")
+    try:
+        signature = base64.b64decode(line.rpartition(" ")[2].rstrip("\n"), validate=True)
+    except ValueError:
+        return False
+    return any(_verifies(key, signature, text.encode("utf-8")) for key in verifier_keys)
+
+
+def _verifies(verifier_key: str, signature: bytes, text: bytes) -> bool:
+    _, key_hash, encoded = verifier_key.split("+", 2)
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(encoded).removeprefix(_ED25519))
+    try:
+        key.verify(signature[4:], text)
+    except InvalidSignature:
+        return False
+    return signature[:4].hex() == key_hash
 
 
 def _make(file: Path) -> None:

@@ -159,6 +159,23 @@ class BlockRow(Base):
     hash: Mapped[str]
 
 
+class SignerRow(Base):
+    """The public key of a signer of the installation's heads. Append-only; the newest row is the present signer.
+
+    Attributes:
+        ordinal: from 1, without gaps.
+        verifier_key: as transparency logs write it (:class:`app.ledger.notes.Signer`).
+    """
+
+    __tablename__ = "signers"
+
+    ordinal: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    verifier_key: Mapped[str]
+    pinned_at: Mapped[datetime]
+
+    __table_args__ = (CheckConstraint("ordinal >= 1", name="ordinal_from_one"),)
+
+
 class EntryRow(Base):
     """One immutable line. Triggers on both databases refuse to change, remove or replace it."""
 

@@ -13,6 +13,8 @@ OF_THE_SERVICE = {
     # the first admin key, and the operator's command on the installation
     ("app/services/keys.py", "ensure_first_admin"),
     ("app/services/keys.py", "create_admin"),
+    # the installation's signing key, at the first start and by the operator's command
+    ("app/services/ledger/signer.py", "_pin"),
     # workers; charge_job reads the authority of the submitter
     ("app/services/execution/run_job.py", "claim_next"),
     ("app/services/execution/run_job.py", "charge_job"),

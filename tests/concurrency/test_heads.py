@@ -3,9 +3,9 @@
 import threading
 from pathlib import Path
 
-from app.ledger.heads import HeadFolder
 from app.services.ledger.heads import Heads
 from tests.support.crash_scene import opened
+from tests.support.evidence import head_folder
 
 N_WRITERS = 6
 N_JOBS = 25
@@ -14,7 +14,8 @@ N_JOBS = 25
 def test_heads_only_grow_while_many_write_them(database_url: str, tmp_path: Path) -> None:
     """Each writer has its own state and opens the lock file itself, as a process would."""
     with opened(database_url, tmp_path / "home") as scene:
-        folder = HeadFolder(scene.installation.home / "checkpoints")
+        Heads(scene.installation).confirm()
+        folder = head_folder(scene.installation)
         done, sizes, failures = threading.Event(), [0], []
 
         def write() -> None:

@@ -14,7 +14,6 @@ from app.access.roles import Principal, Role
 from app.core.errors import IdempotencyKeyReused, InvalidRequest, LedgerRewound, NotFound, RoleMissing
 from app.ledger import statements
 from app.ledger.entries import Entry
-from app.ledger.heads import HeadFolder
 from app.privacy import accountants
 from app.services.installation import Installation
 from app.services.ledger import balances, evidence, history
@@ -29,6 +28,7 @@ from app.wire.ledger import AccountBalance, CapIn
 from app.wire.populations import PopulationIn
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
+from tests.support.evidence import head_folder
 
 AUDITOR = Principal("key_auditor", frozenset({Role.AUDITOR}))
 PURE = {"accountant": "pure", "epsilon": "3"}
@@ -202,7 +202,7 @@ def test_checkpoints_and_proofs_are_of_the_account(calls: AccountCalls) -> None:
 def test_an_account_that_became_shorter_is_noticed(calls: AccountCalls) -> None:
     heads = Heads(calls.installation)
     heads.publish()
-    folder = HeadFolder(calls.installation.home / "checkpoints")
+    folder = head_folder(calls.installation)
     assert {head.account_id: head.size for head in folder.read_all()} == {calls.id: 1}
     with calls.installation.database.read() as session:
         head = dataclasses.replace(checkpoint_of(session, calls.id, 1), size=2)

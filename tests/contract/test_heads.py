@@ -1,6 +1,7 @@
 """Head files beside both databases: written after commits, never reduced, compared after a restore."""
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,13 +11,16 @@ import pytest
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
 from app.jobs import queue
-from app.ledger.heads import HeadFolder
-from app.ledger.notes import Checkpoint
+from app.ledger import signers
+from app.ledger.notes import Checkpoint, Signer
 from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of
+from app.services.ledger.signer import replace_signer
 from app.worker.main import _Loop
-from tests.support.crash_scene import Scene, open_account, opened
+from tests.support.crash_scene import Scene, open_account, open_installation, opened
+from tests.support.databases import MigratedDatabase
+from tests.support.evidence import head_folder
 
 
 @pytest.fixture
@@ -25,12 +29,18 @@ def scene(scene: Scene) -> Scene:
     return scene
 
 
-def _folder(scene: Scene) -> HeadFolder:
-    return HeadFolder(scene.installation.home / "checkpoints")
+@pytest.fixture
+def empty_installation(migrated_database: MigratedDatabase, tmp_path: Path) -> Iterator[Installation]:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with migrated_database("sqlite", folder) as url:
+        empty = open_installation(url, folder / "home")
+        yield empty
+        empty.close()
 
 
 def _written(scene: Scene) -> dict[str, int]:
-    return {head.account_id: head.size for head in _folder(scene).read_all()}
+    return {head.account_id: head.size for head in head_folder(scene.installation).read_all()}
 
 
 def _head(scene: Scene, size: int) -> Checkpoint:
@@ -57,7 +67,7 @@ def test_heads_follow_the_entries_and_hold(scene: Scene) -> None:
 
 def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
     Heads(scene.installation).publish()
-    (head,) = _folder(scene).read_all()
+    (head,) = head_folder(scene.installation).read_all()
     assert replace(head, at="") == replace(_head(scene, 2), at="")
 
 
@@ -71,10 +81,11 @@ def test_entries_after_the_last_head_do_not_contradict_it(scene: Scene) -> None:
 def test_a_head_never_goes_back(scene: Scene) -> None:
     heads = Heads(scene.installation)
     heads.publish()
-    (newest,) = _folder(scene).read_all()
+    folder = head_folder(scene.installation)
+    (newest,) = folder.read_all()
     for other in (_head(scene, 1), replace(newest, root=bytes(32))):
-        _folder(scene).write(other, heads.signer.sign(other))
-        assert _folder(scene).read_all() == [newest], "a head of the same size is evidence of another history"
+        folder.write(other, heads.signer.sign(other))
+        assert folder.read_all() == [newest], "a head of the same size is evidence of another history"
 
 
 @pytest.mark.parametrize("forged", ["longer", "other root", "missing account"])
@@ -85,8 +96,8 @@ def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str
         "other root": replace(head, root=bytes(32)),
         "missing account": replace(head, account_id="ds_gone"),
     }[forged]
-    heads = Heads(scene.installation)
-    _folder(scene).write(head, heads.signer.sign(head))
+    signer, heads = Heads(scene.installation).signer, Heads(scene.installation)
+    head_folder(scene.installation).write(head, signer.sign(head))
     for _ in range(2):
         with pytest.raises(LedgerRewound, match=head.account_id):
             heads.confirm()
@@ -94,6 +105,75 @@ def test_a_database_that_contradicts_a_head_is_refused(scene: Scene, forged: str
             heads.publish()
     assert "See the operator's guide" in str(LedgerRewound("ds_1"))
     assert _written(scene)[head.account_id] == head.size, "a refusal overwrites no evidence"
+
+
+@pytest.mark.parametrize("signature", ["of another key", "of another head", "none"])
+def test_a_head_without_a_signature_of_the_pinned_key_is_refused(scene: Scene, signature: str) -> None:
+    """A forged head of size 1 would let a database start that is older than the true head."""
+    heads = Heads(scene.installation)
+    heads.publish()
+    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    signed, forged = heads.signer.sign(_head(scene, 2)), _head(scene, 1)
+    note = {
+        "of another key": Signer.open(scene.installation.home / "other.key", make=True).sign(forged),
+        "of another head": forged.text() + signed[signed.index("\n— ") :],
+        "none": f"{forged.text()}\n— grovekeeper AAAA\n",
+    }[signature]
+    file.write_text(note, encoding="utf-8")
+    other = Heads(scene.installation)
+    for _ in range(2):
+        with pytest.raises(LedgerRewound, match="signed by another key"):
+            other.confirm()
+    assert other.is_rewound, "released models are not served either"
+    scene.submit(key="second")
+    with pytest.raises(InstallationError, match="signed by another key"):
+        heads.publish()
+    assert file.read_text(encoding="utf-8") == note, "evidence is not overwritten"
+
+
+def test_a_missing_signing_key_is_not_replaced_without_a_command(scene: Scene) -> None:
+    key = scene.installation.home / "signing.key"
+    heads = Heads(scene.installation)
+    heads.publish()
+    lost = key.rename(scene.installation.home / "kept")
+    with pytest.raises(InstallationError, match=r"signing\.key is missing.*new-signer"):
+        Heads(scene.installation).confirm()
+    assert not key.exists()
+    lost.rename(key)
+    with pytest.raises(InstallationError, match="is the signing key already"):
+        replace_signer(scene.installation.settings, scene.installation.database)
+    key.unlink()
+    second = replace_signer(scene.installation.settings, scene.installation.database)
+    assert second.verifier_key != heads.signer.verifier_key
+    scene.submit(key="second")
+    again = Heads(scene.installation)
+    again.publish()
+    assert again.signer.verifier_key == second.verifier_key
+    assert _written(scene) == {scene.dataset_id: 3}, "heads of the first key are still believed"
+
+
+def test_another_signing_key_is_refused(scene: Scene) -> None:
+    Heads(scene.installation).publish()
+    (scene.installation.home / "signing.key").unlink()
+    Signer.open(scene.installation.home / "signing.key", make=True)
+    with pytest.raises(InstallationError, match="not the signing key that the database names"):
+        Heads(scene.installation).confirm()
+
+
+def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
+    empty_installation: Installation, scene: Scene
+) -> None:
+    """A new database beside the heads of another one; the operator lost the signing key, or still has it."""
+    Heads(scene.installation).publish()
+    home, other = scene.installation.home, empty_installation.home
+    shutil.copytree(home / "checkpoints", other / "checkpoints")
+    with pytest.raises(InstallationError, match=r"signing\.key is missing"):
+        Heads(empty_installation).confirm()
+    shutil.copy(home / "signing.key", other)
+    with pytest.raises(LedgerRewound):
+        Heads(empty_installation).confirm()
+    with empty_installation.database.read() as session:
+        assert signers.pinned(session) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"canary", b"\xff"])
@@ -158,6 +238,8 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
     """The restore is also detected if the restored database has grown beyond the last head before the next check."""
     with opened(sqlite_database_url, tmp_path / "home") as scene:
         scene.submit(key="first")
+        heads = Heads(scene.installation)
+        heads.confirm()
         scene.installation.database.close()
         file = tmp_path / "grovekeeper.sqlite3"
         with scene.installation.database.write() as session:  # closing the connection checkpoints the write-ahead log
@@ -165,7 +247,6 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         scene.installation.database.close()
         backup = shutil.copyfile(file, tmp_path / "backup")
         scene.submit(key="second")
-        heads = Heads(scene.installation)
         heads.publish()
         scene.installation.database.close()
         for beside in tmp_path.glob("grovekeeper.sqlite3-*"):

@@ -21,7 +21,13 @@ from app.core.settings import Settings
 from app.db import migrate
 from app.services.keys import create_admin
 
-INSIDE = {errors.LeaseLost, errors.ReservationSettled, errors.InstallationError, errors.LedgerRewound}
+INSIDE = {
+    errors.LeaseLost,
+    errors.ReservationSettled,
+    errors.InstallationError,
+    errors.LedgerRewound,
+    errors.HeadNotSigned,
+}
 """Errors that never reach a caller: a worker handles them, or an operator's terminal prints them."""
 SECRET = "canary-9c1e"
 

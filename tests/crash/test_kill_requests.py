@@ -7,12 +7,12 @@ import pytest
 
 from app.datasets import catalog
 from app.jobs import queue
-from app.ledger.heads import HeadFolder
 from app.services.ledger.heads import Heads
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
 from tests.support.crash_scene import Scene
+from tests.support.evidence import head_folder
 from tests.support.sweeping import expired_at, tidy_all_rows
 
 
@@ -131,7 +131,7 @@ def test_a_database_is_not_refused_after_a_kill_between_a_commit_and_its_head(
     scene: Scene, point: str, kill_request: KillRequest
 ) -> None:
     kill_request(point, scene)
-    folder = HeadFolder(scene.installation.home / "checkpoints")
+    folder = head_folder(scene.installation)
     (head,) = folder.read_all()
     assert head.size == (2 if point == "head-written" else 1)
     assert scene.verified().kinds == {"open": 1, "reserve": 1}, "the entry was committed before its head"

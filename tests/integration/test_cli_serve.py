@@ -196,6 +196,10 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
     assert log.count("the database was restored from an older backup, or was changed") == 3
     for head in (home / "checkpoints").iterdir():
         head.rename(tmp_path / head.name)  # the operator's deliberate act
+    (home / "signing.key").unlink()
+    assert start("serve", "--port", "0").wait(timeout=_GIVE_UP_S) == 1
+    assert "signing.key is missing" in (tmp_path / "log").read_text()
+    assert start("db", "new-signer").wait(timeout=_GIVE_UP_S) == 0
     served("third")
 
 

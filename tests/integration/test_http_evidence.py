@@ -9,6 +9,7 @@ import pytest
 
 from app.api.main import create_app
 from app.cli.serve import ApiThread, bound
+from app.ledger.notes import Checkpoint, Signer
 from tests.support.server import Server
 from tests.support.standalone import verified_alone
 
@@ -107,11 +108,9 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_serve
     """The head file has entries that the database lacks, as after a restore of an older backup."""
     home = tmp_path / "home"
     shutil.copytree(idle_server.settings.home, home, ignore=shutil.ignore_patterns("*.sqlite3*"))
-    foreign = home / "checkpoints" / "ds_gone.checkpoint"
-    foreign.parent.mkdir(exist_ok=True)
-    foreign.write_text(
-        f"grovekeeper/ledger/ds_gone\n5\n{'A' * 43}=\n2026-11-20T10:00:00.000000Z\n\n— grovekeeper AA==\n"
-    )
+    gone = Checkpoint("ds_gone", 5, bytes(32), "2026-11-20T10:00:00.000000Z")
+    note = Signer.open(home / "signing.key", make=False).sign(gone)
+    (home / "checkpoints" / "ds_gone.checkpoint").write_text(note, encoding="utf-8")
     url = idle_server.settings.database_url
     settings = type(idle_server.settings)(home=home, database_url=url)
     with bound("127.0.0.1", 0) as listener:

@@ -71,7 +71,7 @@ def test_the_program_reads_every_row(upgraded: Database, stored: snapshot.Rows) 
     with upgraded.read() as session:
         for mapper in Base.registry.mappers:
             rows = session.execute(select(mapper.class_)).scalars().all()
-            assert len(rows) == len(stored[mapper.local_table.name]), mapper
+            assert len(rows) == len(stored.get(mapper.local_table.name, [])), mapper
 
 
 def test_every_account_verifies_with_the_balance_of_the_service(
@@ -124,16 +124,14 @@ def test_the_ledger_can_be_used_after_the_upgrade(upgraded: Database) -> None:
     assert members[waiting.account_id].load == after.charged + after.reserved
 
 
-@pytest.mark.parametrize(
-    "change", ["DELETE FROM {}", "UPDATE {} SET account_id = 'ds_x'", "INSERT INTO {0} SELECT * FROM {0}"]
-)
-def test_entries_and_subtree_hashes_stay_append_only(upgraded: Database, change: str) -> None:
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {0} SET {1} = {1}", "INSERT INTO {0} SELECT * FROM {0}"])
+def test_append_only_tables_stay_so(upgraded: Database, stored: snapshot.Rows, change: str) -> None:
     with upgraded.engine.connect() as connection:
         tables = append_only_tables(connection)
         before = snapshot.rows_of(connection)
-    assert tables == {"entries", "log_blocks"}
-    for table in tables:
+    assert tables == {"entries", "log_blocks", "signers"}
+    for table in tables & stored.keys():
         with pytest.raises(DBAPIError, match="append-only"), upgraded.write() as session:
-            session.execute(text(change.format(table)))
+            session.execute(text(change.format(table, next(iter(before[table][0])))))
     with upgraded.engine.connect() as connection:
         assert snapshot.rows_of(connection) == before

@@ -1,15 +1,23 @@
-"""Exports accounts from a session and verifies populations beside their members."""
+"""Exports accounts, verifies populations beside their members, and opens the folder of an installation's heads."""
 
 from collections.abc import Iterator
 
 import rfc8785
 from sqlalchemy.orm import Session
 
-from app.ledger import caps, population_totals, statements
+from app.ledger import caps, population_totals, signers, statements
+from app.ledger.heads import HeadFolder
+from app.services.installation import Installation
 from app.verifier.member_comparison import MemberLedger
 from app.verifier.population_replay import PopulationSummary, verify
 
 _ALL = 1_000_000
+
+
+def head_folder(installation: Installation) -> HeadFolder:
+    """The folder of heads, as a process opens it that has the signing keys of the database."""
+    with installation.database.read() as session:
+        return HeadFolder(installation.home / "checkpoints", signers.pinned(session))
 
 
 def export(session: Session, account_id: str) -> Iterator[bytes]:

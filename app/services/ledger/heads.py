@@ -2,17 +2,19 @@
 
 import logging
 import threading
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import InstallationError, LedgerRewound
 from app.db import migrate
-from app.ledger import repository
-from app.ledger.heads import HeadFolder
+from app.ledger import repository, signers
+from app.ledger.heads import SUFFIX, HeadFolder
 from app.ledger.log import Log
 from app.ledger.notes import Checkpoint, Signer
 from app.services.installation import Installation
+from app.services.ledger.signer import open_signer, pin_first_signer
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
@@ -27,19 +29,13 @@ class Heads:
 
     Args:
         installation: its home holds the signing key and the heads, unless the settings name other places.
-
-    Raises:
-        InstallationError: the signing key cannot be read.
     """
 
     def __init__(self, installation: Installation) -> None:
-        settings = installation.settings
-        key_file = settings.signing_key_file or installation.home / "signing.key"
-        self.signer = Signer.open(key_file, make=settings.signing_key_file is None)
+        self._settings = installation.settings
         self._database = installation.database
-        self._folder = HeadFolder(settings.checkpoint_dir or installation.home / "checkpoints")
         self._lock = threading.Lock()
-        self._written: dict[str, Checkpoint] | None = None
+        self._confirmed: _Confirmed | None = None
         self._rewound: LedgerRewound | None = None
         self._is_current = False
 
@@ -50,25 +46,25 @@ class Heads:
         return self._is_current
 
     @property
+    def signer(self) -> Signer:
+        """The signing key; raises what :meth:`confirm` raises."""
+        return self._confirmation().signer
+
+    @property
     def is_rewound(self) -> bool:
         """Whether a comparison of this process has failed. Reads no database."""
         return self._rewound is not None
 
     def confirm(self) -> None:
-        """Compares the database with every written head, once in this process; later calls cost nothing.
+        """Compares the database with every written head, once in this process; later calls read nothing.
 
         Raises:
-            LedgerRewound: an account is missing, shorter than its head, or has another history; now or at an earlier
-                call of :meth:`publish`.
-            InstallationError: a head cannot be read, or heads cannot be written.
+            LedgerRewound: an account is missing, shorter than its head, or has another history, now or at an earlier
+                call of :meth:`publish`; or a head is not signed.
+            InstallationError: a head cannot be read, heads cannot be written, or the signing key is missing, invalid,
+                or not the key that the database names.
         """
-        if self._rewound is not None:
-            raise self._rewound
-        if self._written is not None:
-            return
-        with self._lock:
-            if self._written is None:
-                self._written = self._compare()
+        self._confirmation()
 
     def publish(self) -> None:
         """Writes the head of every account that grew since the last call.
@@ -78,49 +74,82 @@ class Heads:
             InstallationError: the file of a head is not a head; the heads of other accounts were written.
             OSError: the folder cannot be written; the next call writes the missing heads.
         """
-        self.confirm()
+        confirmed = self._confirmation()
         damaged: InstallationError | None = None
         with self._lock:
-            assert self._written is not None, "confirm() compared or raised"
             with self._database.read() as session:
                 sizes = repository.sizes(session)
-            for account_id, head in self._written.items():
+            for account_id, head in confirmed.heads.items():
                 if sizes.get(account_id, 0) < head.size:
                     raise self._refusal(account_id)
             for account_id, size in sizes.items():
-                before = self._written.get(account_id)
+                before = confirmed.heads.get(account_id)
                 if before is None or size > before.size:
                     try:
-                        self._written[account_id] = self._write(account_id, size, before=before)
+                        confirmed.heads[account_id] = self._write(confirmed, account_id, size)
                     except InstallationError as error:
                         damaged = damaged or error
         if damaged is not None:
             raise damaged
 
-    def _write(self, account_id: str, size: int, *, before: Checkpoint | None) -> Checkpoint:
+    def _write(self, confirmed: "_Confirmed", account_id: str, size: int) -> Checkpoint:
         """Compares with the last head again: a restored database may already have grown beyond the head."""
+        before = confirmed.heads.get(account_id)
         with self._database.read() as session:
             if before is not None and Log(session, account_id).root(before.size) != before.root:
                 raise self._refusal(account_id)
             head = checkpoint_of(session, account_id, size)
-        self._folder.write(head, self.signer.sign(head))
+        confirmed.folder.write(head, confirmed.signer.sign(head))
         return head
 
-    def _compare(self) -> dict[str, Checkpoint]:
-        heads = self._folder.read_all()
+    def _confirmation(self) -> "_Confirmed":
+        if self._rewound is not None:
+            raise self._rewound
+        confirmed = self._confirmed
+        if confirmed is None:
+            with self._lock:
+                confirmed = self._confirmed
+                if confirmed is None:
+                    confirmed = self._confirmed = self._compare()
+        return confirmed
+
+    def _compare(self) -> "_Confirmed":
+        """Compares with the heads of pinned signers. The first key is made where no head is, and pinned at the end."""
+        path = self._settings.checkpoint_dir or self._settings.home / "checkpoints"
+        with self._database.read() as session:
+            pinned = signers.pinned(session)
+        has_heads = any(path.glob(f"*{SUFFIX}"))
+        signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
+        folder = HeadFolder(path, pinned or [signer.verifier_key])
+        try:
+            heads = folder.read_all()
+        except LedgerRewound as error:
+            self._rewound = error
+            raise
         with self._database.read() as session:
             sizes = repository.sizes(session)
             for head in heads:
                 same = sizes.get(head.account_id, 0) >= head.size
                 if not same or Log(session, head.account_id).root(head.size) != head.root:
                     raise self._refusal(head.account_id)
-        return {head.account_id: head for head in heads}
+        if not pinned:
+            pin_first_signer(self._database, signer)
+        return _Confirmed(signer, folder, {head.account_id: head for head in heads})
 
     def _refusal(self, account_id: str) -> LedgerRewound:
         """Makes the refusal permanent for this process."""
         _log.error("the ledger contradicts its written head", extra={"account_id": account_id})
         self._rewound = LedgerRewound(account_id)
         return self._rewound
+
+
+@dataclass
+class _Confirmed:
+    """The state after a successful comparison: signing key, folder, and the newest head of every account."""
+
+    signer: Signer
+    folder: HeadFolder
+    heads: dict[str, Checkpoint]
 
 
 class HeadWriter:
