@@ -66,7 +66,7 @@ class EveryRequest:
                 raise
             await problems.answer_to(error, request_id)(scope, receive, answered)
         except ClientDisconnect:
-            # No client is left to answer; the route removed its spooled body.
+            # No client is left to answer; the route closed the file of the body, which frees it.
             _log.info("a client went away", extra={"request_id": request_id})
         except Exception as error:
             _log.exception("a request failed", extra={"request_id": request_id})

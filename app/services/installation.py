@@ -1,7 +1,9 @@
 """Defines the installation that a process works on: database, home folder, artifact store."""
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from app.core.settings import Settings
 from app.db.unit_of_work import Database
@@ -30,10 +32,13 @@ class Installation:
     def home(self) -> Path:
         return self.settings.home
 
-    @property
-    def spool_folder(self) -> Path:
-        """The folder of upload bodies that are not ingested yet."""
-        return self.home / "spool"
+    def spool(self) -> BinaryIO:
+        """Opens a file in the home for the body of an upload, without a name.
+
+        The kernel frees the text when the file is closed or the process ends, however it ends. So no text of an upload
+        outlives an erasure.
+        """
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=self.home))
 
     def job_folder(self, job_id: str) -> Path:
         """The folder in which a job's child leaves its artifact; it exists only while the job runs."""

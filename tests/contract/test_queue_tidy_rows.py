@@ -45,9 +45,7 @@ def test_rows_of_a_living_dataset_stay_however_old(scene: Scene) -> None:
     assert _rows(scene) == [epoch]
 
 
-@pytest.mark.parametrize(
-    "name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part", "spool/body"]
-)
+@pytest.mark.parametrize("name", ["rows/{dataset}/ep_none.parquet", "rows/{dataset}/.ep_x.parquet.0a.part"])
 def test_files_of_an_interrupted_upload_are_removed_once_no_upload_can_be_that_old(scene: Scene, name: str) -> None:
     left = scene.installation.home / name.format(dataset=scene.dataset_id)
     (epoch,) = _rows(scene)
@@ -73,10 +71,10 @@ def test_rows_of_a_deleted_dataset_go_at_once(scene: Scene, monkeypatch: pytest.
     assert not (scene.installation.home / "rows" / scene.dataset_id).exists()
 
 
-def test_a_body_that_disappears_during_tidying_is_ignored(scene: Scene) -> None:
-    vanished = scene.installation.spool_folder / "vanished"
-    vanished.symlink_to(scene.installation.spool_folder / "nowhere")
-    stale = _aged(scene.installation.spool_folder / "stale", LONG_AGO)
+def test_a_file_that_disappears_during_tidying_is_ignored(scene: Scene) -> None:
+    folder = scene.installation.home / "rows" / scene.dataset_id
+    (folder / "ep_gone.parquet").symlink_to(folder / "nowhere")
+    stale = _aged(folder / "ep_none.parquet", LONG_AGO)
     tidy_rows(scene.installation)
     assert not stale.exists()
 
@@ -103,10 +101,9 @@ def test_rows_that_arrive_while_their_dataset_is_deleted_are_not_kept(
         return report
 
     monkeypatch.setattr(ingest, "ingest_csv", delete_after)
-    body = scene.installation.spool_folder / "body"
-    body.write_bytes(b"age,income\n40,low\n")
-    spooled = upload_rows.SpooledBody(body, is_gzip=False)
-    with pytest.raises(DatasetDeleted):
+    with scene.installation.spool() as file, pytest.raises(DatasetDeleted):
+        file.write(b"age,income\n40,low\n")
+        spooled = upload_rows.SpooledBody(file, is_gzip=False)
         upload_rows.upload_rows(scene.installation, OWNER, scene.dataset_id, spooled, request=None)
     assert _rows(scene) == []
 

@@ -103,6 +103,12 @@ def test_rows_of_an_uncommitted_upload_are_in_no_epoch_and_are_erased(
     assert _row_files(scene) == set(epochs)
 
 
+def test_the_text_of_an_upload_ends_with_its_process(scene: Scene, kill_request: KillRequest) -> None:
+    kill_request("rows-written", scene)
+    files = [path for path in scene.installation.home.rglob("*") if path.is_file()]
+    assert [path for path in files if b"age,income\n" in path.read_bytes()] == []
+
+
 @pytest.mark.parametrize("point", ["admitted", "book-closed"])
 def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
     scene: Scene, point: str, kill_request: KillRequest

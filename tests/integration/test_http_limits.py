@@ -125,7 +125,7 @@ def test_an_upload_fits_its_limit_exactly(server: Server, monkeypatch: pytest.Mo
     over = content + b"\n"
     answer = server.admin.http.post(rows, content=_chunks(over) if chunked else over, headers=CSV)
     assert _is_too_large(answer, len(content))
-    assert server.footprint() == before, "no epoch, no file, nothing in the spool"
+    assert server.footprint() == before, "no epoch, no file"
     answer = server.admin.http.post(rows, content=_chunks(content) if chunked else content, headers=CSV)
     assert answer.status_code == 201
 

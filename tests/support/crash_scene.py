@@ -67,11 +67,9 @@ class Scene:
 
     def upload(self) -> None:
         """Uploads forty rows as a new epoch."""
-        self.installation.spool_folder.mkdir(exist_ok=True)
-        spooled = self.installation.spool_folder / "rows.csv"
-        spooled.write_bytes(_ROWS)
-        upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(spooled, is_gzip=False), request=None)
-        spooled.unlink()
+        with self.installation.spool() as file:
+            file.write(_ROWS)
+            upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(file, is_gzip=False), request=None)
 
     def submit(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> Answer:
         """Submits a training of a tiny forest. Raises the service's errors."""

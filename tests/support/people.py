@@ -47,15 +47,11 @@ def upload(
     installation: Installation, dataset_id: str, body: bytes, *, key: str | None = None, principal: Principal = OWNER
 ) -> dict[str, Any]:
     """Uploads rows and returns the owner's report. Raises the service's errors."""
-    installation.spool_folder.mkdir(exist_ok=True)
-    spooled = installation.spool_folder / secrets.token_hex(8)
-    spooled.write_bytes(body)
     route = f"POST /datasets/{dataset_id}/rows"
     request = None if key is None else IdempotentRequest(principal.key_id, route, key, b"." * 32)
-    try:
-        answer = upload_rows(installation, principal, dataset_id, SpooledBody(spooled, is_gzip=False), request=request)
-    finally:
-        spooled.unlink()
+    with installation.spool() as file:
+        file.write(body)
+        answer = upload_rows(installation, principal, dataset_id, SpooledBody(file, is_gzip=False), request=request)
     return dict(json.loads(answer.body))
 
 

@@ -147,7 +147,7 @@ class Server:
             heads = select(accounts.c.id, accounts.c.last_hash).order_by(accounts.c.id)
             counts["heads"] = [tuple(row) for row in session.execute(heads)]
         home = self.settings.home
-        paths = (path for folder in ("rows", "artifacts", "spool") for path in (home / folder).rglob("*"))
+        paths = (path for folder in ("rows", "artifacts") for path in (home / folder).rglob("*"))
         counts["files"] = sorted(str(path.relative_to(home)) for path in paths if path.is_file())
         return counts
 

@@ -1,10 +1,7 @@
 """Defines the routes of ``/datasets``: declare, list, show and delete datasets, upload and erase rows, grant roles."""
 
 import hashlib
-import os
-import secrets
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
@@ -33,7 +30,6 @@ from app.services.datasets.erase_unit import erase_unit as erase_rows_of
 from app.services.datasets.join_population import join_population as join
 from app.services.datasets.upload_rows import SpooledBody, may_upload
 from app.services.datasets.upload_rows import upload_rows as upload
-from app.services.installation import Installation
 from app.wire.datasets import (
     DatasetIn,
     DatasetList,
@@ -176,9 +172,9 @@ async def upload_rows(
     is_gzip = _is_gzip(request)
     key = checked_key(request, idempotency_key)
     dataset_id = await capacities(request).run(Work.AUTHENTICATION, lambda: may_upload(installation, caller, dataset))
-    spooled, digest = await _spool(installation, request)
-    try:
-        body = SpooledBody(spooled, is_gzip=is_gzip)
+    with installation.spool() as file:
+        digest = await _receive(request, file)
+        body = SpooledBody(file, is_gzip=is_gzip)
         # By id, so that an idempotency key does not depend on whether the URL names the dataset by id or by name.
         route = f"POST /datasets/{dataset_id}/rows"
         identity = None if key is None else IdempotentRequest(caller.key_id, route, key, digest)
@@ -187,25 +183,16 @@ async def upload_rows(
                 Work.UPLOAD, lambda: upload(installation, caller, dataset_id, body, request=identity)
             )
         )
-    finally:
-        spooled.unlink(missing_ok=True)
 
 
-async def _spool(installation: Installation, request: Request) -> tuple[Path, bytes]:
-    """Write the body to a file as it arrives; the caller removes the file."""
-    folder = installation.spool_folder
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / secrets.token_hex(16)
+async def _receive(request: Request, file: BinaryIO) -> bytes:
+    """Write the body to a file as it arrives, and return its digest."""
     digest = hashlib.sha256()
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            async for chunk in request.stream():
-                digest.update(chunk)
-                await to_thread.run_sync(file.write, chunk)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path, digest.digest()
+    async for chunk in request.stream():
+        digest.update(chunk)
+        await to_thread.run_sync(file.write, chunk)
+    await to_thread.run_sync(file.flush)
+    return digest.digest()
 
 
 def _is_gzip(request: Request) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from typing import BinaryIO
 
 from sqlalchemy.orm import Session
 
@@ -23,9 +23,9 @@ from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
 @dataclass(frozen=True)
 class SpooledBody:
-    """The body of a request, received completely, as a file in the spool folder."""
+    """The body of a request, received completely, in a file of :meth:`Installation.spool`."""
 
-    path: Path
+    file: BinaryIO
     is_gzip: bool
 
 
@@ -133,10 +133,7 @@ class _Upload:
         prints = Fingerprints(
             row_files.prints_file(home, dataset.id, self._epoch_id), fingerprints.installation_key(home)
         )
-        with body.path.open("rb") as source:
-            return ingest.ingest_csv(
-                source, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip
-            )
+        return ingest.ingest_csv(body.file, destination, rules=rules, book=self._book, prints=prints, gzip=body.is_gzip)
 
     def _add_epoch(self, session: Session, report: ingest.IngestReport, *, at: datetime) -> Answer:
         dataset_id = self._dataset.id

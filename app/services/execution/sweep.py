@@ -83,9 +83,6 @@ def tidy_rows(installation: Installation) -> None:
                     row_files.erase_epoch(installation.home, folder.name, file.stem)
     row_files.erase_remains(installation.home)
     row_files.erase_unfinished(installation.home, before=stale_before)
-    for spooled in installation.spool_folder.glob("*"):
-        if _is_older(spooled, stale_before):
-            spooled.unlink(missing_ok=True)
 
 
 def tidy_artifacts(installation: Installation) -> None:
