@@ -21,6 +21,7 @@ class Work(StrEnum):
     WRITE = "write"
     UPLOAD = "upload"
     EXPORT = "export"
+    CONVERSION = "conversion"
     PREDICTION = "prediction"
 
 
@@ -31,6 +32,7 @@ THREADS: Mapping[Work, int] = {
     Work.WRITE: limits.MAX_WRITES_AT_ONCE,
     Work.UPLOAD: limits.MAX_UPLOADS_AT_ONCE,
     Work.EXPORT: limits.MAX_EXPORTS_AT_ONCE,
+    Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,
     Work.PREDICTION: limits.MAX_PREDICTIONS_AT_ONCE,
 }
 """Threads by kind of work. Their sum is the number of database connections: each thread can hold one."""

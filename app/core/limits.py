@@ -134,6 +134,8 @@ MAX_UPLOADS_AT_ONCE = 8
 """Threads of one API process that read uploads."""
 MAX_EXPORTS_AT_ONCE = 4
 """Threads of one API process that write exports and artifacts."""
+MAX_CONVERSIONS_AT_ONCE = 1
+"""Threads of one API process that make ONNX files, which takes several times the memory of the file."""
 MAX_PREDICTIONS_AT_ONCE = 4
 """Threads of one API process that predict."""
 READINESS_WAIT_S = 5

@@ -1,9 +1,10 @@
 """Stores artifacts as files that are named by their SHA-256. A file is written once and never changed."""
 
 import hashlib
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from app.core import durable
 from app.core.errors import NotFound
@@ -38,6 +39,23 @@ class ArtifactStore:
         if hashlib.sha256(data).hexdigest() != digest:
             raise NotFound("artifact")
         return data
+
+    def open(self, digest: str) -> BinaryIO:
+        """Opens the file of an artifact after a check of its digest; the file outlives the artifact's removal.
+
+        Raises:
+            NotFound: no such artifact, or its bytes have changed.
+        """
+        with ExitStack() as closes:
+            try:
+                file = closes.enter_context(self.path(digest).open("rb"))
+            except FileNotFoundError:
+                raise NotFound("artifact") from None
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                raise NotFound("artifact")
+            file.seek(0)
+            closes.pop_all()
+            return file
 
     def remove(self, digest: str) -> None:
         """Removes the file of an artifact that no model refers to, and unfinished files of killed writers, if any."""

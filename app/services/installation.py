@@ -33,10 +33,10 @@ class Installation:
         return self.settings.home
 
     def spool(self) -> BinaryIO:
-        """Opens a file in the home for the body of an upload, without a name.
+        """Opens a file in the home without a name, for the body of an upload or a file that an answer streams.
 
-        The kernel frees the text when the file is closed or the process ends, however it ends. So no text of an upload
-        outlives an erasure.
+        The kernel frees the content when the file is closed or the process ends, however it ends. So no text of an
+        upload outlives an erasure.
         """
         return cast(BinaryIO, tempfile.TemporaryFile(dir=self.home))
 

@@ -1,11 +1,12 @@
 """Serves ``/models``: lists, shows, downloads and deletes models."""
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, BinaryIO
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
+from app.access import authority, grants
 from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
@@ -50,21 +51,21 @@ def list_models(installation: Installation, principal: Principal, page: PageRequ
         return ModelList(models=[_summary(row) for row in shown], next=following)
 
 
-def take_artifact(installation: Installation, principal: Principal, model_id: str) -> bytes:
-    """Reads the bytes of a model's artifact.
+def take_artifact(installation: Installation, principal: Principal, model_id: str) -> BinaryIO:
+    """Opens the file of a model's artifact.
 
     Raises:
+        Unauthenticated: the key was revoked while the request waited for its turn.
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not download.
     """
-    with installation.database.read() as session:
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
-    return installation.store.get(row.digest)
+    return installation.store.open(_taken(installation, principal, model_id).digest)
 
 
-def take_onnx(installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None) -> bytes:
-    """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt.
+def take_onnx(
+    installation: Installation, principal: Principal, model_id: str, *, read_out: str | None = None
+) -> BinaryIO:
+    """Exports the model for ONNX Runtime, with the artifact's digest, guarantee and receipt, to a file without a name.
 
     Args:
         installation: the installation that holds the model.
@@ -73,6 +74,7 @@ def take_onnx(installation: Installation, principal: Principal, model_id: str, *
         read_out: a read-out of the algorithm; ``None``: its default.
 
     Raises:
+        Unauthenticated: the key was revoked while the request waited for its turn.
         InvalidRequest: the algorithm has no such read-out.
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not download.
@@ -80,10 +82,13 @@ def take_onnx(installation: Installation, principal: Principal, model_id: str, *
     """
     from app.forests.onnx import model  # 0.25 s to import, needed by an export only
 
-    with installation.database.read() as session:
-        row = models.find(session, model_id)
-        grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
-    return model.dumps(installation.cache.get(row.digest), digest=row.digest, read_out=read_out)
+    row = _taken(installation, principal, model_id)
+    with ExitStack() as closes:
+        file = closes.enter_context(installation.spool())
+        file.write(model.dumps(installation.cache.get(row.digest), digest=row.digest, read_out=read_out))
+        file.seek(0)
+        closes.pop_all()
+        return file
 
 
 def delete_model(installation: Installation, principal: Principal, model_id: str) -> None:
@@ -101,6 +106,15 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
     if not is_needed:
         installation.store.remove(digest)
         installation.cache.forget(digest)
+
+
+def _taken(installation: Installation, principal: Principal, model_id: str) -> ModelRow:
+    """The row of a model that the caller may download now."""
+    with installation.database.read() as session:
+        row = models.find(session, model_id)
+        present = authority.read(session, principal.key_id)
+        grants.require(session, present, row.dataset_id, TAKE_MODEL, kind="model")
+        return row
 
 
 def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:

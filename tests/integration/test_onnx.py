@@ -6,16 +6,19 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+import psutil
 import pytest
 
 from app.cli import own_process
 from app.forests import catalogue
 from app.forests.contract.algorithm import TwoDatasetAlgorithm
+from app.forests.onnx import model as onnx_model
 from app.privacy.adjacency import Adjacency
 from tests.support.server import Server
 
@@ -152,3 +155,17 @@ def test_the_guides_program_predicts_with_a_downloaded_model(
     answer = server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": ROWS}).json()
     assert names["labels"].tolist() == answer["labels"]
     assert names["probabilities"] == pytest.approx(np.array(answer["probabilities"]), abs=1e-12)
+
+
+def test_a_client_that_reads_slowly_holds_no_copy_of_the_file(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, size = server.trained(server.uploaded()["id"])["model_id"], 64 * 2**20
+    monkeypatch.setattr(onnx_model, "dumps", lambda *_, **__: b"x" * size)
+    process = psutil.Process()  # the server runs in this process
+    before = process.memory_info().rss
+    with ExitStack() as clients:
+        for _ in range(4):
+            stream = server.admin.http.stream("GET", f"/models/{model}/artifact", params={"format": "onnx"})
+            answer = clients.enter_context(stream)
+            assert answer.headers["content-length"] == str(size)
+        assert process.memory_info().rss - before < 2 * size
+        assert sum(len(piece) for piece in answer.iter_bytes()) == size

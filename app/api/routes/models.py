@@ -1,12 +1,16 @@
 """Defines the routes of ``/models``: list, show, download and delete trained forests, and predict with them."""
 
-from typing import Annotated, Any, Literal
+from functools import partial
+from os import fstat
+from typing import Annotated, Any, BinaryIO, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from app.api import problems
 from app.api.bodies import Body, BodyRoute, limited
-from app.api.capacity import Work, capacities
+from app.api.capacity import Capacities, Work, capacities
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import InvalidRequest, NotFound, NotSupported, RoleMissing
 from app.services import models
@@ -14,6 +18,8 @@ from app.services import predict as predictions
 from app.wire.models import ModelList, ModelOut, PredictIn, PredictOut
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
+
+_PIECE_BYTES = 1024 * 1024
 
 _PREDICT_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": PredictIn.model_json_schema()}}}
@@ -52,8 +58,8 @@ def delete_model(installation: CurrentInstallation, caller: Caller, model_id: st
         **problems.documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
-@limited(work=Work.EXPORT)
-def download_artifact(
+async def download_artifact(
+    request: Request,
     installation: CurrentInstallation,
     caller: Caller,
     model_id: str,
@@ -63,13 +69,30 @@ def download_artifact(
     ] = None,
 ) -> Response:
     """Download the model as safetensors or ONNX."""
+    threads = capacities(request)
     if form == "onnx":
-        data = models.take_onnx(installation, caller, model_id, read_out=read_out)
+        file = await threads.run(
+            Work.CONVERSION, lambda: models.take_onnx(installation, caller, model_id, read_out=read_out)
+        )
     elif read_out is None:
-        data = models.take_artifact(installation, caller, model_id)
+        file = await threads.run(Work.EXPORT, lambda: models.take_artifact(installation, caller, model_id))
     else:
         raise InvalidRequest.at("/read_out", "not-with-safetensors")
-    return Response(data, media_type="application/octet-stream")
+    return _OpenFile(file, threads)
+
+
+class _OpenFile(StreamingResponse):
+    """Sends a file in pieces, so that a slow client holds one piece in memory, and closes the file."""
+
+    def __init__(self, file: BinaryIO, threads: Capacities) -> None:
+        size = {"Content-Length": str(fstat(file.fileno()).st_size)}
+        pieces = threads.iterate(Work.EXPORT, iter(partial(file.read, _PIECE_BYTES), b""))
+        super().__init__(pieces, media_type="application/octet-stream", headers=size)
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
 
 
 @router.post(

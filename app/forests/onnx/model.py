@@ -44,18 +44,17 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
     if chosen not in offered:
         raise InvalidRequest.at("/read_out", "unknown-choice", accepted=offered)
     features = artifact.schema.features
-    graph = Graph([feature.name for feature in features])
-    outputs = _add_forest(graph, artifact, chosen)
-    inputs = [_input(feature) for feature in features]
     proto = helper.make_model(
-        helper.make_graph(graph.nodes, artifact.plan.algorithm, inputs, outputs, graph.constants),
+        helper.make_graph([], artifact.plan.algorithm, [_input(feature) for feature in features], []),
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS.items()],
         ir_version=_IR_VERSION,
         producer_name="grovekeeper",
     )
+    proto.graph.output.extend(_add_forest(Graph(proto.graph, [feature.name for feature in features]), artifact, chosen))
     helper.set_model_props(proto, _facts(artifact, digest=digest, read_out=chosen))
-    onnx.checker.check_model(proto)
     data: bytes = proto.SerializeToString(deterministic=True)
+    del proto  # the checker parses the bytes into a model of its own
+    onnx.checker.check_model(data)
     return data
 
 

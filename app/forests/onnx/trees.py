@@ -61,7 +61,7 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
     tree = np.arange(n_trees)[:, np.newaxis]
     is_leaf, left, right = (np.broadcast_to(side, (n_trees, n_nodes)) for side in _children(n_nodes))
     first = np.where(is_leaf, tree * n_leaves, tree * n_nodes)
-    leaf_flags = is_leaf.astype(int).ravel().tolist()
+    leaf_flags = is_leaf.astype(np.int64)
     members = {"membership_values": numpy_helper.from_array(splits.members)} if splits.members.size else {}
     return graph.add(
         "TreeEnsemble",
@@ -69,15 +69,15 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
         domain=TREES_DOMAIN,
         n_targets=n_trees,
         aggregate_function=_SUM,
-        tree_roots=(tree.ravel() * n_nodes).tolist(),
-        nodes_featureids=splits.feature.ravel().tolist(),
+        tree_roots=tree * n_nodes,
+        nodes_featureids=splits.feature,
         nodes_modes=numpy_helper.from_array(splits.mode.ravel()),
         nodes_splits=numpy_helper.from_array(splits.value.ravel()),
-        nodes_truenodeids=(first + left).ravel().tolist(),
-        nodes_falsenodeids=(first + right).ravel().tolist(),
+        nodes_truenodeids=first + left,
+        nodes_falsenodeids=first + right,
         nodes_trueleafs=leaf_flags,
         nodes_falseleafs=leaf_flags,
-        leaf_targetids=np.repeat(tree.ravel(), n_leaves).tolist(),
+        leaf_targetids=np.repeat(tree, n_leaves),
         leaf_weights=numpy_helper.from_array(np.tile(np.arange(n_leaves, dtype=np.float64), n_trees)),
         **members,
     )
