@@ -85,8 +85,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
     met = {case.type for cases in GROUPS.values() for case in cases()}
     by_state_or_caller = {
         "idempotency-key-missing", "idempotency-key-reused", "idempotency-in-flight", "unauthenticated", "role-missing",
-        "dataset-deleted", "job-finished", "population-mismatch", "too-many-requests",
-        "unavailable",
+        "dataset-deleted", "job-finished", "population-mismatch", "too-many-requests", "unavailable", "body-too-slow",
     }  # fmt: skip
     assert met == set(STATUS_OF) - by_state_or_caller
 

@@ -56,18 +56,18 @@ SHARDED = {"n_estimators": 2, "assignment": "sharded"}
 
 @pytest.mark.parametrize("max_rows", [1, 2])
 @pytest.mark.parametrize(
-    ("slug", "parameters", "key", "reached"),
+    ("slug", "parameters", "key", "n_kinds", "reached"),
     [
-        ("rdt-ta", {}, "together", 0.95),
-        ("rdt-ta", SHARDED, "together", 0.95),
-        ("rdt-ta", SHARDED, "apart", 0.95),
-        ("mrf", {"structure_share": "0.5"}, "together", 0.6),
+        ("rdt-ta", {}, "together", 2, 0.95),
+        ("rdt-ta", SHARDED, "together", 1, 0.95),
+        ("rdt-ta", SHARDED, "apart", 1, 0.95),
+        ("mrf", {"structure_share": "0.5"}, "together", 2, 0.6),
     ],
 )
 def test_a_whole_unit_loses_what_was_charged_and_no_more(
-    slug: str, parameters: dict[str, object], key: str, reached: float, max_rows: int
+    slug: str, parameters: dict[str, object], key: str, n_kinds: int, reached: float, max_rows: int
 ) -> None:
-    worst_loss = worst(slug, max_rows=max_rows, planned_for=max_rows, n_kinds=2, key=KEYS[key], **parameters)
+    worst_loss = worst(slug, max_rows=max_rows, planned_for=max_rows, n_kinds=n_kinds, key=KEYS[key], **parameters)
     assert reached <= worst_loss <= 1 + TOLERANCE
 
 
