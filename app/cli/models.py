@@ -57,7 +57,7 @@ def show(call: Remote, model_id: ModelArgument) -> None:
     if card["unlabelled"] is not None:
         also = card["unlabelled"]
         if also["dataset"] != card["dataset"]:
-            output.say(f"For people in {also['dataset_name']}:")
+            output.say(f"For people in {also['dataset_name'] or 'the second dataset'}:")
             output.guarantee(also["guarantee"])
         output.say(also["persons_in_both"])
     output.say()

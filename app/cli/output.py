@@ -75,11 +75,16 @@ class Output:
             _console(error=False).print(Padding(table, (0, 0, 0, indent), expand=False))
 
     def guarantee(self, guarantee: Mapping[str, Any]) -> None:
-        """Prints the numbers of a guarantee, then the statement that holds for them."""
+        """Prints the numbers of a guarantee, then the statement that holds for them.
+
+        Of a dataset that the caller may not see, a card states only what the model adds.
+        """
         if "adds" in guarantee:
             added = guarantee["adds"]
             symbol = _SYMBOLS.get(added["unit"], added["unit"])
             self.say(f"adds, given all earlier releases: {_by_change(added, lambda loss: f'{loss} {symbol}')}")
+        if "text" not in guarantee:
+            return
         whole = _by_change(guarantee, _epsilon_delta) or _epsilon_delta(guarantee)
         self.say(f"all outputs together: {whole}")
         self.say(guarantee["text"])

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 from sqlalchemy.orm import Session
 
 from app.access import authority, grants
-from app.access.roles import SEE_MODEL, TAKE_MODEL, Principal
+from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
 from app.privacy import guarantees
@@ -35,7 +35,7 @@ def show_model(installation: Installation, principal: Principal, model_id: str) 
         grants.require(session, principal, row.dataset_id, SEE_MODEL, kind="model")
         facts = installation.cache.get(row.digest).metadata
         guarantee = _guarantee(session, row.dataset_id, facts["guarantee"])
-        second = _unlabelled(session, facts)
+        second = _unlabelled(session, principal, facts)
     return _card(installation, row, guarantee=guarantee, unlabelled=second)
 
 
@@ -124,11 +124,18 @@ def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any
     return of_population(guarantee, models.population(session, dataset_id))
 
 
-def _unlabelled(session: Session, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The card's facts about a second dataset, with the present guarantee."""
+def _unlabelled(session: Session, principal: Principal, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The card's facts about a second dataset, with the present guarantee.
+
+    To a caller who may not see that dataset, the facts state what the model adds for its people, and no name.
+    """
     second = facts.get("unlabelled")
     if second is None:
         return None
+    visible = grants.datasets_with(session, principal, SEE_DATASET)
+    if visible is not None and second["dataset"] not in visible:
+        names = dict.fromkeys(("dataset", "dataset_name", "ledger"))
+        return {**second, **names, "guarantee": {"adds": second["guarantee"]["adds"]}}
     return {**second, "guarantee": _guarantee(session, second["dataset"], second["guarantee"])}
 
 

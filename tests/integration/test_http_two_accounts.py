@@ -55,6 +55,23 @@ def test_a_job_on_two_datasets_is_quoted_charged_and_shown_on_both(server: Serve
     assert server.admin.http.post(f"/models/{job['model_id']}/predict", json={"rows": rows}).status_code == 200
 
 
+def test_a_model_card_names_the_second_dataset_to_those_who_see_it(server: Server) -> None:
+    labelled, unlabelled = server.uploaded(), server.uploaded()
+    job = server.ended(submitted(server, semi_supervised(labelled["id"], unlabelled["id"])).json()["job_id"])
+    predictor = server.granted(labelled["id"], "predictor")
+    card = predictor.http.get(f"/models/{job['model_id']}")
+    shown = server.admin.http.get(f"/models/{job['model_id']}").json()["unlabelled"]
+    hidden = card.json()["unlabelled"]
+
+    assert unlabelled["id"] not in card.text
+    assert unlabelled["name"] not in card.text
+    assert (hidden["dataset"], hidden["dataset_name"], hidden["ledger"]) == (None, None, None)
+    assert hidden["guarantee"] == {"adds": shown["guarantee"]["adds"]}
+    assert hidden["receipt"] == shown["receipt"]
+    server.admin.http.put(f"/datasets/{unlabelled['id']}/grants/{predictor.id}", json={"role": "predictor"})
+    assert predictor.http.get(f"/models/{job['model_id']}").json()["unlabelled"] == shown
+
+
 def test_each_account_verifies_by_itself_with_the_event_that_it_paid_for(server: Server) -> None:
     labelled, unlabelled = server.uploaded(), server.uploaded()
     body = semi_supervised(labelled["id"], unlabelled["id"])

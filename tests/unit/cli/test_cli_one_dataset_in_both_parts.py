@@ -35,3 +35,9 @@ def test_a_card_says_its_guarantee_once(run: Run, service: Any) -> None:
     said = run("models", "show", "md_1").stdout
     assert said.count("For any two datasets") == 2
     assert "For people in register:\nadds, given all earlier releases: 0.1 ε" in said
+
+    hidden = {**also, "dataset": None, "dataset_name": None, "guarantee": {"adds": card["guarantee"]["adds"]}}
+    service.answers["GET", "/models/md_1"] = (200, {**card, "unlabelled": hidden})
+    said = run("models", "show", "md_1").stdout
+    assert said.count("For any two datasets") == 1
+    assert "For people in the second dataset:\nadds, given all earlier releases: 0.1 ε" in said
