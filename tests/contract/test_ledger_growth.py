@@ -1,5 +1,6 @@
 """Entries of the benchmark's bulk filler are valid: chain, balances and stored subtrees match those of the service."""
 
+import tracemalloc
 from pathlib import Path
 
 from app.ledger import service as ledger
@@ -30,3 +31,17 @@ def test_a_filled_ledger_is_one_that_the_service_could_have_written(sqlite_datab
     assert summary.last.sequence == head.size > 900
     assert (summary.tightest.charged, summary.tightest.reserved) == (balance.charged, balance.reserved)
     grown.installation.close()
+
+
+def test_the_memory_of_an_export_does_not_grow_with_the_entries(sqlite_database_url: str, tmp_path: Path) -> None:
+    grown = opened(sqlite_database_url, tmp_path / "home")
+    peaks = []
+    for size in (300, 3_000):
+        Filler(grown).fill(size)
+        tracemalloc.start()
+        for export in (history.export_json_lines, history.export_csv):
+            assert sum(1 for _ in export(grown.installation, OWNER, grown.account)) > size
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    grown.installation.close()
+    assert peaks[1] < 2 * peaks[0]

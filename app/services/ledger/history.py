@@ -17,7 +17,7 @@ from app.services.ledger.accounts import find_account
 from app.services.pages import PageRequest, page_of
 from app.wire.ledger import DetailedEntryOut, EntryList, EntryOut
 
-EXPORT_BATCH = 1_000
+EXPORT_BATCH = 100
 CSV_COLUMNS = (
     "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash", "details",
 )  # fmt: skip
