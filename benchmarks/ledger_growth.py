@@ -40,6 +40,7 @@ from app.ledger.tables import AccountRow, BlockRow, EntryRow, ReservationRow
 from app.services.datasets.declare_dataset import register_dataset
 from app.services.installation import Installation
 from app.services.ledger import history
+from app.services.ledger.balance_checks import check_balances
 from app.services.ledger.heads import checkpoint_of
 from app.verifier.checkpoints import ORIGIN, Checkpoint
 from app.verifier.dataset_replay import verify
@@ -152,6 +153,7 @@ class Cost:
 def measure(name: str, grown: Ledger, *, folder: Path, verified: bool) -> str:
     """A table row of all costs at the present size."""
     database = grown.database
+    assert check_balances(grown.installation) == [], "balances equal the entries; admissions wait for this comparison"
     admission, plain = _in_turns(grown)
     with database.read() as session:
         size = statements.size(session, grown.account)

@@ -56,6 +56,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.IdempotencyKeyReused: ProblemType(422, "idempotency-key-reused", "The key came with another body"),
     errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
     errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
+    errors.BalanceMismatch: ProblemType(503, "balance-mismatch", "The balance differs from the entries"),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
 }
 INTERNAL = ProblemType(500, "internal", "Something broke")
@@ -66,7 +67,14 @@ JSON_BODY = (errors.MalformedRequest, errors.BodyTooSlow, errors.TooLarge, error
 REPEATABLE = (errors.IdempotencyKeyReused, errors.IdempotencyInFlight)
 """What every call with an ``Idempotency-Key`` can answer."""
 
-SPENDING = (errors.DatasetDeleted, errors.BudgetExceeded, errors.IdempotencyKeyMissing, *REPEATABLE, *JSON_BODY)
+SPENDING = (
+    errors.DatasetDeleted,
+    errors.BudgetExceeded,
+    errors.BalanceMismatch,
+    errors.IdempotencyKeyMissing,
+    *REPEATABLE,
+    *JSON_BODY,
+)
 """What every call that spends budget can answer."""
 
 _SLUG_OF_PYDANTIC = {

@@ -20,6 +20,7 @@ from app.cli.worker_pool import WorkerPool
 from app.core import logging
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
+from app.services.ledger.balance_checks import BalanceChecks
 from app.services.ledger.heads import HeadWriter
 
 if TYPE_CHECKING:  # FastAPI and uvicorn are imported by the process that serves, not by its callers
@@ -35,7 +36,7 @@ _OF_WORKERS = (
 
 
 class ApiThread:
-    """Two threads: uvicorn on a bound socket, and the writer of heads."""
+    """Three threads: uvicorn on a bound socket, the writer of heads, and the comparisons of balances with entries."""
 
     def __init__(self, application: "FastAPI", listener: socket.socket) -> None:
         import uvicorn
@@ -53,6 +54,7 @@ class ApiThread:
         )
         self._server = uvicorn.Server(config)
         self._heads = HeadWriter(application.state.heads)
+        self._balances = BalanceChecks(application.state.installation)
         self._gone_at = 0.0
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="api", daemon=True)
 
@@ -61,9 +63,10 @@ class ApiThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Starts both threads."""
+        """Starts the threads."""
         self._thread.start()
         self._heads.start()
+        self._balances.start()
 
     def begin_stop(self) -> None:
         """Accepts no new requests; running requests have :data:`API_GRACE_S` seconds."""
@@ -71,8 +74,9 @@ class ApiThread:
         self._gone_at = time.monotonic() + API_GRACE_S + 2
 
     def join(self) -> None:
-        """Waits for the end of both threads, but not for a request that does not end."""
+        """Waits for the end of the threads, but not for a request that does not end."""
         self._thread.join(timeout=max(self._gone_at - time.monotonic(), 0))
+        self._balances.stop()
         self._heads.stop()
 
 

@@ -26,6 +26,7 @@
     ├── NotSupported                 the request is legal, but not supported yet
     ├── TooManyRequests              too many requests in flight, or too many unfinished jobs of the key
     ├── Unavailable                  the service cannot answer at the moment
+    │   └── BalanceMismatch          the stored balance of an account differs from its entries
     ├── ReservationSettled           the reservation was charged, void or expired already
     ├── LeaseLost                    another worker holds the job's lease (never leaves the worker)
     └── InstallationError            the operator has to act; printed by the command line
@@ -328,6 +329,20 @@ class Unavailable(GrovekeeperError):
 
     def __str__(self) -> str:
         return self.why
+
+
+class BalanceMismatch(Unavailable):
+    """The stored balance of an account differs from its entries, so nothing is admitted until the operator acts.
+
+    Attributes:
+        account_id: of a dataset or a population, for the operator; no message names it.
+        part: the part of the balance that differs, as a slug.
+    """
+
+    def __init__(self, account_id: str, part: str) -> None:
+        super().__init__("the stored balance of an account differs from its entries", retry_after_s=60)
+        self.account_id = account_id
+        self.part = part
 
 
 class LeaseLost(GrovekeeperError):

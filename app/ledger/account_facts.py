@@ -1,11 +1,19 @@
-"""Lists the facts fixed at an account's opening, for its first entry and the header of its exports."""
+"""Lists the facts fixed at an account's opening, for its first entry and the header of its exports.
 
+Also converts amounts and δ between steps and exact decimal text.
+"""
+
+from fractions import Fraction
 from typing import Any
 
 from app.core import amounts
 from app.ledger import state
 from app.ledger.tables import AccountRow
 from app.privacy import accountants
+from app.privacy.accountants.accountant import steps_down
+
+DELTA_PLACES = 18
+"""δ is counted in steps of 10⁻¹⁸."""
 
 
 def of_account(row: AccountRow) -> dict[str, Any]:
@@ -30,3 +38,13 @@ def of_account(row: AccountRow) -> dict[str, Any]:
 def amount_text(accountant: str, amount: int) -> str:
     """Whole steps of an accountant's unit as exact decimal text."""
     return amounts.from_steps(amount, accountants.by_name(accountant).PLACES)
+
+
+def delta_text(steps: int) -> str:
+    """Steps of 10⁻¹⁸ as exact decimal text."""
+    return amounts.from_steps(steps, DELTA_PLACES)
+
+
+def delta_steps(text: str | None) -> int:
+    """Inverse of :func:`delta_text`; ``None`` is 0."""
+    return steps_down(Fraction(text or 0), DELTA_PLACES)

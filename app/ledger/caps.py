@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, population_totals, repository, state
+from app.ledger import chain, population_totals, reconciliation, repository, state
 from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
@@ -40,8 +40,10 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
 
     Raises:
         NotFound: no such account.
+        BalanceMismatch: the account's balance differs from its entries.
     """
     row = repository.locked_account(session, account_id)
+    reconciliation.confirm_account(session, row)
     is_used = (
         repository.has_living_reservation(session, account_id)
         or population_totals.of_population(session, account_id).together > 0

@@ -7,23 +7,18 @@ An (ε, δ)-mechanism pays an amount in the account's unit, and δ out of the pa
 every joint cell the charged δ stays within that part (docs/proofs/external.md).
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from app.core import amounts, ids
+from app.core import ids
 from app.core.errors import BudgetExceeded, NotFound
-from app.ledger import repository, service, state
+from app.ledger import account_facts, repository, service, state
 from app.ledger.service import NewReservation
 from app.ledger.state import CellDelta
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy.accountants import zcdp
-from app.privacy.accountants.accountant import steps_down
 from app.privacy.composition import Scope
-
-DELTA_PLACES = 18
-"""δ is counted in steps of 10⁻¹⁸."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
     Args:
         session: of the caller's transaction.
         new_reservation: a reservation without a job, whose details name the attester.
-        delta: steps of 10⁻¹⁸ out of the part that is set aside.
+        delta: steps of 10⁻¹⁸ out of the part that is set aside; the details of both entries state it.
         actor: the attester's key.
 
     Returns:
@@ -61,6 +56,9 @@ def charge(session: Session, new_reservation: NewReservation, *, delta: int = 0,
         spent = _spent(session, row, new_reservation.scope)
         if spent.charged + delta > _set_aside(row):
             raise _refusal(row, spent, delta)
+    if delta:
+        details = {**(new_reservation.details or {}), "delta": account_facts.delta_text(delta)}
+        new_reservation = replace(new_reservation, details=details)
     [reservation_id] = service.reserve(session, [new_reservation], actor=actor)
     service.charge(session, reservation_id, actor=actor)
     if delta:
@@ -95,18 +93,8 @@ def page(session: Session, account_id: str, *, after: str | None, limit: int) ->
     return repository.external_reservations(session, account_id, after=after, limit=limit)
 
 
-def delta_text(steps: int) -> str:
-    """Steps of 10⁻¹⁸ as exact decimal text."""
-    return amounts.from_steps(steps, DELTA_PLACES)
-
-
-def delta_steps(text: str | None) -> int:
-    """Inverse of :func:`delta_text`; ``None`` is 0."""
-    return steps_down(Fraction(text or 0), DELTA_PLACES)
-
-
 def _set_aside(row: AccountRow) -> int:
-    return delta_steps(row.delta_set_aside)
+    return account_facts.delta_steps(row.delta_set_aside)
 
 
 def _spent(session: Session, row: AccountRow, scope: Scope) -> CellDelta:
@@ -123,11 +111,11 @@ def _refusal(row: AccountRow, spent: CellDelta, delta: int) -> BudgetExceeded:
         dataset_name=row.name,
         accountant=zcdp.NAME,
         unit="delta",
-        cap=delta_text(set_aside),
-        charged=delta_text(spent.charged),
+        cap=account_facts.delta_text(set_aside),
+        charged=account_facts.delta_text(spent.charged),
         reserved="0",
-        remaining=delta_text(set_aside - spent.charged),
-        requested=delta_text(delta),
+        remaining=account_facts.delta_text(set_aside - spent.charged),
+        requested=account_facts.delta_text(delta),
         tightest_cell=dict(spent.cell),
         what_fits=lambda: "0",
         exact=spent.is_exact,

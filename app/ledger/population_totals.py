@@ -12,14 +12,14 @@ A transaction that changes a load locks the member's account first and the popul
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.ledger import chain, repository
 from app.ledger.admission import CellBalance, MemberTotal, Population
 from app.ledger.chain import NewEntry
 from app.ledger.entries import Entry, EntryKind
-from app.ledger.tables import AccountRow, MemberRow
+from app.ledger.tables import AccountRow, EntryRow, MemberRow, PopulationRow
 from app.privacy.composition import Scope
 
 
@@ -32,6 +32,19 @@ def ids_of(session: Session, account_ids: Collection[str]) -> dict[str, str]:
 def id_of(session: Session, account_id: str) -> str | None:
     """The population that an account belongs to."""
     return ids_of(session, [account_id]).get(account_id)
+
+
+def joined_by_entries(session: Session, account_id: str) -> str | None:
+    """The population whose entries state that an account joined it. Reads the entries of all populations."""
+    joins = select(EntryRow.account_id, EntryRow.details).where(
+        EntryRow.account_id.in_(select(PopulationRow.id)),
+        EntryRow.kind == EntryKind.JOIN.value,
+        type_coerce(EntryRow.details, Text).contains(account_id, autoescape=True),
+    )
+    for population_id, details in session.execute(joins):
+        if details["member"]["dataset"] == account_id:
+            return str(population_id)
+    return None
 
 
 def locked_rows(session: Session, account_ids: Collection[str]) -> dict[str, AccountRow]:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import account_facts, chain, population_totals, repository, state
+from app.ledger import account_facts, chain, population_totals, reconciliation, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -122,6 +122,7 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     Raises:
         PopulationMismatch: the account differs from the members in a fact that a population fixes, belongs to another
             population, or raises the highest cap beyond ``limits.MAX_STEPS``.
+        BalanceMismatch: the balance of the account or the population differs from its entries.
     """
     account = repository.locked_account(session, account_id)
     current = population_totals.id_of(session, account_id)
@@ -129,6 +130,8 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
         return
     population = repository.locked_account(session, population_id)
     row = session.get_one(PopulationRow, population_id, populate_existing=True)
+    for locked in (account, population):
+        reconciliation.confirm_account(session, locked)
     tightest = state.tightest(session, account, {})
     highest_cap = population.highest_cap
     if tightest.load and population.accountant != pure.NAME:

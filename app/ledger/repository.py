@@ -79,6 +79,12 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
     return list(session.execute(in_order).scalars())
 
 
+def open_reservations(session: Session, account_id: str) -> list[ReservationRow]:
+    """Reads the reservations of an account that are neither charged nor given back."""
+    query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.state == "reserved")
+    return list(session.execute(query).scalars())
+
+
 def external_reservations(session: Session, account_id: str, *, after: str | None, limit: int) -> list[ReservationRow]:
     """At most ``limit`` reservations for mechanisms outside the service, which have no job, in order of id."""
     query = select(ReservationRow).where(ReservationRow.account_id == account_id, ReservationRow.job_id.is_(None))

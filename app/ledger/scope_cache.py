@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
+from app.ledger.scope_digest import digest_of
 from app.ledger.tables import BoxRow
 from app.privacy.composition import Numbering, Partitions
 
@@ -28,13 +29,18 @@ _changing = Lock()
 
 
 def numbering(session: Session, account_id: str, partitions: Partitions, digests: Collection[str]) -> Numbering:
-    """Scopes of an account by digest: all of ``digests``, except those that the account no longer has."""
+    """Scopes of an account by digest: all of ``digests``, except those that the account no longer has.
+
+    A scope whose digest is another one counts as missing, so its total differs from the entries.
+    """
     scopes = _cached(tuple(partition.name for partition in partitions.declared))
     unknown = [digest for digest in digests if digest not in scopes]
     query = select(BoxRow.box, type_coerce(BoxRow.scope, Text)).where(BoxRow.account_id == account_id)
     for start in range(0, len(unknown), _BATCH_SIZE):
         for digest, text in session.execute(query.where(BoxRow.box.in_(unknown[start : start + _BATCH_SIZE]))):
-            scopes.add(digest, {name: tuple(cells) for name, cells in json.loads(text).items()})
+            scope = {name: tuple(cells) for name, cells in json.loads(text).items()}
+            if digest_of(scope) == digest:
+                scopes.add(digest, scope)
     return scopes
 
 

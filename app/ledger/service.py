@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.core import amounts, ids
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
-from app.ledger import account_facts, admission, chain, population_totals, repository, state, statements
+from app.ledger import account_facts, admission, chain, population_totals, reconciliation, repository, state, statements
 from app.ledger.account_facts import amount_text
 from app.ledger.admission import Placed, Refused, Request
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
@@ -103,12 +103,15 @@ def reserve(session: Session, parts: Sequence[NewReservation], *, actor: str) ->
 
     Raises:
         BudgetExceeded: the first account, in order of their ids, that does not admit its part; nothing was written.
+        BalanceMismatch: the balance of an account or a population differs from its entries; nothing was written.
+        Unverified: an account is still being compared with its entries; nothing was written.
     """
     if not all(part.amount > 0 for part in parts):
         raise ValueError("a reservation is positive")
     rows = _locked_accounts(session, [part.account_id for part in parts])
     populations = population_totals.locked_rows(session, rows)
     budgets = statements.budgets_of(session, rows, populations)
+    reconciliation.confirm(session, {**rows, **populations}, budgets)
     [decision] = admission.admit(budgets, [parts])
     if isinstance(decision, Refused):
         part = parts[decision.position]
@@ -220,6 +223,8 @@ def _settle(session: Session, reservation_id: str, *, kind: EntryKind, end: str,
         population_totals.record_charge(session, row.id, scope, reservation.amount)
         return
     populations = population_totals.locked_rows(session, [row.id])
+    if populations:  # a wrong balance would lower the member's load in the population's entries
+        reconciliation.confirm_account(session, row)
     before = population_totals.populations_of(session, list(populations.values()))
     state.move(session, row.id, scope, reserved=-reservation.amount)
     [population] = populations.values() or [None]

@@ -61,10 +61,15 @@ def tightest(session: Session, account: AccountRow, scope: Scope) -> CellBalance
     return read(session, [account])[account.id].tightest(scope)
 
 
+def charged_deltas(session: Session, account_id: str) -> dict[str, int]:
+    """The charged δ of every scope of an account, by the scope's digest, in steps of 10⁻¹⁸."""
+    query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account_id, BoxRow.delta_charged > 0)
+    return {box: int(amount) for box, amount in session.execute(query)}
+
+
 def tightest_delta(session: Session, account: AccountRow, scope: Scope) -> CellDelta:
     """The joint cell of a scope with the largest charged δ."""
-    query = select(BoxRow.box, BoxRow.delta_charged).where(BoxRow.account_id == account.id, BoxRow.delta_charged > 0)
-    steps = {box: int(amount) for box, amount in session.execute(query)}
+    steps = charged_deltas(session, account.id)
     partitions = partitions_of(account)
     scopes = scope_cache.numbering(session, account.id, partitions, steps)
     largest = Loads(partitions, scopes.boxes(list(steps), admission.table(steps.values())), inside=scope).largest()

@@ -40,7 +40,7 @@ PUBLISHED = {
     422: {"invalid-request", "rows-invalid", "idempotency-key-reused", "not-supported"},
     429: {"too-many-requests"},
     500: {"internal"},
-    503: {"unavailable"},
+    503: {"unavailable", "balance-mismatch"},
 }  # fmt: skip
 """The published problems: clients branch on status and slug, so a change breaks clients."""
 

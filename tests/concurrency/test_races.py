@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ledger import external, statements
+from app.ledger import account_facts, external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import HashPartition, Partitions
 from tests.concurrency.conftest import N_PROCESSES, Race
@@ -74,7 +74,7 @@ def test_no_cell_exceeds_the_delta_that_is_set_aside(race: Race, scene: Scene) -
     new_account = ledger.NewAccount(
         id=account, name="census", accountant="zcdp", adjacency="add_remove", cap=10**9, delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1}, partitions=Partitions((HashPartition("shard", CELLS),)),
-        delta_set_aside=external.delta_text(aside),
+        delta_set_aside=account_facts.delta_text(aside),
     )  # fmt: skip
     with scene.installation.database.write() as session:
         ledger.open_account(session, new_account, actor="key_owner")

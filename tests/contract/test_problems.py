@@ -52,6 +52,7 @@ EXAMPLES: list[GrovekeeperError] = [
         tightest_cell={"region": "EU"},
         what_fits=lambda: "0.7",
     ),
+    errors.BalanceMismatch("ds_x", "totals"),
     errors.NoRowsYet(),
     errors.NameTaken(),
     errors.PopulationMismatch(["accountant", "delta"]),
@@ -109,6 +110,7 @@ HEADERS = {
     errors.Unauthenticated: {"WWW-Authenticate": "Bearer"},
     errors.TooManyRequests: {"Retry-After": "7"},
     errors.Unavailable: {"Retry-After": "3"},
+    errors.BalanceMismatch: {"Retry-After": "60"},
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import external, statements
+from app.ledger import account_facts, external, statements
 from app.ledger import service as ledger
 from app.privacy.composition import ColumnPartition, HashPartition, Partitions, Scope
 from app.services.installation import Installation
@@ -68,7 +68,7 @@ def _opened(installation: Installation) -> str:
         delta="0.000001",
         privacy_unit={"column": None, "max_rows": 1},
         partitions=PARTITIONS,
-        delta_set_aside=external.delta_text(ASIDE),
+        delta_set_aside=account_facts.delta_text(ASIDE),
     )
     with installation.database.write() as session:
         ledger.open_account(session, new_account, actor="key_owner")
@@ -76,13 +76,12 @@ def _opened(installation: Installation) -> str:
 
 
 def _charged(installation: Installation, account_id: str, charge: Charge) -> bool:
-    delta = external.delta_text(charge.delta)
+    delta = account_facts.delta_text(charge.delta)
     details = {
         "attested_by": "key_ann",
         "description": "a test",
         "per": "row",
         "declared": {"adjacency": "add_remove", "epsilon": "0.000001", "delta": delta},
-        "delta": delta,
     }
     new_reservation = ledger.NewReservation(account_id, 1, charge.scope, None, None, details=details)
     try:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.core import clock
 from app.core.errors import BudgetExceeded, PopulationMismatch, ReservationSettled
-from app.ledger import caps, external, population_totals, populations, repository, state, statements
+from app.ledger import account_facts, caps, external, population_totals, populations, repository, state, statements
 from app.ledger import service as ledger
 from app.ledger.entries import Entry
 from app.ledger.tables import BoxRow
@@ -155,7 +155,7 @@ class World:
             delta=delta,
             privacy_unit={"column": column, "max_rows": max_rows},
             partitions=partitions,
-            delta_set_aside=external.delta_text(ASIDE) if has_aside else None,
+            delta_set_aside=account_facts.delta_text(ASIDE) if has_aside else None,
         )
         ledger.open_account(session, new_account, actor="key_owner")
         cells = {partition.name: list(partition.known_cells or ["ep_00"]) for partition in partitions.declared}
@@ -212,9 +212,8 @@ class World:
             return "nothing fits"
         details: dict[str, Any] = {"attested_by": "key_ann", "description": "a test", "per": "row"}
         if delta:
-            text = external.delta_text(delta)
+            text = account_facts.delta_text(delta)
             details["declared"] = {"adjacency": "add_remove", "epsilon": "0.000001", "delta": text}
-            details["delta"] = text
         new_reservation = ledger.NewReservation(
             account_id, amount, box, None if delta else EVENT, None, details=details
         )
@@ -226,7 +225,7 @@ class World:
         spent = model.delta_spent(box)
         if delta and spent + delta > model.aside:
             assert refused is not None
-            assert (refused.unit, refused.remaining) == ("delta", external.delta_text(model.aside - spent))
+            assert (refused.unit, refused.remaining) == ("delta", account_facts.delta_text(model.aside - spent))
             return "refused for delta"
         if self._refuses(refused, account_id, amount, box):
             return "refused"

@@ -13,6 +13,7 @@ from app.api.bodies import Body, BodyRoute, limited
 from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, checked_key, sent
 from app.core.errors import (
+    BalanceMismatch,
     DatasetDeleted,
     NameTaken,
     NotFound,
@@ -62,7 +63,14 @@ _CSV_BODY: dict[str, Any] = {
     status_code=201,
     response_model=DatasetOut,
     responses=problems.documented(
-        RoleMissing, NotFound, NameTaken, PopulationMismatch, NotSupported, *problems.JSON_BODY, *problems.REPEATABLE
+        RoleMissing,
+        NotFound,
+        NameTaken,
+        PopulationMismatch,
+        BalanceMismatch,
+        NotSupported,
+        *problems.JSON_BODY,
+        *problems.REPEATABLE,
     ),
 )
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
@@ -89,7 +97,7 @@ def show_dataset(installation: CurrentInstallation, caller: Caller, dataset: str
     "/{dataset}",
     operation_id="delete_dataset",
     status_code=204,
-    responses=problems.documented(NotFound, RoleMissing),
+    responses=problems.documented(NotFound, RoleMissing, BalanceMismatch),
 )
 def delete_dataset(installation: CurrentInstallation, caller: Caller, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay."""
@@ -143,7 +151,9 @@ def show_overlaps(installation: CurrentInstallation, caller: Caller, dataset: st
 @router.put(
     "/{dataset}/population",
     operation_id="join_population",
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, *problems.JSON_BODY),
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, PopulationMismatch, BalanceMismatch, *problems.JSON_BODY
+    ),
 )
 def join_population(installation: CurrentInstallation, caller: Caller, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap applies, too, for good."""

@@ -12,6 +12,7 @@ from app.api.capacity import Work, capacities
 from app.api.deps import Caller, CurrentInstallation, OptionalIdempotency, Page, sent
 from app.core import limits
 from app.core.errors import (
+    BalanceMismatch,
     DatasetDeleted,
     InvalidRequest,
     MalformedRequest,
@@ -83,7 +84,9 @@ def export_ledger(
     "/{account}/cap",
     operation_id="change_cap",
     response_model=BalanceOut,
-    responses=problems.documented(NotFound, RoleMissing, DatasetDeleted, *problems.JSON_BODY, *problems.REPEATABLE),
+    responses=problems.documented(
+        NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *problems.JSON_BODY, *problems.REPEATABLE
+    ),
 )
 def change_cap(
     installation: CurrentInstallation, caller: Caller, account: str, body: CapIn, request: OptionalIdempotency

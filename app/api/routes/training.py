@@ -12,6 +12,7 @@ from app.api.job_events import JobEvents
 from app.core.errors import (
     AccountantMismatch,
     AdjacencyMismatch,
+    BalanceMismatch,
     DatasetDeleted,
     JobFinished,
     NoRowsYet,
@@ -74,7 +75,7 @@ def show_job(installation: CurrentInstallation, caller: Caller, job_id: str) -> 
 @router.delete(
     "/jobs/{job_id}",
     operation_id="cancel_job",
-    responses=problems.documented(NotFound, RoleMissing, JobFinished),
+    responses=problems.documented(NotFound, RoleMissing, JobFinished, BalanceMismatch),
 )
 def cancel_job(installation: CurrentInstallation, caller: Caller, job_id: str) -> JobOut:
     """Cancel a job. Before the charge its reservation is voided; after the charge, the charge stays."""

@@ -9,7 +9,7 @@ from app.access.roles import SEE_BALANCE, SEE_LEDGER, Principal, Role
 from app.core.errors import InvalidRequest, RoleMissing
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import caps, external, population_totals, statements
+from app.ledger import account_facts, caps, external, population_totals, statements
 from app.ledger.admission import CellBalance, Population
 from app.ledger.limit import Limit
 from app.ledger.tables import PopulationRow
@@ -169,7 +169,7 @@ def _cell(name: Cell, cell: CellBalance, balance: statements.Balance) -> CellOut
 
 def _delta(delta: external.DeltaBalance) -> DeltaOut:
     return DeltaOut(
-        set_aside=external.delta_text(delta.set_aside),
-        charged=external.delta_text(delta.charged),
-        remaining=external.delta_text(delta.remaining),
+        set_aside=account_facts.delta_text(delta.set_aside),
+        charged=account_facts.delta_text(delta.charged),
+        remaining=account_facts.delta_text(delta.remaining),
     )

@@ -10,7 +10,7 @@ from app.access.idempotency import Answer, IdempotentRequest
 from app.access.roles import ATTEST, SEE_RESERVATIONS, Principal
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import external, statements
+from app.ledger import account_facts, external, statements
 from app.ledger import service as ledger
 from app.ledger.tables import ReservationRow
 from app.privacy import declared, events
@@ -44,7 +44,7 @@ def quote_external(installation: Installation, principal: Principal, reference: 
         receipt=charge.receipt,
         fits=charge.fits,
         remaining=charge.balance.text(charge.balance.remaining),
-        delta_remaining=external.delta_text(charge.delta_room) if charge.delta else None,
+        delta_remaining=account_facts.delta_text(charge.delta_room) if charge.delta else None,
         largest_that_fits=charge.largest_that_fits,
     )
 
@@ -121,8 +121,6 @@ def _reservation(charge: ExternalCharge, body: ExternalIn, *, attested_by: str) 
     is_declared = isinstance(charge.stated, DeclaredLoss)
     if is_declared:
         details["declared"] = charge.stated.to_json()
-    if charge.delta:
-        details["delta"] = external.delta_text(charge.delta)
     return ledger.NewReservation(
         account_id=charge.dataset.id,
         amount=charge.amount,
@@ -144,7 +142,7 @@ def _reservation_out(session: Session, dataset: Dataset, row: ReservationRow) ->
         dataset_name=dataset.name,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
-        price=price_out(accountant, row.amount, external.delta_steps(details.get("delta"))),
+        price=price_out(accountant, row.amount, account_facts.delta_steps(details.get("delta"))),
         description=details["description"],
         per=per,
         event=row.event,

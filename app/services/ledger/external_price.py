@@ -120,7 +120,7 @@ def price_out(accountant: str, amount: int, delta: int) -> ExternalPrice:
         accountant=accountant,
         unit=unit.UNIT,
         amount=account_facts.amount_text(accountant, amount),
-        delta=external.delta_text(delta) if delta else None,
+        delta=account_facts.delta_text(delta) if delta else None,
     )
 
 
@@ -184,7 +184,7 @@ def _delta(dataset: Dataset, stated: Event | DeclaredLoss, *, per: str) -> int:
         return 0
     if per == "row" and dataset.max_rows > 1:
         raise InvalidRequest.at("/per", "delta-needs-unit")
-    return steps_up(stated.delta, external.DELTA_PLACES)
+    return steps_up(stated.delta, account_facts.DELTA_PLACES)
 
 
 def _loss(dataset: Dataset, accountant: str, stated: Event | DeclaredLoss) -> Fraction:

@@ -1,0 +1,191 @@
+"""Compares the stored balance of an account with its entries before anything is admitted.
+
+The stored totals of scopes, caps, facts and loads of members are functions of the entries (:mod:`app.ledger.replay`). A
+process recomputes them once from all entries of an account, and afterwards from the entries after the last one that it
+verified. A verified state is identified by the hash of its last entry, which fixes all entries before it, so a state in
+memory is never stale. A comparison under the account's lock sees the rows that the admission uses.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from app.core import limits
+from app.core.errors import BalanceMismatch, Unavailable
+from app.ledger import account_facts, population_totals, repository, state
+from app.ledger.admission import Budgets
+from app.ledger.entries import Entry
+from app.ledger.replay import Replay
+from app.ledger.scope_digest import digest_of
+from app.ledger.tables import AccountRow
+
+_log = logging.getLogger(__name__)
+
+
+class Unverified(Unavailable):
+    """A process has not verified enough entries of an account yet; every attempt verifies some more."""
+
+    def __init__(self) -> None:
+        super().__init__("the balance of the account is being compared with its entries")
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """The last verified state of an account in this process.
+
+    Attributes:
+        population_id: the population that the account is a member of, by the population's entries.
+    """
+
+    replay: Replay
+    population_id: str | None
+
+
+_verified: dict[str, _Verified] = {}
+"""By account. Needs about as much memory as the totals of all scopes in the database."""
+_other_reservations: set[str] = set()
+"""Accounts whose open reservations differed at the last comparison of all reservations."""
+
+
+def confirm(session: Session, rows: Mapping[str, AccountRow], budgets: Budgets) -> None:
+    """Compares the budgets that an admission rests on with the entries.
+
+    Args:
+        session: of the transaction that holds the locks of all rows.
+        rows: of the accounts and of their populations, by id.
+        budgets: as the transaction read them.
+
+    Raises:
+        BalanceMismatch: a balance differs from the entries. The log names the account.
+        Unverified: an account has too many entries that this process has not verified.
+    """
+    comparison = _Comparison(session)
+    with _mismatch_logged():
+        for account_id, account in budgets.accounts.items():
+            population = budgets.population_of(account_id)
+            population_id = None if population is None else population.id
+            comparison.of_account(rows[account_id], account.totals, population_id)
+        for population in budgets.populations:
+            comparison.of_population(rows[population.id], population.loads)
+
+
+def confirm_account(session: Session, row: AccountRow) -> None:
+    """Compares the balance of a locked account, of a dataset or a population, with its entries; see :func:`confirm`."""
+    with _mismatch_logged():
+        _Comparison(session).of_row(row)
+
+
+def confirm_everything(session: Session, row: AccountRow) -> None:
+    """Compares the balance and the open reservations of a locked account with its entries; see :func:`confirm`.
+
+    Reads every reservation of the account, so no admission waits for it. If other reservations are open, admissions
+    are refused until the next comparison.
+    """
+    with _mismatch_logged():
+        _Comparison(session).of_everything(row)
+
+
+def is_everything_equal(session: Session, row: AccountRow) -> bool:
+    """Compares as :func:`confirm_everything` does, without a lock.
+
+    A difference is no proof: another thread may have verified newer entries than the transaction sees.
+
+    Raises:
+        Unverified: the account has too many entries that this process has not verified.
+    """
+    try:
+        _Comparison(session, is_locked=False).of_everything(row)
+    except BalanceMismatch:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Comparisons within one transaction. Raises as :func:`confirm` does."""
+
+    session: Session
+    is_locked: bool = True
+
+    def of_everything(self, row: AccountRow) -> None:
+        replay = self._caught_up(row).replay
+        reservations = repository.open_reservations(self.session, row.id)
+        stored = Counter((item.job_id or item.id, digest_of(item.scope), item.amount) for item in reservations)
+        if stored == replay.reservations:
+            _other_reservations.discard(row.id)
+        else:
+            _other_reservations.add(row.id)
+        self.of_row(row)
+
+    def of_row(self, row: AccountRow) -> None:
+        if row.privacy_unit is None:
+            self.of_population(row, population_totals.of_population(self.session, row.id).loads)
+        else:
+            totals = state.read(self.session, [row])[row.id].totals
+            self.of_account(row, totals, population_totals.id_of(self.session, row.id))
+
+    def of_account(self, row: AccountRow, totals: Mapping[str, tuple[int, int]], population_id: str | None) -> None:
+        verified = self._facts(row)
+        _require(row.id, "totals", equal=totals == verified.replay.totals)
+        if row.delta_set_aside is not None:
+            _require(row.id, "delta", equal=state.charged_deltas(self.session, row.id) == verified.replay.deltas)
+        _require(row.id, "reservations", equal=row.id not in _other_reservations)
+        if population_id != verified.population_id:
+            _require(row.id, "population", equal=verified.population_id is None)
+            _verified[row.id] = replace(verified, population_id=population_id)
+
+    def of_population(self, row: AccountRow, loads: Mapping[str, int]) -> None:
+        verified = self._facts(row)
+        _require(row.id, "loads", equal=loads == verified.replay.loads)
+
+    def _facts(self, row: AccountRow) -> _Verified:
+        verified = self._caught_up(row)
+        replay = verified.replay
+        _require(row.id, "head", equal=(row.last_sequence, row.last_hash) == (replay.sequence, replay.hash))
+        _require(row.id, "caps", equal=(row.cap, row.highest_cap) == (replay.cap, replay.highest_cap))
+        _require(row.id, "facts", equal=account_facts.of_account(row) == replay.facts)
+        return verified
+
+    def _caught_up(self, row: AccountRow) -> _Verified:
+        """The state after all entries of an account, of which one call reads at most a fixed number."""
+        known = _verified.get(row.id)
+        if known is not None and (known.replay.sequence, known.replay.hash) == (row.last_sequence, row.last_hash):
+            return known
+        if known is not None and known.replay.sequence > row.last_sequence and not self.is_locked:
+            raise BalanceMismatch(row.id, "head")
+        following = [] if known is None else self._entries(row, after=known.replay.sequence)
+        if known is None or not following or following[0].previous_hash != known.replay.hash:
+            # No state, or a state whose transaction was rolled back.
+            known = _Verified(Replay(row.id), population_totals.joined_by_entries(self.session, row.id))
+            following = self._entries(row, after=0)
+        replay = known.replay.copy()
+        for entry in following:
+            replay.take(entry)
+        verified = _verified[row.id] = replace(known, replay=replay)
+        if len(following) == limits.MAX_ENTRIES_VERIFIED_AT_ONCE and replay.sequence < row.last_sequence:
+            raise Unverified
+        return verified
+
+    def _entries(self, row: AccountRow, *, after: int) -> list[Entry]:
+        return repository.entries(self.session, row.id, after=after, limit=limits.MAX_ENTRIES_VERIFIED_AT_ONCE)
+
+
+def _require(account_id: str, part: str, *, equal: bool) -> None:
+    if not equal:
+        raise BalanceMismatch(account_id, part)
+
+
+@contextmanager
+def _mismatch_logged() -> Iterator[None]:
+    try:
+        yield
+    except BalanceMismatch as error:
+        _log.error(
+            "the stored balance of an account differs from its entries",
+            extra={"account_id": error.account_id, "problem": error.part},
+        )
+        raise

@@ -1,0 +1,75 @@
+"""Compares the balances of all accounts with their entries when a process starts to serve, and at intervals."""
+
+import logging
+import threading
+from contextlib import suppress
+
+from app.core import limits
+from app.core.errors import BalanceMismatch
+from app.db import migrate
+from app.ledger import reconciliation, repository
+from app.ledger.reconciliation import Unverified
+from app.services.installation import Installation
+
+_PAUSE_S = 0.01
+"""Seconds between two accounts, or two parts of a long account, in which requests have the processor."""
+
+_log = logging.getLogger(__name__)
+
+
+class BalanceChecks:
+    """A thread of a serving process that compares all balances until it is stopped."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="balances", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the transaction that it is in."""
+        self._stopping.set()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                if migrate.is_current(self._installation.database):
+                    check_balances(self._installation, stopping=self._stopping)
+            except Exception:  # noqa: BLE001 - no database now; the next turn tries again
+                _log.exception("balances were not compared; will try again")
+            self._stopping.wait(limits.BALANCE_CHECK_INTERVAL_S)
+
+
+def check_balances(installation: Installation, *, stopping: threading.Event | None = None) -> list[str]:
+    """Compares every account with its entries, and returns the ids of the accounts that differ.
+
+    Raises:
+        Unavailable: the database cannot be reached.
+    """
+    stopping = stopping or threading.Event()
+    with installation.database.read() as session:
+        account_ids = sorted(repository.sizes(session))
+    return [account_id for account_id in account_ids if not _is_equal(installation, account_id, stopping)]
+
+
+def _is_equal(installation: Installation, account_id: str, stopping: threading.Event) -> bool:
+    """Compares one account in as many transactions as its entries need; takes its lock only to confirm a difference."""
+    while not stopping.wait(_PAUSE_S):
+        with suppress(Unverified):
+            with installation.database.read() as session:
+                is_equal = reconciliation.is_everything_equal(session, repository.account(session, account_id))
+            return is_equal or _is_equal_when_locked(installation, account_id)
+    return True
+
+
+def _is_equal_when_locked(installation: Installation, account_id: str) -> bool:
+    try:
+        with installation.database.write() as session:
+            reconciliation.confirm_everything(session, repository.locked_account(session, account_id))
+    except BalanceMismatch:
+        return False
+    return True
