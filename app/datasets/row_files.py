@@ -28,7 +28,7 @@ import errno
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from io import BufferedRandom
@@ -167,6 +167,22 @@ def erase_unfinished(home: Path, *, before: datetime) -> int:
                 file.unlink()
                 erased += 1
     return erased
+
+
+def erase_uncommitted(home: Path, dataset_id: str, *, committed: Collection[str]) -> None:
+    """Erases the files of a dataset's killed uploads, durably, while no upload to the dataset runs. Safe to repeat.
+
+    Args:
+        home: the service's folder.
+        dataset_id: the dataset.
+        committed: ids of all its uploads.
+    """
+    for kind, ending in ((PRINTS_FOLDER, ".prints"), (ROWS_FOLDER, ".parquet")):
+        folder = _dataset_folder(home, dataset_id, kind=kind)
+        dead = [file for file in folder.glob(f"*{ending}") if _ID.fullmatch(file.stem) and file.stem not in committed]
+        for file in [*dead, *folder.glob(f".*{durable.UNFINISHED}")]:
+            file.unlink(missing_ok=True)
+            durable.sync_folder(folder)
 
 
 def writer(file: BufferedRandom, form: pa.Schema) -> pq.ParquetWriter:

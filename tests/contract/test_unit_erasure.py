@@ -179,3 +179,8 @@ def test_erasing_a_unit_needs_the_owner_and_a_unit_column(installation: Installa
     delete_dataset(installation, OWNER, dataset)
     with pytest.raises(DatasetDeleted):
         erase_unit(installation, OWNER, dataset, unit="ann")
+
+
+def test_a_dataset_without_uploads_has_no_row_to_erase(installation: Installation) -> None:
+    empty = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
+    assert erase_unit(installation, OWNER, empty, unit="ann").erased == 0

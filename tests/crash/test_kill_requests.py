@@ -7,11 +7,12 @@ import pytest
 
 from app.datasets import catalog
 from app.jobs import queue
+from app.services.datasets.erase_unit import erase_unit
 from app.services.ledger.heads import Heads
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support import people
 from tests.support.crash import HEAD_POINTS
-from tests.support.crash_scene import Scene
+from tests.support.crash_scene import OWNER, Scene
 from tests.support.evidence import head_folder
 from tests.support.sweeping import expired_at, tidy_all_rows
 
@@ -121,6 +122,20 @@ def test_rows_of_an_uncommitted_upload_do_not_count_for_their_units(
     report = people.upload(installation, dataset, people.visits([("ann", 3), ("ben", 4)]))
     assert report["dropped"] == {"without_unit": 0, "over_bound": 1}
     assert [age for epoch in people.stored_rows(installation, dataset) for _, age in epoch] == [0, 3]
+
+
+@pytest.mark.parametrize("point", ["admitted", "book-closed"])
+def test_rows_of_an_uncommitted_upload_do_not_outlive_the_erasure_of_their_unit(
+    scene: Scene, point: str, kill_request: KillRequest
+) -> None:
+    installation = scene.installation
+    dataset = people.declared(installation, privacy_unit=people.per_patient(1))["id"]
+    people.upload(installation, dataset, people.visits([("ben", 0)]))
+    stored = people.row_files_of(installation, dataset)
+    kill_request(point, scene, dataset)
+    assert people.row_files_of(installation, dataset) > stored
+    erase_unit(installation, OWNER, dataset, unit="ann")
+    assert people.row_files_of(installation, dataset) == stored
 
 
 def test_an_uncommitted_sweep_is_repeated(scene: Scene, kill_request: KillRequest) -> None:

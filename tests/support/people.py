@@ -55,6 +55,12 @@ def upload(
     return dict(json.loads(answer.body))
 
 
+def row_files_of(installation: Installation, dataset_id: str) -> set[str]:
+    """Names of the files of rows and fingerprints of a dataset, without the admission book."""
+    files = (path for kind in ("rows", "prints") for path in (installation.home / kind / dataset_id).iterdir())
+    return {path.name for path in files if not path.name.startswith("units.")}
+
+
 def stored_rows(installation: Installation, dataset_id: str) -> list[list[tuple[bytes, int]]]:
     """(row id, age) of every stored row, by epoch."""
     with installation.database.read() as session:

@@ -2,7 +2,7 @@
 
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
-from app.datasets import admission, catalog, erasure
+from app.datasets import admission, catalog, erasure, row_files
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ErasureOut
@@ -10,6 +10,8 @@ from app.wire.datasets import ErasureOut
 
 def erase_unit(installation: Installation, principal: Principal, reference: str, *, unit: str) -> ErasureOut:
     """Erases every stored row with one value of the unit column, and stores the value nowhere.
+
+    Rows of uploads that were killed before they were committed are erased, too, whatever their unit.
 
     The ledger does not change. The unit's admitted rows still count towards ``max_rows``: later rows of the unit are
     admitted only while the unit has places left. Models that were trained on the rows stay.
@@ -34,6 +36,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
+            row_files.erase_uncommitted(installation.home, dataset.id, committed=epochs)
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
