@@ -79,6 +79,9 @@ def page(session: Session, dataset_id: str, *, after: str | None, limit: int) ->
     return [(grant, key) for grant, key in session.execute(query)]
 
 
-def remove(session: Session, *, dataset_id: str, key_id: str) -> None:
-    """Revokes a grant, if it exists."""
-    session.execute(delete(GrantRow).where(GrantRow.key_id == key_id, GrantRow.dataset_id == dataset_id))
+def remove(session: Session, *, dataset_id: str, key_id: str) -> bool:
+    """Revokes a grant. Returns whether it existed."""
+    removed = session.execute(
+        delete(GrantRow).where(GrantRow.key_id == key_id, GrantRow.dataset_id == dataset_id).returning(GrantRow.key_id)
+    )
+    return removed.first() is not None

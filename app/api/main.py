@@ -14,6 +14,7 @@ from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
 from app.api.readiness import Readiness
 from app.api.routes import (
+    audit,
     datasets,
     evaluations,
     evidence,
@@ -63,7 +64,7 @@ def openapi_text() -> str:
 def _application() -> FastAPI:
     app = FastAPI(title="Grovekeeper", docs_url=None, redoc_url=None, redirect_slashes=False, strict_content_type=False)
     modules = (health, keys, datasets, populations, training, profiles, models, evaluations)
-    for module in (*modules, ledger, reservations, evidence):
+    for module in (*modules, ledger, reservations, evidence, audit):
         app.include_router(module.router)
     app.add_exception_handler(GrovekeeperError, problems.on_named_error)
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)

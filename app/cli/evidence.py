@@ -23,7 +23,7 @@ def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> 
     _check_new(file)
     with call.client() as client:
         note = client.checkpoint(account)
-    _give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
+    give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
     if file is not None:
         call.output.hint(
             f"grovekeeper ledger export {account} EXPORT.jsonl",
@@ -57,7 +57,7 @@ def proof(
             answer = client.consistency(account, from_size, size=size)
         else:
             raise WrongUse("give --sequence or --from-size")
-    _give(call.output, json.dumps(answer, ensure_ascii=False) + "\n", file=file, as_json=answer)
+    give(call.output, json.dumps(answer, ensure_ascii=False) + "\n", file=file, as_json=answer)
     if file is not None:
         checkpoints = "--checkpoint CHECKPOINT" if from_size is None else "--checkpoint EARLIER --checkpoint LATER"
         call.output.hint(f"grovekeeper verify {file} {checkpoints} --public-key SIGNER.pem")
@@ -70,7 +70,7 @@ def signer(call: Remote, file: NewFile = None) -> None:
     _check_new(file)
     with call.client() as client:
         answer = client.signer()
-    _give(call.output, answer["public_key"], file=file, as_json=answer)
+    give(call.output, answer["public_key"], file=file, as_json=answer)
     if file is not None:
         call.output.hint("grovekeeper ledger checkpoint ACCOUNT ACCOUNT.checkpoint")
 
@@ -108,7 +108,8 @@ def _check_new(file: Path | None) -> None:
         check_new(file)
 
 
-def _give(output: Output, text: str, *, file: Path | None, as_json: dict[str, object]) -> None:
+def give(output: Output, text: str, *, file: Path | None, as_json: dict[str, object]) -> None:
+    """Writes a text into a file, or prints it."""
     if file is not None:
         file.write_text(text, encoding="utf-8")
     if output.as_json:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    audit,
     datasets,
     evaluations,
     evidence,
@@ -68,6 +69,7 @@ app.command(rich_help_panel="Use")(models.predict)
 app.add_typer(ledger.app, name="ledger", rich_help_panel="Audit")
 app.command(rich_help_panel="Audit")(evidence.verify)
 app.add_typer(keys.app, name="keys", rich_help_panel="Audit")
+app.add_typer(audit.app, name="audit", rich_help_panel="Audit")
 
 
 def main() -> None:

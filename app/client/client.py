@@ -291,6 +291,22 @@ class Client(Calls):
         """``GET /ledger/{account}/proofs``: that the log only grew since it had ``from_size`` entries."""
         return self._json("GET", f"/ledger/{segment(account)}/proofs", params={"from_size": from_size, "size": size})
 
+    def acts(self) -> Iterator[Json]:
+        """``GET /audit``, all pages, in order: the administrative acts."""
+        return self._pages("/audit", "acts")
+
+    def export_acts(self, file: Path) -> str:
+        """``GET /audit/export`` into a file, which appears only when it is complete.
+
+        Returns:
+            SHA-256 of the bytes, in lower-case hexadecimal.
+        """
+        return self._download(Request("GET", "/audit/export"), file)
+
+    def checkpoint_of_acts(self) -> str:
+        """``GET /audit/checkpoint``: the signed head of the administrative acts."""
+        return self._transport.send(Request("GET", "/audit/checkpoint")).text
+
     def signer(self) -> Json:
         """``GET /signer``: the public key that checkpoints are checked with."""
         return self._json("GET", "/signer")

@@ -379,7 +379,7 @@ class LedgerRewound(InstallationError):
         super().__init__(
             f"the ledger of {account_id} in the database does not match the head that was written outside it: the "
             "database was restored from an older backup, or was changed. Nothing is served, because spent budget "
-            "could be spent again. See the operator's guide, After a refusal"
+            "could be spent again, or a revoked key be used. See the operator's guide, After a refusal"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from app.ledger import chain, population_totals, reconciliation, repository, state
+from app.ledger import chain, control, population_totals, reconciliation, repository, state
 from app.ledger.admission import Population
 from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
@@ -49,7 +49,8 @@ def change(session: Session, account_id: str, cap: int, *, reason: str, actor: s
         or population_totals.of_population(session, account_id).together > 0
     )
     row.cap, row.highest_cap = cap, max(row.highest_cap, cap) if is_used else cap
-    chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
+    entry = chain.append(session, row, chain.NewEntry(EntryKind.CAP, cap, actor=actor, details={"reason": reason}))
+    control.record(session, EntryKind.CAP_CHANGED, actor=actor, account=account_id, sequence=entry.sequence)
 
 
 def printable_at(highest: Limit, *, cap: int, load: int) -> Limit:

@@ -18,7 +18,11 @@ FIRST_PREVIOUS_HASH = "0" * 64
 
 
 class EntryKind(StrEnum):
-    """The kind of an entry. No kind lowers what was spent. Only populations have entries of the last two kinds."""
+    """The kind of an entry. No kind lowers what was spent.
+
+    Only populations have entries of the kinds ``join`` and ``load``. The kinds after them are administrative acts, in
+    the control chain alone (:mod:`app.ledger.control`).
+    """
 
     OPEN = "open"
     RESERVE = "reserve"
@@ -28,6 +32,17 @@ class EntryKind(StrEnum):
     CAP = "cap"
     JOIN = "join"
     LOAD = "load"
+    KEY_MADE = "key-made"
+    KEY_REVOKED = "key-revoked"
+    GRANT_MADE = "grant-made"
+    GRANT_REMOVED = "grant-removed"
+    DATASET_DECLARED = "dataset-declared"
+    DATASET_DELETED = "dataset-deleted"
+    UNIT_ERASED = "unit-erased"
+    CAP_CHANGED = "cap-changed"
+    POPULATION_OPENED = "population-opened"
+    POPULATION_JOINED = "population-joined"
+    SIGNER_PINNED = "signer-pinned"
 
 
 @dataclass(frozen=True)

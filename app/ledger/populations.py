@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
-from app.ledger import account_facts, chain, population_totals, reconciliation, repository, state
+from app.ledger import account_facts, chain, control, population_totals, reconciliation, repository, state
 from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
@@ -68,6 +68,7 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
         EntryKind.OPEN, new_population.cap, actor=new_population.declared_by, details=account_facts.of_account(account)
     )
     chain.append(session, account, opened)
+    control.record(session, EntryKind.POPULATION_OPENED, actor=new_population.declared_by, population=new_population.id)
     return session.get_one(PopulationRow, new_population.id)
 
 
@@ -153,7 +154,15 @@ def join(session: Session, population_id: str, account_id: str, *, actor: str, a
     )
     session.add(member)
     joined = chain.NewEntry(EntryKind.JOIN, tightest.load, actor=actor, details={"member": _as_it_joins(account)})
-    chain.append(session, population, joined)
+    entry = chain.append(session, population, joined)
+    control.record(
+        session,
+        EntryKind.POPULATION_JOINED,
+        actor=actor,
+        population=population_id,
+        dataset=account_id,
+        sequence=entry.sequence,
+    )
 
 
 def require_visible(row: PopulationRow | None, *, key_id: str, sees_all: bool) -> PopulationRow:

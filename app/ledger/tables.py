@@ -11,14 +11,15 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
 from app.db.types import CanonicalJson
+from app.ledger.entries import EntryKind
 
 
 class AccountRow(Base):
     """The holder of a lifetime cap and of a chain of entries. The row's lock guards every change of the account.
 
     Attributes:
-        id: id of the dataset or the population that holds the budget. A population makes no reservations and has one
-            more row (:class:`PopulationRow`).
+        id: id of the dataset or the population that holds the budget, or of the control chain, which has none. A
+            population makes no reservations and has one more row (:class:`PopulationRow`).
         adjacency: of a dataset; a population's is its members'.
         highest_cap: the cap that guarantees state (:func:`app.ledger.caps.change`).
         delta_set_aside: the part of ``delta`` that (ε, δ) mechanisms may spend; the cap is converted at the rest.
@@ -197,7 +198,5 @@ class EntryRow(Base):
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),
         CheckConstraint("amount >= 0", name="amount_not_negative"),
-        CheckConstraint(
-            "kind IN ('open', 'reserve', 'charge', 'void', 'expire', 'cap', 'join', 'load')", name="kind_known"
-        ),
+        CheckConstraint(f"kind IN {tuple(kind.value for kind in EntryKind)}", name="kind_known"),
     )

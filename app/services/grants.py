@@ -11,6 +11,8 @@ from app.access.tables import GrantRow, KeyRow
 from app.core import clock
 from app.core.errors import NotFound
 from app.datasets.catalog import Dataset
+from app.ledger import control
+from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -47,6 +49,7 @@ def put_grant(installation: Installation, principal: Principal, reference: str, 
             raise NotFound("key")
         at = installation.database.now(session)
         grants.put(session, dataset_id=dataset.id, key_id=key_id, role=Role(role), by=principal.key_id, at=at)
+        control.record(session, EntryKind.GRANT_MADE, actor=principal.key_id, dataset=dataset.id, key=key_id, role=role)
         return GrantOut(dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role)
 
 
@@ -59,7 +62,8 @@ def remove_grant(installation: Installation, principal: Principal, reference: st
     """
     with _changing(installation, principal, reference, key_id) as (session, principal, dataset):
         keys.find(session, key_id)
-        grants.remove(session, dataset_id=dataset.id, key_id=key_id)
+        if grants.remove(session, dataset_id=dataset.id, key_id=key_id):
+            control.record(session, EntryKind.GRANT_REMOVED, actor=principal.key_id, dataset=dataset.id, key=key_id)
 
 
 @contextmanager

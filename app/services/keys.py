@@ -1,6 +1,7 @@
 """Serves ``/keys``: creates, lists and revokes keys; creates the first admin key of an installation."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
@@ -11,6 +12,8 @@ from app.access.tables import KeyRow
 from app.core import clock
 from app.core.errors import InstallationError
 from app.db.unit_of_work import Database
+from app.ledger import control
+from app.ledger.entries import EntryKind
 from app.services.authorization import acting
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -29,6 +32,7 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
         at = installation.database.now(session)
         new_key = keys.create(session, name=body.name, roles=roles, at=at)
         row = keys.find(session, new_key.id)
+        _record_made(session, row, actor=principal.key_id)
         return KeyCreated(id=new_key.id, name=row.name, key=new_key.text, roles=row.roles)
 
 
@@ -59,6 +63,7 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         row = keys.find(session, key_id)
         if row.revoked_at is None:
             row.revoked_at = installation.database.now(session)
+            control.record(session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id)
 
 
 def ensure_first_admin(database: Database, configured: str | None) -> NewKey | None:
@@ -80,13 +85,23 @@ def ensure_first_admin(database: Database, configured: str | None) -> NewKey | N
             return None
         if keys.living_admin_exists(session):
             return None
-        return keys.create(session, name="first admin", roles=[Role.ADMIN], at=at)
+        return _create_admin(session, "first admin", at=at)
 
 
 def create_admin(database: Database, name: str) -> NewKey:
     """Makes an admin key on the installation itself, for operators who lost all admin keys."""
     with database.write() as session:
-        return keys.create(session, name=name, roles=[Role.ADMIN], at=database.now(session))
+        return _create_admin(session, name, at=database.now(session))
+
+
+def _create_admin(session: Session, name: str, *, at: datetime) -> NewKey:
+    new_key = keys.create(session, name=name, roles=[Role.ADMIN], at=at)
+    _record_made(session, keys.find(session, new_key.id), actor=control.OPERATOR)
+    return new_key
+
+
+def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
+    control.record(session, EntryKind.KEY_MADE, actor=actor, key=row.id, roles=row.roles)
 
 
 def _register_configured(database: Database, session: Session, configured: str) -> None:
@@ -104,6 +119,7 @@ def _register_configured(database: Database, session: Session, configured: str) 
             roles=[Role.ADMIN],
             at=database.now(session),
         )
+        _record_made(session, keys.find(session, key_id), actor=control.OPERATOR)
     elif not keys.secret_matches(row, secret):
         raise InstallationError("the id of the configured admin key belongs to a key with another secret")
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from app.verifier import canonical_json, dataset_replay, population_export, population_replay, proofs, result_text
+from app.verifier import (
+    canonical_json,
+    control_export,
+    dataset_replay,
+    population_export,
+    population_replay,
+    proofs,
+    result_text,
+)
 from app.verifier.checkpoints import Checkpoint, NotAKey, NotSigned, read_checkpoint, read_public_key
 from app.verifier.export_lines import MAX_LINE_BYTES, NotVerified
 from app.verifier.member_comparison import MemberLedger
@@ -137,6 +145,9 @@ def _check(file: Path, members: Sequence[Path], checkpoints: Sequence[Checkpoint
                 raise _Unreadable("a proof needs --checkpoint and --public-key")
             proven = proofs.check(first, checkpoints)
             return {"verified": True, "kind": proven.kind, "statement": proven.statement}, _proven(proven)
+        if control_export.is_control(first):
+            acts = control_export.verify(_lines(stream), checkpoints)
+            return result_text.acts_to_json(acts), result_text.acts_to_text(acts)
         if population_export.is_population(first):
             together = _check_population(stream, members, checkpoints)
             return result_text.population_to_json(together), result_text.population_to_text(together)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from app.verifier.amounts import SYMBOLS
+from app.verifier.control_export import CONTROL, ControlSummary
 from app.verifier.dataset_export import Header
 from app.verifier.dataset_replay import Summary
 from app.verifier.member_comparison import Compared
@@ -112,6 +113,31 @@ def population_to_text(summary: PopulationSummary) -> str:
     return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, *_population_notes(summary)]))
 
 
+def acts_to_json(summary: ControlSummary) -> dict[str, object]:
+    """The summary of a control chain for programs."""
+    return {
+        "verified": True,
+        "log": CONTROL,
+        "entries": summary.last.sequence,
+        "kinds": summary.kinds,
+        "last_hash": summary.last.hash,
+        "checkpoints": [{"size": item.size, "at": item.at} for item in summary.checkpoints],
+        "note": _tail(summary),
+    }
+
+
+def acts_to_text(summary: ControlSummary) -> str:
+    """The summary of a control chain for people."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.kinds.items())
+    rows = [
+        ("log", "administrative acts"),
+        ("entries", f"{summary.last.sequence} ({kinds})"),
+        ("last hash", summary.last.hash),
+    ]
+    checks = "Chain, sequence, times and the form of every act were checked and hold."
+    return "\n".join(map(shown, ["VERIFIED", *_table(rows), checks, _tail(summary)]))
+
+
 def _table(rows: Sequence[tuple[str, object]]) -> list[str]:
     return [f"  {name:<14}{value}" for name, value in rows]
 
@@ -209,7 +235,7 @@ def _cap(summary: Summary) -> str:
     return f"{cap} (the guarantee is that of the highest cap, {highest})"
 
 
-def _tail(summary: Summary | PopulationSummary) -> str:
+def _tail(summary: Summary | PopulationSummary | ControlSummary) -> str:
     """Whether a checkpoint shows that no entry is missing at the end."""
     if not summary.checkpoints:
         return NO_CHECKPOINT

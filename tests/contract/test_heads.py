@@ -1,7 +1,8 @@
 """Head files beside both databases: written after commits, never reduced, compared after a restore."""
 
 import shutil
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 from app.core.errors import InstallationError, LedgerRewound
 from app.core.settings import Settings
 from app.jobs import queue
-from app.ledger import signers
+from app.ledger import control, signers
 from app.ledger.notes import Checkpoint, Signer
+from app.services.datasets.delete_dataset import delete_dataset
 from app.services.execution import run_job
 from app.services.installation import Installation
+from app.services.keys import revoke_key
 from app.services.ledger.heads import Heads, HeadWriter, checkpoint_of
 from app.services.ledger.signer import replace_signer
 from app.worker.main import _Loop
-from tests.support.crash_scene import Scene, open_account, open_installation, opened
+from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account, open_installation, opened
 from tests.support.databases import MigratedDatabase
 from tests.support.evidence import head_folder
 
@@ -40,7 +43,19 @@ def empty_installation(migrated_database: MigratedDatabase, tmp_path: Path) -> I
 
 
 def _written(scene: Scene) -> dict[str, int]:
-    return {head.account_id: head.size for head in head_folder(scene.installation).read_all()}
+    """Sizes of the heads of accounts, without the control chain."""
+    heads = head_folder(scene.installation).read_all()
+    return {head.account_id: head.size for head in heads if head.account_id != control.CHAIN}
+
+
+def _newest(scene: Scene) -> Checkpoint:
+    """The head of the dataset's account."""
+    (newest,) = (h for h in head_folder(scene.installation).read_all() if h.account_id == scene.dataset_id)
+    return newest
+
+
+def _file(scene: Scene) -> Path:
+    return scene.installation.home / "checkpoints" / f"{scene.dataset_id}.checkpoint"
 
 
 def _head(scene: Scene, size: int) -> Checkpoint:
@@ -67,8 +82,7 @@ def test_heads_follow_the_entries_and_hold(scene: Scene) -> None:
 
 def test_a_head_is_the_signed_root_of_all_entries(scene: Scene) -> None:
     Heads(scene.installation).publish()
-    (head,) = head_folder(scene.installation).read_all()
-    assert replace(head, at="") == replace(_head(scene, 2), at="")
+    assert replace(_newest(scene), at="") == replace(_head(scene, 2), at="")
 
 
 def test_entries_after_the_last_head_do_not_contradict_it(scene: Scene) -> None:
@@ -82,10 +96,10 @@ def test_a_head_never_goes_back(scene: Scene) -> None:
     heads = Heads(scene.installation)
     heads.publish()
     folder = head_folder(scene.installation)
-    (newest,) = folder.read_all()
+    newest = _newest(scene)
     for other in (_head(scene, 1), replace(newest, root=bytes(32))):
         folder.write(other, heads.signer.sign(other))
-        assert folder.read_all() == [newest], "a head of the same size is evidence of another history"
+        assert _newest(scene) == newest, "a head of the same size is evidence of another history"
 
 
 @pytest.mark.parametrize("forged", ["longer", "other root", "missing account"])
@@ -112,7 +126,7 @@ def test_a_head_without_a_signature_of_the_pinned_key_is_refused(scene: Scene, s
     """A forged head of size 1 would let a database start that is older than the true head."""
     heads = Heads(scene.installation)
     heads.publish()
-    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    file = _file(scene)
     signed, forged = heads.signer.sign(_head(scene, 2)), _head(scene, 1)
     note = {
         "of another key": Signer.open(scene.installation.home / "other.key", make=True).sign(forged),
@@ -179,7 +193,7 @@ def test_no_key_is_made_or_pinned_for_a_database_that_does_not_match_the_heads(
 @pytest.mark.parametrize("content", [b"", b"canary", b"\xff"])
 def test_a_damaged_head_is_refused(scene: Scene, content: bytes) -> None:
     Heads(scene.installation).publish()
-    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    file = _file(scene)
     file.write_bytes(content)
     with pytest.raises(InstallationError, match="not a head that this program wrote") as refused:
         Heads(scene.installation).confirm()
@@ -204,7 +218,7 @@ def test_a_folder_that_can_hold_no_head_is_refused_at_once(scene: Scene) -> None
 
 def test_a_head_under_another_name_is_refused(scene: Scene) -> None:
     Heads(scene.installation).publish()
-    (file,) = (scene.installation.home / "checkpoints").glob("*.checkpoint")
+    file = _file(scene)
     file.rename(file.with_name("ds_other.checkpoint"))
     with pytest.raises(InstallationError, match="not a head"):
         Heads(scene.installation).confirm()
@@ -219,7 +233,7 @@ def test_an_unfinished_file_of_a_killed_writer_is_ignored(scene: Scene) -> None:
 def test_a_damaged_head_of_one_account_does_not_block_other_accounts(scene: Scene) -> None:
     heads = Heads(scene.installation)
     heads.publish()
-    damaged = scene.installation.home / "checkpoints" / f"{scene.dataset_id}.checkpoint"
+    damaged = _file(scene)
     damaged.write_bytes(b"damaged")
     scene.submit(key="second")
     others = {f"{side}_other" for side in ("aa", "zz")}  # one entry on either side of the head, in either order
@@ -261,6 +275,32 @@ def test_a_restore_under_a_running_process_is_noticed(sqlite_database_url: str, 
         with pytest.raises(LedgerRewound):
             heads.confirm()
         with pytest.raises(LedgerRewound):
+            Heads(scene.installation).confirm()
+
+
+ACTS: dict[str, Callable[[Installation, str], None]] = {
+    "revocation": lambda it, _: revoke_key(it, ADMIN, STRANGER.key_id),
+    "deletion": lambda it, dataset_id: delete_dataset(it, OWNER, dataset_id),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_backup_from_before_an_act_is_refused(sqlite_database_url: str, tmp_path: Path, act: str) -> None:
+    """No account grew since the backup. A revoked key of the backup would open the service again."""
+    with opened(sqlite_database_url, tmp_path / "home") as scene:
+        Heads(scene.installation).publish()
+        scene.installation.database.close()
+        file = tmp_path / "grovekeeper.sqlite3"
+        with sqlite3.connect(file) as copied, sqlite3.connect(tmp_path / "backup") as backup:
+            copied.backup(backup)
+        ACTS[act](scene.installation, scene.dataset_id)
+        Heads(scene.installation).publish()
+        scene.installation.database.close()
+        for beside in tmp_path.glob("grovekeeper.sqlite3*"):
+            if beside.suffix != ".lock":
+                beside.unlink()
+        (tmp_path / "backup").rename(file)
+        with pytest.raises(LedgerRewound, match="control"):
             Heads(scene.installation).confirm()
 
 

@@ -181,12 +181,12 @@ def test_a_restore_from_an_older_backup_refuses_to_start(start: Start, tmp_path:
 
     served("first")
     assert stat.S_IMODE((home / "signing.key").stat().st_mode) == 0o600
-    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 1
+    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 2
     database = home / "grovekeeper.sqlite3"
     with sqlite3.connect(database) as copied, sqlite3.connect(tmp_path / "backup") as backup:
         copied.backup(backup)
     served("second")
-    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 2, "a stop in good order writes every head"
+    assert len(list((home / "checkpoints").glob("*.checkpoint"))) == 3, "a stop in good order writes every head"
     for file in home.glob("grovekeeper.sqlite3*"):
         file.unlink()
     (tmp_path / "backup").rename(database)

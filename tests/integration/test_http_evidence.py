@@ -104,6 +104,21 @@ def test_a_count_out_of_form_is_a_broken_rule(ledger: tuple[Server, str], query:
     assert server.admin.http.get(f"/ledger/{dataset}/proofs{query}").status_code == 422
 
 
+def test_the_acts_are_exported_with_a_signed_head_and_verify(ledger: tuple[Server, str], tmp_path: Path) -> None:
+    server, _ = ledger
+    export, note, key = tmp_path / "export", tmp_path / "note", tmp_path / "key"
+    export.write_bytes(_get(server, "/audit/export").content)
+    note.write_text(_get(server, "/audit/checkpoint").text, encoding="utf-8")
+    key.write_text(_get(server, "/signer").json()["public_key"])
+    result = verified_alone(export, "--checkpoint", note, "--public-key", key)
+    assert (result["exit"], result["log"]) == (0, "control")
+    assert result["entries"] == len(export.read_bytes().splitlines()) - 1
+    assert result["kinds"].keys() >= {"open", "key-made", "signer-pinned", "dataset-declared"}
+    lines = export.read_bytes().splitlines(keepends=True)
+    export.write_bytes(b"".join(lines[:-1]))
+    assert verified_alone(export, "--checkpoint", note, "--public-key", key)["exit"] == 1
+
+
 def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(idle_server: Server, tmp_path: Path) -> None:
     """The head file has entries that the database lacks, as after a restore of an older backup."""
     home = tmp_path / "home"

@@ -68,10 +68,10 @@ def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Ser
         "rows": (f"/datasets/{dataset}/rows", CSV, csv_rows(5).encode()),
         "keys": ("/keys", JSON, json.dumps({"name": "mine", "roles": ["admin"]}).encode()),
     }[what]
-    before = idle_server.footprint()
     with _held(idle_server, caller.key, path, length=len(body), media=media) as request:
         request.send(body[:7])
         _revoke(idle_server, caller)
+        before = idle_server.footprint()
         request.send(body[7:])
         status, problem = request.answer()
     assert (status, problem["type"]) == (401, "unauthenticated")

@@ -37,7 +37,9 @@ def test_a_replay_gets_the_same_bytes_for_ever(server: Server) -> None:
     server.ended(first.json()["job_id"])
     before = server.footprint()
     assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), "after the job has ended"
+    assert server.footprint()["entries"] == before["entries"]
     server.admin.http.delete(f"/datasets/{dataset}")
+    before = server.footprint()
     assert _same(first, server.admin.http.post("/train", json=body, headers=headers)), "after the dataset was deleted"
     assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "1"
     assert server.footprint()["entries"] == before["entries"]

@@ -5,16 +5,18 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Any
 
 import httpx
 import pytest
 
 from app.api.main import openapi_text
+from app.client.client import Client
 from app.core import ids
 from app.registry import models
 from app.registry.tables import ModelRow
 from tests.support.lost_authority import Loss, lost_before_write
-from tests.support.operations import EXTERNAL, REQUESTS, Ask, Targets, new_population
+from tests.support.operations import ACTS, EXTERNAL, REQUESTS, Ask, Targets, new_population
 from tests.support.server import Caller, Server, declaration, new_idempotency_key, training, worker
 
 CALLERS = (
@@ -67,6 +69,9 @@ STATUSES: dict[str, tuple[int, ...]] = {
     "show_checkpoint": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_proof": (404, 403, 403, 200, 200, 200, 404, 200),
     "show_signer": (200, 200, 200, 200, 200, 200, 200, 200),
+    "list_acts": (403, 403, 403, 403, 403, 200, 403, 200),
+    "export_acts": (403, 403, 403, 403, 403, 200, 403, 200),
+    "show_head": (403, 403, 403, 403, 403, 200, 403, 200),
     "erase_unit": (404, 403, 403, 403, 200, 403, 404, 200),
     "show_overlaps": (404, 403, 403, 403, 200, 403, 404, 200),
     "join_population": (404, 403, 403, 403, 200, 403, 404, 200),
@@ -245,6 +250,30 @@ def test_an_operation_has_no_effect_once_the_authority_is_gone(estate: Estate, o
         assert after | {"grants": None} == before | {"grants": None}
     assert answer.status_code < 300, answer.text
     assert write > 1 or operation in READS, "the operation neither reads only nor has an effect"
+
+
+@pytest.mark.parametrize("operation", sorted(set(WRITES) - READS))
+def test_an_administrative_act_leaves_one_entry(estate: Estate, operation: str) -> None:
+    """Other effects, and repetitions without one, leave none. Joining a population of a new name opens it, too."""
+    server, caller = estate.server, estate.callers["admin"]
+    targets = _fresh(estate, operation, caller, "admin")
+    if operation == "delete_grant":
+        _answer_to(caller.http, REQUESTS["put_grant"](targets))
+    request = REQUESTS[operation](targets)
+    n_before = len(_acts(server))
+    assert _answer_to(caller.http, request).is_success
+    left = _acts(server)[n_before:]
+    assert tuple(act["kind"] for act in left) == ACTS[operation]
+    assert {act["actor"] for act in left} <= {caller.id}
+    if operation in ("revoke_key", "delete_grant", "delete_dataset", "join_population"):
+        assert _answer_to(caller.http, request).is_success
+        assert _acts(server)[n_before:] == left
+
+
+def _acts(server: Server) -> list[dict[str, Any]]:
+    """All acts, page by page."""
+    with Client(server.url, server.admin.key) as client:
+        return list(client.acts())
 
 
 def test_no_operation_that_reads_begins_a_write_transaction(estate: Estate) -> None:

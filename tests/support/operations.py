@@ -95,6 +95,9 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
     "show_signer": lambda it: ("GET", "/signer", {}),
+    "list_acts": lambda it: ("GET", "/audit", {}),
+    "export_acts": lambda it: ("GET", "/audit/export", {}),
+    "show_head": lambda it: ("GET", "/audit/checkpoint", {}),
     "erase_unit": lambda it: ("POST", f"/datasets/{it.dataset}/erasures", {"json": {"unit": "ann"}}),
     "show_overlaps": lambda it: ("GET", f"/datasets/{it.dataset}/overlaps", {}),
     "join_population": lambda it: (
@@ -110,3 +113,25 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "list_reservations": lambda it: ("GET", f"/ledger/{it.dataset}/reservations", {}),
     "show_reservation": lambda it: ("GET", f"/ledger/{it.dataset}/reservations/{it.reservation}", {}),
 }  # fmt: skip
+
+ACTS: dict[str, tuple[str, ...]] = {
+    "create_key": ("key-made",),
+    "revoke_key": ("key-revoked",),
+    "put_grant": ("grant-made",),
+    "delete_grant": ("grant-removed",),
+    "declare_dataset": ("dataset-declared",),
+    "delete_dataset": ("dataset-deleted",),
+    "erase_unit": ("unit-erased",),
+    "change_cap": ("cap-changed",),
+    "create_population": ("population-opened",),
+    "join_population": ("population-opened", "population-joined"),
+    "upload_rows": (),
+    "train_model": (),
+    "release_profile": (),
+    "evaluate_model": (),
+    "select_model": (),
+    "cancel_job": (),
+    "delete_model": (),
+    "create_reservation": (),
+}
+"""The acts that each operation with an effect records; the ledgers of accounts record charges."""

@@ -14,7 +14,9 @@ from app.core.errors import FieldProblem, InvalidRequest, NotSupported
 from app.datasets import catalog
 from app.datasets.tables import DatasetRow
 from app.forests.data.schema import Schema, column_name_problem
+from app.ledger import control
 from app.ledger import service as ledger
+from app.ledger.entries import EntryKind
 from app.privacy.composition import Partitions
 from app.services import populations
 from app.services.authorization import acting
@@ -57,6 +59,7 @@ def register_dataset(
                 row.population = populations.join(session, principal, row.id, population=named, at=at)
             owner = principal.key_id
             grants.put(session, dataset_id=row.id, key_id=owner, role=Role.OWNER, by=owner, at=at)
+            control.record(session, EntryKind.DATASET_DECLARED, actor=owner, dataset=row.id)
             return Answer.of(201, dataset_out(session, dataset), location=f"/datasets/{row.id}")
 
         return once(session, request, at=at, work=work)

@@ -3,6 +3,8 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.datasets import catalog, row_files
 from app.jobs import queue
+from app.ledger import control
+from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
@@ -27,4 +29,5 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         show_jobs.cancel_locked(session, unfinished, actor=principal.key_id, at=at)
         if row.deleted_at is None:
             catalog.mark_deleted(row, at=at)
+            control.record(session, EntryKind.DATASET_DELETED, actor=principal.key_id, dataset=row.id)
     row_files.erase_dataset(installation.home, dataset.id)

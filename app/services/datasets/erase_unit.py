@@ -3,6 +3,8 @@
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core.errors import DatasetDeleted, InvalidRequest
 from app.datasets import admission, catalog, erasure, row_files
+from app.ledger import control
+from app.ledger.entries import EntryKind
 from app.services.authorization import acting, authorized_dataset
 from app.services.installation import Installation
 from app.wire.datasets import ErasureOut
@@ -36,6 +38,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]
+                control.record(session, EntryKind.UNIT_ERASED, actor=principal.key_id, dataset=dataset.id)
             row_files.erase_uncommitted(installation.home, dataset.id, committed=epochs)
             n_erased = erasure.erase_rows(installation.home, dataset.id, epochs, row_id=row_id)
     except FileNotFoundError:  # the dataset was erased meanwhile

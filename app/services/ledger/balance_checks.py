@@ -7,7 +7,7 @@ from contextlib import suppress
 from app.core import limits
 from app.core.errors import BalanceMismatch
 from app.db import migrate
-from app.ledger import reconciliation, repository
+from app.ledger import control, reconciliation, repository
 from app.ledger.reconciliation import Unverified
 from app.services.installation import Installation
 
@@ -52,7 +52,7 @@ def check_balances(installation: Installation, *, stopping: threading.Event | No
     """
     stopping = stopping or threading.Event()
     with installation.database.read() as session:
-        account_ids = sorted(repository.sizes(session))
+        account_ids = sorted(repository.sizes(session).keys() - {control.CHAIN})  # a chain without a balance
     return [account_id for account_id in account_ids if not _is_equal(installation, account_id, stopping)]
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import rfc8785
@@ -49,8 +49,13 @@ def export_json_lines(installation: Installation, principal: Principal, referenc
         RoleMissing: the key may not read the ledger.
     """
     header, entries = _export(installation, principal, reference)
+    return json_lines(header, entries)
+
+
+def json_lines(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
+    """The lines of an export: a header, then every entry as it was hashed."""
     lines = (entry.to_json() for entry in entries)
-    return (rfc8785.dumps(line) + b"\n" for line in itertools.chain([header], lines))
+    return (rfc8785.dumps(line) + b"\n" for line in itertools.chain([dict(header)], lines))
 
 
 def export_csv(installation: Installation, principal: Principal, reference: str) -> Iterator[bytes]:
@@ -69,10 +74,10 @@ def _export(installation: Installation, principal: Principal, reference: str) ->
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
-    return header, _entries(installation, account_id, last)
+    return header, entries_up_to(installation, account_id, last)
 
 
-def _entries(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
+def entries_up_to(installation: Installation, account_id: str, last: int) -> Iterator[Entry]:
     """Reads entries up to ``last``, each batch in a separate transaction, because entries never change."""
     after = 0
     while after < last:

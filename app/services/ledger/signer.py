@@ -8,7 +8,8 @@ from sqlalchemy.exc import IntegrityError
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.db.unit_of_work import Database
-from app.ledger import signers
+from app.ledger import control, signers
+from app.ledger.entries import EntryKind
 from app.ledger.notes import Signer
 
 
@@ -77,3 +78,4 @@ def _file(settings: Settings) -> Path:
 def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
     with database.write() as session:
         signers.pin(session, signer.verifier_key, after=after, at=database.now(session))
+        control.record(session, EntryKind.SIGNER_PINNED, actor=control.OPERATOR, verifier_key=signer.verifier_key)

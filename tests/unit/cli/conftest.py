@@ -112,6 +112,11 @@ MODEL = {
     "size_bytes": 8,
     "created_at": "2026-11-20T09:00:00.000000Z",
 }
+ACT: dict[str, Any] = {
+    "sequence": 2, "kind": "key-revoked", "amount": "0", "scope": {}, "event": None, "job_id": None,
+    "actor": "key_a", "at": "2026-11-20T12:00:00.000000Z", "previous_hash": "0" * 64, "hash": "ab" * 32,
+    "details": {"key": "key_b"},
+}  # fmt: skip
 ENTRY = {
     "sequence": 1,
     "kind": "open",
@@ -295,6 +300,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("POST", "/ledger/pop_1/cap"): (200, {**OF_POPULATION, "cap": "2", "remaining": "0.5"}),
     ("GET", "/ledger/pop_1/entries"): (200, {"entries": [ENTRY, LOAD], "next": None}),
     ("GET", "/signer"): (200, SIGNER),
+    ("GET", "/audit"): (200, {"acts": [ACT], "next": None}),
+    ("GET", "/audit/export"): (200, b"{}\n"),
+    ("GET", "/audit/checkpoint"): (200, NOTE.encode()),
     ("POST", "/keys"): (201, CREATED_KEY),
     ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),
     ("DELETE", "/keys/key_2"): (204, None),

@@ -23,7 +23,7 @@ def test_starting_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "name",
     ["serve", "demo", "api", "worker", "db", "openapi", "datasets", "algorithms", "plan", "train", "jobs", "models",
-     "predict", "ledger", "verify", "keys"],
+     "predict", "ledger", "verify", "keys", "audit"],
 )  # fmt: skip
 def test_every_command_has_help_and_takes_json(name: str) -> None:
     runner = CliRunner()

@@ -1,0 +1,64 @@
+"""Records administrative acts in the control chain of the installation.
+
+The control chain is an account without a budget. Its entries are hashed, signed, published and compared at start like
+those of every account, so a database from before a revocation or a deletion does not start. An act is recorded in the
+transaction that commits it, as the last lock of the transaction. Entries name keys, datasets and populations, never a
+privacy unit, a value or a count.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.db.upsert import insert
+from app.ledger import chain, repository
+from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.ledger.tables import AccountRow
+from app.privacy.accountants import pure
+
+CHAIN = "control"
+"""Id of the chain. No dataset and no population has it: their ids begin with a prefix."""
+
+OPERATOR = "operator"
+"""The actor of acts on the installation itself, which no key authenticates."""
+
+
+def record(session: Session, kind: EntryKind, *, actor: str, **details: object) -> None:
+    """Appends one act.
+
+    Args:
+        session: of the transaction that commits the act.
+        kind: of the act.
+        actor: the key that acts, or :data:`OPERATOR`.
+        details: public facts about the act, as JSON values.
+    """
+    row = _locked(session)
+    chain.append(session, row, chain.NewEntry(kind, 0, actor=actor, details=details))
+
+
+def export_header(session: Session) -> tuple[dict[str, object], int]:
+    """The header of an export, and the sequence of the last entry in the export."""
+    return {"kind": "export", "format": 1, "log": CHAIN}, repository.account(session, CHAIN).last_sequence
+
+
+def _locked(session: Session) -> AccountRow:
+    """The locked row of the chain, which the first act opens."""
+    first = insert(session, AccountRow).values(
+        id=CHAIN,
+        name=CHAIN,
+        accountant=pure.NAME,
+        adjacency=None,
+        cap=0,
+        highest_cap=0,
+        delta=None,
+        delta_set_aside=None,
+        privacy_unit=None,
+        partitions=[],
+        last_sequence=0,
+        last_hash=FIRST_PREVIOUS_HASH,
+        last_at="",
+    )
+    session.execute(first.on_conflict_do_nothing())
+    row = repository.locked_account(session, CHAIN)
+    if row.last_sequence == 0:
+        opened = chain.NewEntry(EntryKind.OPEN, 0, actor=OPERATOR, details={"log": CHAIN})
+        chain.append(session, row, opened)
+    return row

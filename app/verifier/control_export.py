@@ -1,0 +1,116 @@
+"""Verifies the export of a control chain: the administrative acts of an installation.
+
+Acts spend nothing. Their chain, sequence, times and checkpoints are checked like those of an account, and the details
+of every act have exactly the fields of its kind.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.verifier import json_fields
+from app.verifier.canonical_json import Json
+from app.verifier.chain import Chain, Link
+from app.verifier.checkpoints import Checkpoint
+from app.verifier.export_lines import Reading, check_logs
+from app.verifier.json_fields import Malformed
+
+CONTROL = "control"
+"""Name of the log in the header, and in the origin of its checkpoints."""
+
+_HEADER_FIELDS = {"kind", "format", "log"}
+_ENTRY_FIELDS = {
+    "sequence", "kind", "amount", "scope", "event", "job_id", "actor", "at", "previous_hash", "hash",
+}  # fmt: skip
+_DETAILS = {
+    "open": {"log"},
+    "key-made": {"key", "roles"},
+    "key-revoked": {"key"},
+    "grant-made": {"dataset", "key", "role"},
+    "grant-removed": {"dataset", "key"},
+    "dataset-declared": {"dataset"},
+    "dataset-deleted": {"dataset"},
+    "unit-erased": {"dataset"},
+    "cap-changed": {"account", "sequence"},
+    "population-opened": {"population"},
+    "population-joined": {"population", "dataset", "sequence"},
+    "signer-pinned": {"verifier_key"},
+}
+
+
+@dataclass(frozen=True)
+class ControlHeader:
+    """The first line. The chain has no budget."""
+
+    cap: int = 0
+    places: int = 0
+
+
+@dataclass(frozen=True)
+class ControlSummary:
+    """The result: number of acts by kind, the last entry, and the checkpoints that it was compared with."""
+
+    kinds: Mapping[str, int]
+    last: Link
+    checkpoints: Sequence[Checkpoint]
+
+
+class _Acts:
+    """The chain after the acts so far."""
+
+    header = ControlHeader()
+    cap = 0
+
+    def __init__(self, header: Json, checkpoints: Sequence[Checkpoint]) -> None:
+        fields = json_fields.fields(header, _HEADER_FIELDS, "the header")
+        json_fields.check_export(fields)
+        if fields["log"] != CONTROL:
+            raise Malformed("the header names another log")
+        self.chain = Chain(CONTROL, checkpoints)
+
+    def take(self, value: Json) -> None:
+        """Checks one act, and appends it."""
+        self.chain.take(_read_act(value), value)
+
+
+def is_control(value: Json) -> bool:
+    """Whether a first line is the header of a control chain."""
+    return isinstance(value, dict) and "log" in value
+
+
+def verify(lines: Iterable[bytes], checkpoints: Sequence[Checkpoint] = ()) -> ControlSummary:
+    """Verifies the export of a control chain.
+
+    Raises:
+        NotVerified: a check fails.
+    """
+    check_logs(checkpoints, [CONTROL])
+    reading = Reading(lines, lambda header: _Acts(header, checkpoints))
+    return reading.read_to_the_end(lambda: _summary(reading.account.chain))
+
+
+def _summary(chain: Chain) -> ControlSummary:
+    assert chain.last is not None, "the end of the chain is checked"
+    return ControlSummary(dict(chain.kinds), chain.last, chain.checkpoints)
+
+
+def _read_act(value: Json) -> Link:
+    fields = json_fields.entry_fields(value, _ENTRY_FIELDS)
+    kind = str(fields["kind"])
+    if kind not in _DETAILS:
+        raise Malformed("the entry's kind is not one of administrative acts")
+    unused = (fields["amount"], fields["scope"], fields["event"], fields["job_id"])
+    if unused != ("0", {}, None, None):
+        raise Malformed("an administrative act carries an amount, a scope, an event or a job")
+    details = json_fields.fields(fields.get("details"), _DETAILS[kind], f"the details of {kind}")
+    if kind == "open" and details != {"log": CONTROL}:
+        raise Malformed("the first entry names another log")
+    return Link(
+        sequence=json_fields.positive(fields["sequence"], "sequence"),
+        kind=kind,
+        amount=0,
+        job_id=None,
+        at=json_fields.time(fields["at"]),
+        previous_hash=json_fields.digest(fields["previous_hash"], "previous_hash"),
+        hash=json_fields.digest(fields["hash"], "hash"),
+        details=dict(details),
+    )

@@ -1,0 +1,42 @@
+"""Defines the types of ``/audit``: the entries of administrative acts."""
+
+from typing import Literal
+
+from app.wire.base import Answer, DecimalText, JsonObject
+
+
+class ActOut(Answer):
+    """One administrative act; the object whose RFC 8785 form, without ``hash``, was hashed.
+
+    ``amount``, ``scope``, ``event`` and ``job_id`` are those of every chain, and are zero or empty.
+    """
+
+    sequence: int
+    kind: Literal[
+        "open",
+        "key-made",
+        "key-revoked",
+        "grant-made",
+        "grant-removed",
+        "dataset-declared",
+        "dataset-deleted",
+        "unit-erased",
+        "cap-changed",
+        "population-opened",
+        "population-joined",
+        "signer-pinned",
+    ]
+    amount: DecimalText
+    scope: JsonObject
+    event: None
+    job_id: None
+    actor: str
+    at: str
+    previous_hash: str
+    hash: str
+    details: JsonObject
+
+
+class ActList(Answer):
+    acts: list[ActOut]
+    next: str | None
