@@ -9,8 +9,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -78,27 +77,16 @@ def test_a_body_that_arrives_after_the_revocation_has_no_effect(idle_server: Ser
     assert idle_server.footprint() == before
 
 
-def _nameless(home: Path) -> list[int]:
-    """Sizes of the open files of this process, which serves, that have no name in the home."""
-    sizes = []
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            target = link.readlink()
-            if target.is_relative_to(home) and target.name.endswith(" (deleted)"):
-                sizes.append(link.stat().st_size)
-    return sizes
-
-
 def test_the_text_of_an_upload_that_arrives_has_no_name_in_the_home(idle_server: Server) -> None:
-    home, rows = idle_server.settings.home.resolve(), f"/datasets/{idle_server.uploaded()['id']}/rows"
+    rows = f"/datasets/{idle_server.uploaded()['id']}/rows"
     text = csv_rows(50_000).encode()
     with _held(idle_server, idle_server.admin.key, rows, length=len(text) + 1, media=CSV) as request:
         request.send(text)
         deadline = time.monotonic() + 20
-        while not any(_nameless(home)):
+        while not any(idle_server.sizes_of_spools()):
             assert time.monotonic() < deadline, "the text is spooled"
             time.sleep(0.02)
-        files = [path for path in home.rglob("*") if path.is_file()]
+        files = [path for path in idle_server.settings.home.rglob("*") if path.is_file()]
         assert [path for path in files if text[:40] in path.read_bytes()] == []
 
 

@@ -83,10 +83,11 @@ def test_an_upload_whose_sender_goes_away_leaves_nothing(server: Server, abrupt:
     )
     with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60) as connection:
         connection.sendall(head.encode() + csv_rows(100).encode())
-        _wait_until(lambda: server.footprint()["files"] != before["files"])
+        _wait_until(lambda: bool(server.sizes_of_spools()))
         if abrupt:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    _wait_until(lambda: server.footprint() == before)
+    _wait_until(lambda: not server.sizes_of_spools())
+    assert server.footprint() == before
     assert "a request failed" not in server.log()[logged:], "a sender that goes away is no fault of ours"
 
 
