@@ -1,18 +1,15 @@
 """Runs the races of :mod:`tests.concurrency.racer`, all of them in forks of one process."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from app.services.installation import Installation
+from tests.support.line_process import line_process
 
 N_PROCESSES = 16
-_ROOT = Path(__file__).parents[2]
 
 
 class Race(Protocol):
@@ -27,23 +24,15 @@ class Race(Protocol):
 def race(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Race]:
     """Runs a race on an installation."""
     errors = tmp_path_factory.mktemp("races") / "errors"
-    command = [sys.executable, "-m", "tests.concurrency.racer"]
+    with line_process("tests.concurrency.racer", errors=errors) as call:
 
-    def run(installation: Installation, name: str, *, n_processes: int = N_PROCESSES, **options: object) -> list[Any]:
-        settings = installation.settings
-        place = {"url": settings.database_url, "home": str(settings.home), "seed": 0}
-        process.stdin.write(f"{json.dumps([name, n_processes, place | options])}\n")
-        process.stdin.flush()
-        results = json.loads(process.stdout.readline() or "null")
-        assert (results is None, errors.read_text()) == (False, "")
-        return list(results)
+        def run(
+            installation: Installation, name: str, *, n_processes: int = N_PROCESSES, **options: object
+        ) -> list[Any]:
+            settings = installation.settings
+            place = {"url": settings.database_url, "home": str(settings.home), "seed": 0}
+            results = json.loads(call([name, n_processes, place | options]))
+            assert results is not None, "a process failed"
+            return list(results)
 
-    with (
-        errors.open("w") as log,
-        subprocess.Popen(
-            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
         yield run

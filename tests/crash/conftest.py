@@ -1,6 +1,5 @@
 """Starts workers and requests of the crash launcher on scenes, each on both databases."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support.crash_scene import Scene, opened
 from tests.support.databases import MigratedDatabase
+from tests.support.line_process import line_process
 from tests.support.server import POLL_INTERVAL_S
 
 _ROOT = Path(__file__).parents[2]
@@ -94,23 +94,13 @@ KillRequest: TypeAlias = Callable[..., None]
 def kill_request(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KillRequest]:
     """Runs a request of the crash launcher in a process that is killed at a point."""
     errors = tmp_path_factory.mktemp("requests") / "errors"
-    command = [sys.executable, "-m", "tests.support.crash", "requests"]
+    with line_process("tests.support.crash", "requests", errors=errors) as call:
 
-    def kill(point: str, scene: Scene, dataset_id: str | None = None) -> None:
-        settings = scene.installation.settings
-        request = [point, settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
-        process.stdin.write(f"{json.dumps(request)}\n")
-        process.stdin.flush()
-        assert (process.stdout.readline(), errors.read_text()) == (f"{-signal.SIGKILL}\n", "")
+        def kill(point: str, scene: Scene, dataset_id: str | None = None) -> None:
+            settings = scene.installation.settings
+            request = [point, settings.database_url, str(settings.home), dataset_id or scene.dataset_id]
+            assert call(request) == f"{-signal.SIGKILL}\n"
 
-    with (
-        errors.open("w") as log,
-        subprocess.Popen(
-            command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
         yield kill
 
 
