@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db.upsert import insert
 from app.ledger import chain, repository
-from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow
 from app.privacy.accountants import pure
 
@@ -45,16 +45,8 @@ def _locked(session: Session) -> AccountRow:
         id=CHAIN,
         name=CHAIN,
         accountant=pure.NAME,
-        adjacency=None,
         cap=0,
         highest_cap=0,
-        delta=None,
-        delta_set_aside=None,
-        privacy_unit=None,
-        partitions=[],
-        last_sequence=0,
-        last_hash=FIRST_PREVIOUS_HASH,
-        last_at="",
     )
     session.execute(first.on_conflict_do_nothing())
     row = repository.locked_account(session, CHAIN)

@@ -16,7 +16,7 @@ from app.core import ids, limits
 from app.core.errors import NameTaken, NotFound, PopulationMismatch
 from app.db.upsert import insert
 from app.ledger import account_facts, chain, control, population_totals, reconciliation, repository, state
-from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.ledger.entries import EntryKind
 from app.ledger.tables import AccountRow, MemberRow, PopulationRow
 from app.privacy.accountants import pure
 
@@ -51,16 +51,9 @@ def open_population(session: Session, new_population: NewPopulation, *, at: date
         id=new_population.id,
         name=new_population.name,
         accountant=new_population.accountant,
-        adjacency=None,
         cap=new_population.cap,
         highest_cap=new_population.cap,
         delta=new_population.delta,
-        delta_set_aside=None,
-        privacy_unit=None,
-        partitions=[],
-        last_sequence=0,
-        last_hash=FIRST_PREVIOUS_HASH,
-        last_at="",
     )
     session.add(account)
     session.flush()

@@ -18,7 +18,7 @@ from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import account_facts, admission, chain, population_totals, reconciliation, repository, state, statements
 from app.ledger.account_facts import amount_text
 from app.ledger.admission import Placed, Refused, Request
-from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
+from app.ledger.entries import EntryKind
 from app.ledger.limit import Limit
 from app.ledger.tables import AccountRow, ReservationRow
 from app.privacy import accountants
@@ -81,9 +81,6 @@ def open_account(session: Session, new_account: NewAccount, *, actor: str) -> No
         delta_set_aside=new_account.delta_set_aside,
         privacy_unit=new_account.privacy_unit,
         partitions=new_account.partitions.to_json(),
-        last_sequence=0,
-        last_hash=FIRST_PREVIOUS_HASH,
-        last_at="",
     )
     session.add(row)
     session.flush()

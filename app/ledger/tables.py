@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
 from app.db.types import CanonicalJson
-from app.ledger.entries import EntryKind
+from app.ledger.entries import FIRST_PREVIOUS_HASH, EntryKind
 
 
 class AccountRow(Base):
@@ -38,10 +38,10 @@ class AccountRow(Base):
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
     privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
-    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
-    last_sequence: Mapped[int]
-    last_hash: Mapped[str]
-    last_at: Mapped[str]
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson, default=list)
+    last_sequence: Mapped[int] = mapped_column(default=0)
+    last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
+    last_at: Mapped[str] = mapped_column(default="")
 
     __table_args__ = (
         CheckConstraint("cap >= 0", name="cap_not_negative"),
