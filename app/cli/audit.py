@@ -1,8 +1,7 @@
 """Implements ``grovekeeper audit``: lists administrative acts and exports them with their signed head."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,10 +21,7 @@ def list_acts(call: Remote) -> None:
     if call.as_json:
         call.output.json({"acts": acts})
         return
-    rows = [
-        [act["sequence"], act["at"], act["kind"], act["actor"], json.dumps(act["details"], sort_keys=True)]
-        for act in acts
-    ]
+    rows = [[act["sequence"], act["at"], act["kind"], act["actor"], _details(act["details"])] for act in acts]
     call.output.table(["entry", "at", "act", "by", "details"], rows, empty="no acts")
 
 
@@ -53,3 +49,9 @@ def checkpoint(call: Remote, file: NewFile = None) -> None:
     with call.client() as client:
         note = client.checkpoint_of_acts()
     give(call.output, note, file=file, as_json={"log": "control", "checkpoint": note})
+
+
+def _details(facts: dict[str, Any]) -> str:
+    """The facts of an act on one line."""
+    texts = {name: " ".join(fact) or "none" if isinstance(fact, list) else fact for name, fact in facts.items()}
+    return ", ".join(f"{name}: {text}" for name, text in texts.items())

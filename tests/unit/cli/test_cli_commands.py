@@ -129,7 +129,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["grovekeeper verify new.json --checkpoint EARLIER --checkpoint LATER --public-key SIGNER.pem"],
     ),
     (["ledger", "signer"], ["-----BEGIN"]),
-    (["audit", "list"], ["key-revoked", "key_a", '"key": "key_b"']),
+    (["audit", "list"], ["key-revoked", "key_a", "key: key_b"]),
     (["audit", "checkpoint"], ["grovekeeper/ledger/ds_1"]),
     (["audit", "export", "new.jsonl"], ["wrote new.jsonl", "next: grovekeeper verify new.jsonl"]),
     (["ledger", "signer", "new.pem"], ["wrote new.pem", "next: grovekeeper ledger checkpoint"]),
