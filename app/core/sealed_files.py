@@ -1,0 +1,248 @@
+"""Encrypts files in chunks, so that a file is written as a stream and read at any place.
+
+::
+
+    header    48 bytes: "GKSF", version, log2 of the chunk size, two zeros, id of the data key (8), id of the file (32)
+    chunks    65,536 bytes of text each, the last one shorter or empty; each is AES-256-GCM with its tag of 16 bytes
+
+Each file has a random id of 256 bits and a key of its own, derived from the data key with the id. The nonce of a chunk
+is its index, so no two chunks share a key and a nonce. The header, the index, and whether the chunk is the last are
+authenticated with each chunk: a chunk that was changed, moved, taken from another file or dataset, appended or removed
+at the end is not accepted. A reader decrypts the last chunk first, which authenticates the length of the file.
+
+A file is as long as its text, with 16 bytes for each chunk and the header: whoever sees the disk learns the size.
+"""
+
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from app.core import durable
+from app.core.data_keys import KEY_ID_BYTES, DataKey, SealBroken
+
+CHUNK_BYTES = 2**16
+"""Text of a chunk. AES-GCM is as fast with larger chunks, and a reader of a few bytes decrypts one chunk."""
+
+FILE_ID_BYTES = 32
+TAG_BYTES = 16
+_PREFIX = b"GKSF\x01\x10\0\0"
+HEADER_BYTES = len(_PREFIX) + KEY_ID_BYTES + FILE_ID_BYTES
+_STRIDE = CHUNK_BYTES + TAG_BYTES
+_FILE_KEY = b"grovekeeper/sealed-file/1"
+_KEY_ID = b"grovekeeper/data-key-id/1"
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """A path, and the key that encrypts the file at the path."""
+
+    path: Path
+    key: DataKey = field(repr=False)
+
+    @contextmanager
+    def new(self, *, existing: Literal["replace", "refuse"]) -> Iterator["Writer"]:
+        """Opens a file that gets its name when the block ends well; see :func:`app.core.durable.new_file`."""
+        with durable.new_file(self.path, existing=existing) as file:
+            writer = Writer(file, self.key)
+            yield writer
+            writer.finish()
+
+    def open(self) -> "Reader":
+        """Opens the file for reading; the caller closes it.
+
+        Raises:
+            FileNotFoundError: no such file.
+            SealBroken: the file is damaged, incomplete or of another key.
+        """
+        file = self.path.open("rb", buffering=0)
+        try:
+            return Reader(file, self.key)
+        except BaseException:
+            file.close()
+            raise
+
+
+class Writer:
+    """Encrypts a stream of bytes into a file, with one chunk in memory. pyarrow writes to it.
+
+    The file is complete only after :meth:`finish`.
+
+    Args:
+        file: empty; stays open.
+        key: of the dataset.
+    """
+
+    def __init__(self, file: BinaryIO, key: DataKey) -> None:
+        self._file = file
+        self._seal = _Seal.new(key)
+        self._waiting = bytearray()
+        self._n_chunks = 0
+        self.closed = False
+        file.write(self._seal.header)
+
+    def write(self, text: bytes | bytearray | memoryview) -> int:
+        """Takes all bytes of ``text``."""
+        view = memoryview(text).cast("B")
+        taken = 0
+        while taken < len(view):
+            if len(self._waiting) == CHUNK_BYTES:  # more text follows, so this chunk is not the last
+                self._put(is_last=False)
+            piece = view[taken : taken + CHUNK_BYTES - len(self._waiting)]
+            self._waiting += piece
+            taken += len(piece)
+        return taken
+
+    def flush(self) -> None:
+        """Does nothing: a chunk is written when it is complete."""
+
+    def finish(self) -> None:
+        """Writes the last chunk."""
+        self._put(is_last=True)
+        self.closed = True
+
+    def _put(self, *, is_last: bool) -> None:
+        assert not self.closed, "no chunk follows the last"
+        self._file.write(self._seal.encrypted(self._waiting, self._n_chunks, is_last=is_last))
+        self._n_chunks += 1
+        self._waiting.clear()
+
+
+class Reader(io.RawIOBase):
+    """Reads an encrypted file at any place. pyarrow reads from it.
+
+    Args:
+        file: an encrypted file; closed with this reader.
+        key: of the dataset.
+
+    Raises:
+        SealBroken: at once and at every read, if the file is damaged, incomplete or of another key. Bytes of a chunk
+            that is not authentic are never returned.
+    """
+
+    def __init__(self, file: BinaryIO, key: DataKey) -> None:
+        self._file = file
+        self._position = 0
+        file.seek(0)
+        self._seal = _Seal.of(file.read(HEADER_BYTES), key)
+        n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
+        self._n_chunks = -(-n_sealed // _STRIDE)
+        self.size = n_sealed - self._n_chunks * TAG_BYTES
+        if self._n_chunks < 1 or self.size < 0 or (self._n_chunks - 1) * CHUNK_BYTES > self.size:
+            raise SealBroken
+        self._index, self._chunk = self._n_chunks - 1, self._decrypted(self._n_chunks - 1)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        if start + offset < 0:
+            raise ValueError("a position before the start of a file")
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end; all remaining bytes by default."""
+        wanted = self.size if size is None or size < 0 else size
+        start, end = self._position, min(self._position + wanted, self.size)
+        if start >= end:
+            return b""
+        indices = range(start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES + 1)
+        pieces = [memoryview(self._text(index)) for index in indices]
+        pieces[-1] = pieces[-1][: end - indices[-1] * CHUNK_BYTES]
+        pieces[0] = pieces[0][start - indices[0] * CHUNK_BYTES :]
+        self._position = end
+        return b"".join(pieces)
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # the stub's type is private
+        view = memoryview(buffer).cast("B")
+        text = self.read(len(view))
+        view[: len(text)] = text
+        return len(text)
+
+    def close(self) -> None:
+        """Closes the file, too."""
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+    def _text(self, index: int) -> bytes:
+        """The text of a chunk. The last one that was read is kept, since consecutive reads often share a chunk."""
+        if index != self._index:
+            self._index, self._chunk = index, self._decrypted(index)
+        return self._chunk
+
+    def _decrypted(self, index: int) -> bytes:
+        self._file.seek(HEADER_BYTES + index * _STRIDE)
+        return self._seal.decrypted(self._file.read(_STRIDE), index, is_last=index == self._n_chunks - 1)
+
+
+class Spool:
+    """A file without a name, encrypted with a key that exists in this object only: written once, then read.
+
+    Args:
+        file: empty, open for reading and writing; the caller closes it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._key = DataKey.random()
+        self._writer = Writer(file, self._key)
+
+    def write(self, text: bytes) -> int:
+        """Appends bytes."""
+        return self._writer.write(text)
+
+    def reader(self) -> Reader:
+        """Ends writing and opens the text for reading."""
+        self._writer.finish()
+        self._file.flush()
+        return Reader(self._file, self._key)
+
+
+class _Seal:
+    """The header of a file, and the key that its chunks are encrypted with."""
+
+    def __init__(self, header: bytes, key: DataKey) -> None:
+        self.header = header
+        self._cipher = AESGCM(key.derived(_FILE_KEY, salt=header[-FILE_ID_BYTES:]))
+
+    @classmethod
+    def new(cls, key: DataKey) -> "_Seal":
+        return cls(_PREFIX + _key_id(key) + secrets.token_bytes(FILE_ID_BYTES), key)
+
+    @classmethod
+    def of(cls, header: bytes, key: DataKey) -> "_Seal":
+        if len(header) != HEADER_BYTES or not header.startswith(_PREFIX + _key_id(key)):
+            raise SealBroken
+        return cls(header, key)
+
+    def encrypted(self, text: bytes | bytearray, index: int, *, is_last: bool) -> bytes:
+        return self._cipher.encrypt(index.to_bytes(12), text, self._context(index, is_last=is_last))
+
+    def decrypted(self, sealed: bytes, index: int, *, is_last: bool) -> bytes:
+        try:
+            return self._cipher.decrypt(index.to_bytes(12), sealed, self._context(index, is_last=is_last))
+        except (InvalidTag, ValueError):
+            raise SealBroken from None
+
+    def _context(self, index: int, *, is_last: bool) -> bytes:
+        return self.header + index.to_bytes(8) + is_last.to_bytes()
+
+
+def _key_id(key: DataKey) -> bytes:
+    return key.derived(_KEY_ID, n_bytes=KEY_ID_BYTES)
