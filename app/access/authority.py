@@ -5,6 +5,10 @@ changes the authority, which is the key's row and its grants, locks it ``exclusi
 every effect of the key has been committed, and none follows.
 """
 
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
 from sqlalchemy.orm import Session
 
 from app.access.roles import Principal, Role
@@ -12,29 +16,40 @@ from app.access.tables import KeyRow
 from app.core.errors import Unauthenticated
 from app.db import name_locks
 
+Now: TypeAlias = Callable[[Session], datetime]
+"""The clock that all processes on the database share; read only for keys that expire."""
 
-def hold(session: Session, key_id: str, *, changing: str | None = None) -> Principal:
-    """The present authority of a key, which stays unchanged until the write transaction ends.
+
+def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
+    """Keeps the authority of a key unchanged until the write transaction ends.
 
     Args:
         session: a write transaction that has locked nothing yet.
         key_id: the key whose authority the transaction acts on.
         changing: the key whose row or grants the transaction changes, if any.
-
-    Raises:
-        Unauthenticated: the key was revoked.
     """
     name_locks.lock(session, shared=key_id, exclusive=changing)
-    return read(session, key_id)
 
 
-def read(session: Session, key_id: str) -> Principal:
-    """The authority of a key at the time of the transaction.
+def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
+    """The present authority of a caller that was authenticated some time ago.
 
     Raises:
-        Unauthenticated: the key was revoked.
+        Unauthenticated: the key was revoked, has expired, or has another secret than the caller sent.
+    """
+    present = read(session, principal.key_id, now=now)
+    if present.rotated_at != principal.rotated_at:
+        raise Unauthenticated
+    return present
+
+
+def read(session: Session, key_id: str, *, now: Now) -> Principal:
+    """The authority of a key at the time of the transaction, whatever its secret is.
+
+    Raises:
+        Unauthenticated: the key was revoked or has expired.
     """
     row = session.get(KeyRow, key_id)
-    if row is None or row.revoked_at is not None:
+    if row is None or row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now(session)):
         raise Unauthenticated
-    return Principal(row.id, frozenset(Role(role) for role in row.roles))
+    return Principal(row.id, frozenset(Role(role) for role in row.roles), row.rotated_at)

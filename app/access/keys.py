@@ -1,4 +1,7 @@
-"""Creates, authenticates and lists access keys. A key is ``<id>.<secret>``; only a hash of the secret is stored."""
+"""Creates, authenticates, rotates and lists access keys.
+
+A key is ``<id>.<secret>``; only a hash of the secret is stored.
+"""
 
 import hashlib
 import hmac
@@ -8,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from app.access import authority
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
 from app.core import ids
@@ -43,45 +47,54 @@ def split(key: str) -> tuple[str, str]:
     return matched[1], matched[2]
 
 
-def create(session: Session, *, name: str, roles: Sequence[Role], at: datetime) -> NewKey:
+def create(
+    session: Session, *, name: str, roles: Sequence[Role], at: datetime, expires_at: datetime | None = None
+) -> NewKey:
     """Creates a key whose secret has 256 random bits."""
-    key_id = ids.new(ids.KEY)
-    secret = secrets.token_urlsafe(32)
-    add(session, key_id=key_id, secret=secret, name=name, roles=roles, at=at)
+    key_id, secret = ids.new(ids.KEY), _new_secret()
+    add(session, key_id=key_id, secret=secret, name=name, roles=roles, at=at).expires_at = expires_at
     return NewKey(key_id, f"{key_id}.{secret}")
 
 
-def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequence[Role], at: datetime) -> None:
-    """Stores a key whose secret the caller chose."""
-    session.add(
-        KeyRow(
-            id=key_id,
-            name=name,
-            secret_sha256=_digest(secret),
-            roles=sorted({role.value for role in roles}),
-            created_at=at,
-            revoked_at=None,
-        )
+def add(session: Session, *, key_id: str, secret: str, name: str, roles: Sequence[Role], at: datetime) -> KeyRow:
+    """Stores a key whose secret the caller chose, and which does not expire."""
+    row = KeyRow(
+        id=key_id,
+        name=name,
+        secret_sha256=_digest(secret),
+        issuer=None,
+        roles=sorted({role.value for role in roles}),
+        roles_at=None,
+        created_at=at,
+        expires_at=None,
+        rotated_at=None,
+        revoked_at=None,
     )
+    session.add(row)
     session.flush()
+    return row
 
 
-def authenticate(session: Session, key: str) -> Principal:
+def rotate(row: KeyRow, *, at: datetime) -> NewKey:
+    """Replaces the secret of a key. The id stays, and with it grants, jobs and stored answers."""
+    secret = _new_secret()
+    row.secret_sha256, row.rotated_at = _digest(secret), at
+    return NewKey(row.id, f"{row.id}.{secret}")
+
+
+def authenticate(session: Session, key: str, *, now: authority.Now) -> Principal:
     """Authenticates a caller by the text of its key.
 
     Raises:
-        Unauthenticated: the key is malformed, unknown, wrong or revoked; the error does not say which.
+        Unauthenticated: the key is malformed, unknown, wrong, expired or revoked; the error does not say which.
     """
     try:
         key_id, secret = split(key)
     except NotAKey:
         raise Unauthenticated from None
-    row = session.get(KeyRow, key_id)
-    expected = row.secret_sha256 if row is not None else bytes(32)
-    matches = hmac.compare_digest(expected, _digest(secret))
-    if row is None or not matches or row.revoked_at is not None:
+    if not secret_matches(session.get(KeyRow, key_id), secret):
         raise Unauthenticated
-    return Principal(row.id, frozenset(Role(role) for role in row.roles))
+    return authority.read(session, key_id, now=now)
 
 
 def find(session: Session, key_id: str) -> KeyRow:
@@ -104,15 +117,22 @@ def page(session: Session, *, after: str | None, limit: int) -> list[KeyRow]:
     return list(session.execute(query).scalars())
 
 
-def secret_matches(row: KeyRow, secret: str) -> bool:
-    """Compares a secret with a key's secret in constant time."""
-    return hmac.compare_digest(row.secret_sha256, _digest(secret))
+def secret_matches(row: KeyRow | None, secret: str) -> bool:
+    """Compares a secret with a key's secret in a time that does not depend on either. Without a key, it differs."""
+    expected = None if row is None else row.secret_sha256
+    return hmac.compare_digest(expected or bytes(32), _digest(secret)) and expected is not None
 
 
-def living_admin_exists(session: Session) -> bool:
-    """Whether any key that was not revoked has the role ``admin``."""
-    rows = session.execute(select(KeyRow).where(KeyRow.revoked_at.is_(None))).scalars()
+def living_admin_exists(session: Session, *, at: datetime) -> bool:
+    """Whether any key that was not revoked and has not expired has the role ``admin``."""
+    living = (KeyRow.revoked_at.is_(None), or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at))
+    rows = session.execute(select(KeyRow).where(KeyRow.issuer.is_(None), *living)).scalars()
     return any(Role.ADMIN.value in row.roles for row in rows)
+
+
+def _new_secret() -> str:
+    """256 random bits."""
+    return secrets.token_urlsafe(32)
 
 
 def _digest(secret: str) -> bytes:

@@ -7,6 +7,7 @@ attester may charge the account for external mechanisms, whose privacy loss it s
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from app.core.errors import RoleMissing
@@ -48,10 +49,16 @@ SEE_LEDGER = frozenset({Role.AUDITOR, Role.OWNER})
 
 @dataclass(frozen=True)
 class Principal:
-    """An authenticated caller, with its global roles."""
+    """An authenticated caller, with its global roles.
+
+    Attributes:
+        rotated_at: when the secret that the caller sent replaced another secret, if ever. A later rotation ends the
+            authority of the caller, and not of the key.
+    """
 
     key_id: str
     roles: frozenset[Role] = field(default_factory=frozenset)
+    rotated_at: datetime | None = None
 
     @property
     def is_admin(self) -> bool:

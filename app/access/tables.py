@@ -11,16 +11,35 @@ from app.db.types import CanonicalJson
 
 
 class KeyRow(Base):
-    """An access key, with the SHA-256 of its secret. A secret of 256 random bits needs no slow hash."""
+    """A principal: an access key, or a subject of the identity provider, which has an issuer in place of a secret.
+
+    Attributes:
+        name: of a key, for people; of a subject, the ``sub`` claim of its tokens.
+        secret_sha256: SHA-256 of the key's secret. A secret of 256 random bits needs no slow hash.
+        issuer: the ``iss`` claim of the subject's tokens.
+        roles: global roles; of a subject, the roles in its newest token.
+        roles_at: when the token with these roles was issued; ``None`` for a key.
+        expires_at: from when on the key is refused, if ever.
+        rotated_at: when the key's present secret replaced another secret, if ever.
+    """
 
     __tablename__ = "keys"
 
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
-    secret_sha256: Mapped[bytes] = mapped_column(LargeBinary)
+    secret_sha256: Mapped[bytes | None] = mapped_column(LargeBinary)
+    issuer: Mapped[str | None]
     roles: Mapped[list[Any]] = mapped_column(CanonicalJson)
+    roles_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    rotated_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+
+    __table_args__ = (
+        CheckConstraint("(secret_sha256 IS NULL) = (issuer IS NOT NULL)", name="secret_or_issuer"),
+        CheckConstraint("(roles_at IS NULL) = (issuer IS NULL)", name="roles_of_token"),
+    )
 
 
 class GrantRow(Base):

@@ -36,7 +36,7 @@ class JobEvents:
             TooManyRequests: the process has ``limits.MAX_FOLLOWERS`` streams already, or the key has
                 ``limits.MAX_FOLLOWERS_PER_KEY``.
         """
-        of_keys = [(key_id, len(queues)) for (key_id, _), queues in self._followers.items()]
+        of_keys = [(follower.key_id, len(queues)) for (follower, _), queues in self._followers.items()]
         n_of_key = sum(n_streams for key_id, n_streams in of_keys if key_id == caller.key_id)
         if n_of_key >= limits.MAX_FOLLOWERS_PER_KEY or sum(n for _, n in of_keys) >= limits.MAX_FOLLOWERS:
             raise TooManyRequests
@@ -47,7 +47,7 @@ class JobEvents:
         yield first
         if first.state in ENDED:
             return
-        followed = (caller.key_id, first.id)
+        followed = (caller, first.id)
         queue: asyncio.Queue[JobOut | None] = asyncio.Queue()
         self._followers.setdefault(followed, set()).add(queue)
         if self._poller is None or self._poller.done():

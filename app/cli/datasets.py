@@ -206,7 +206,7 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
     if call.as_json:
         call.output.json({"grants": grants})
         return
-    columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "revoked_at"]
+    columns = ["key_id", "key_name", "role", "granted_at", "granted_by", "expires_at", "revoked_at"]
     rows = [[grant[column] for column in columns] for grant in grants]
     call.output.table(["key", "name", "role", "granted", "by", "key revoked"], rows, empty="no grants")
 

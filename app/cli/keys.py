@@ -1,6 +1,6 @@
-"""Implements ``grovekeeper keys``: creates, lists and revokes access keys."""
+"""Implements ``grovekeeper keys``: creates, lists, rotates and revokes access keys."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -8,11 +8,17 @@ from app.cli.arguments import KeyArgument
 from app.cli.command import Remote, command
 from app.cli.installation import HomeOptions
 
-app = typer.Typer(help="Make, list and revoke keys.", no_args_is_help=True)
+app = typer.Typer(help="Make, list, rotate and revoke keys.", no_args_is_help=True)
 
 
 _EVERYWHERE = frozenset({"admin", "owner", "auditor"})
 """Roles that take effect without a grant. The other roles need a grant on a dataset."""
+
+
+Expires = Annotated[
+    str | None,
+    typer.Option("--expires-at", help="When the key ends, as 2027-01-31T12:00:00Z.", show_default=False),
+]
 
 
 @app.command("create")
@@ -24,31 +30,37 @@ def create(
         list[str] | None,
         typer.Option("--role", help="admin, owner or auditor, everywhere; may be repeated.", show_default=False),
     ] = None,
+    expires_at: Expires = None,
 ) -> None:
     """Make a key. Its secret is shown once."""
     with call.client() as client:
-        made = client.create_key(name, role or [])
-    output = call.output
-    if output.as_json:
-        output.json(made)
-        return
-    output.say(made["key"])
-    output.say("This is shown once: keep it where its owner can reach it, and nobody else.")
+        made = client.create_key(name, role or [], expires_at=expires_at)
+    _show_secret(call, made)
     if not _EVERYWHERE.intersection(role or ()):
-        output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
+        call.output.hint(f"grovekeeper datasets grant DATASET {made['id']} {(role or ['analyst'])[0]}")
 
 
 @app.command("list")
 @command
 def list_keys(call: Remote) -> None:
-    """List all keys, without their secrets."""
+    """List all keys and subjects, without secrets."""
     with call.client() as client:
         keys = list(client.keys())
     if call.as_json:
         call.output.json({"keys": keys})
         return
-    rows = [[key["id"], key["name"], ", ".join(key["roles"]), key["created_at"], key["revoked_at"]] for key in keys]
-    call.output.table(["id", "name", "roles", "created", "revoked"], rows, empty="no keys")
+    times = ("created_at", "rotated_at", "expires_at", "revoked_at")
+    rows = [[key["id"], key["name"], ", ".join(key["roles"]), *(key[time] for time in times)] for key in keys]
+    call.output.table(["id", "name", "roles", "created", "rotated", "expires", "revoked"], rows, empty="no keys")
+
+
+@app.command("rotate")
+@command
+def rotate(call: Remote, key_id: KeyArgument, expires_at: Expires = None) -> None:
+    """Replace a key's secret. The earlier secret is refused at once; the key's id, grants and jobs stay."""
+    with call.client() as client:
+        rotated = client.rotate_key(key_id, expires_at=expires_at)
+    _show_secret(call, rotated)
 
 
 @app.command("revoke")
@@ -60,6 +72,13 @@ def revoke(call: Remote, key_id: KeyArgument) -> None:
     if call.as_json:
         call.output.json({"id": key_id, "revoked": True})
     call.output.say(f"{key_id} opens nothing any more")
+
+
+def _show_secret(call: Remote, made: dict[str, Any]) -> None:
+    if call.as_json:
+        call.output.json(made)
+    call.output.say(made["key"])
+    call.output.say("This is shown once: keep it where its owner can reach it, and nobody else.")
 
 
 @app.command("create-admin")

@@ -333,9 +333,13 @@ class Client(Calls):
 
     # Keys
 
-    def create_key(self, name: str, roles: list[str]) -> Json:
+    def create_key(self, name: str, roles: list[str], *, expires_at: str | None = None) -> Json:
         """``POST /keys``. Not repeated after a lost connection, because every arrival makes a key."""
-        return self._json("POST", "/keys", body={"name": name, "roles": roles})
+        return self._json("POST", "/keys", body={"name": name, "roles": roles, "expires_at": expires_at})
+
+    def rotate_key(self, key_id: str, *, expires_at: str | None = None) -> Json:
+        """``POST /keys/{id}/secret``. Not repeated after a lost connection, because every arrival makes a secret."""
+        return self._json("POST", f"/keys/{segment(key_id)}/secret", body={"expires_at": expires_at})
 
     def keys(self) -> Iterator[Json]:
         """``GET /keys``, all pages."""

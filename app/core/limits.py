@@ -64,6 +64,8 @@ MAX_IDEMPOTENCY_KEY_CHARS = 200
 """Characters of an idempotency key."""
 MAX_KEY_NAME_CHARS = 128
 """Characters of an access key's name."""
+MAX_KEY_LIFETIME_DAYS = 3_660
+"""Days until an access key expires, if it expires at all."""
 MAX_SENTENCE_CHARS = 500
 """Characters of a reason or a description in the ledger."""
 DEFAULT_PAGE_SIZE = 50

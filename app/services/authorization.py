@@ -13,7 +13,7 @@ from app.services.installation import Installation
 
 @contextmanager
 def acting(
-    installation: Installation, key_id: str, *, changing: str | None = None
+    installation: Installation, caller: Principal, *, changing: str | None = None
 ) -> Iterator[tuple[Session, Principal]]:
     """A write transaction on behalf of a caller, and the caller with its present roles.
 
@@ -23,15 +23,25 @@ def acting(
 
     Args:
         installation: this installation.
-        key_id: the caller's key, which was authenticated when the request began.
-        changing: the key that the transaction revokes, or whose grants it changes.
+        caller: the caller, who was authenticated when the request began.
+        changing: the key that the transaction revokes or rotates, or whose grants it changes.
 
     Raises:
-        Unauthenticated: the caller's key was revoked meanwhile.
+        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
         Unavailable: the database cannot be reached or is too busy; nothing was committed.
     """
     with installation.database.write() as session:
-        yield session, authority.hold(session, key_id, changing=changing)
+        authority.lock(session, caller.key_id, changing=changing)
+        yield session, present(installation, session, caller)
+
+
+def present(installation: Installation, session: Session, caller: Principal) -> Principal:
+    """The caller of a request that began some time ago, with its present roles.
+
+    Raises:
+        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
+    """
+    return authority.confirm(session, caller, now=installation.database.now)
 
 
 def authorized_dataset(session: Session, principal: Principal, reference: str, roles: Set[Role]) -> catalog.Dataset:

@@ -20,7 +20,7 @@ from app.wire.datasets import GrantList, GrantOut, ListedGrant
 
 
 def list_grants(installation: Installation, principal: Principal, reference: str, page: PageRequest) -> GrantList:
-    """Lists the grants on a dataset, in order of the keys' ids. Revoked keys may have grants, without effect.
+    """Lists the grants on a dataset, in order of the keys' ids. Grants of expired and revoked keys have no effect.
 
     Raises:
         NotFound: no such dataset, or it is not visible to this key.
@@ -76,7 +76,7 @@ def _changing(
     """
     with installation.database.read() as session:
         authorized_dataset(session, principal, reference, MANAGE_DATASET)
-    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
+    with acting(installation, principal, changing=key_id) as (session, principal):
         yield session, principal, authorized_dataset(session, principal, reference, MANAGE_DATASET)
 
 
@@ -87,5 +87,6 @@ def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
         role=grant.role,
         granted_at=clock.to_text(grant.granted_at),
         granted_by=grant.granted_by,
+        expires_at=None if key.expires_at is None else clock.to_text(key.expires_at),
         revoked_at=None if key.revoked_at is None else clock.to_text(key.revoked_at),
     )

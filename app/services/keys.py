@@ -1,7 +1,6 @@
-"""Serves ``/keys``: creates, lists and revokes keys; creates the first admin key of an installation."""
+"""Serves ``/keys``: creates, lists, rotates and revokes keys; creates the first admin key of an installation."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
@@ -9,15 +8,15 @@ from app.access import keys
 from app.access.keys import NewKey, NotAKey
 from app.access.roles import Principal, Role
 from app.access.tables import KeyRow
-from app.core import clock
-from app.core.errors import InstallationError
+from app.core import clock, limits
+from app.core.errors import InstallationError, InvalidRequest, NotFound
 from app.db.unit_of_work import Database
 from app.ledger import control
 from app.ledger.entries import EntryKind
 from app.services.authorization import acting
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
-from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut
+from app.wire.keys import KeyCreated, KeyIn, KeyList, KeyOut, RotationIn
 
 
 def create_key(installation: Installation, principal: Principal, body: KeyIn) -> KeyCreated:
@@ -25,19 +24,46 @@ def create_key(installation: Installation, principal: Principal, body: KeyIn) ->
 
     Raises:
         RoleMissing: only an admin makes keys.
+        InvalidRequest: the key would expire in the past, or too late.
     """
     roles = [Role(role) for role in body.roles]
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         principal.require(Role.ADMIN)
         at = installation.database.now(session)
-        new_key = keys.create(session, name=body.name, roles=roles, at=at)
+        _check_expiry(body.expires_at, at=at)
+        new_key = keys.create(session, name=body.name, roles=roles, at=at, expires_at=body.expires_at)
         row = keys.find(session, new_key.id)
         _record_made(session, row, actor=principal.key_id)
-        return KeyCreated(id=new_key.id, name=row.name, key=new_key.text, roles=row.roles)
+        return _key_created(row, new_key)
+
+
+def rotate_key(installation: Installation, principal: Principal, key_id: str, body: RotationIn) -> KeyCreated:
+    """Replaces a key's secret, which only this answer shows. Requests with the earlier secret have no effect from here.
+
+    The id stays, and with it grants, jobs and stored answers: a request that is repeated with the present secret
+    spends nothing again.
+
+    Raises:
+        RoleMissing: only an admin rotates.
+        NotFound: no such key, or it is revoked.
+        InvalidRequest: the key would be expired, or expire too late.
+    """
+    principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
+    with acting(installation, principal, changing=key_id) as (session, principal):
+        principal.require(Role.ADMIN)
+        row = keys.find(session, key_id)
+        if row.revoked_at is not None or row.issuer is not None:
+            raise NotFound("key")
+        at = installation.database.now(session)
+        row.expires_at = body.expires_at or row.expires_at
+        _check_expiry(row.expires_at, at=at)
+        rotated = keys.rotate(row, at=at)
+        control.record(session, EntryKind.KEY_ROTATED, actor=principal.key_id, key=key_id, **_expiry(row))
+        return _key_created(row, rotated)
 
 
 def list_keys(installation: Installation, principal: Principal, page: PageRequest) -> KeyList:
-    """Lists all keys without their secrets, including revoked keys.
+    """Lists all keys without their secrets, including expired and revoked keys.
 
     Raises:
         RoleMissing: only an admin lists keys.
@@ -58,7 +84,7 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         NotFound: no such key.
     """
     principal.require(Role.ADMIN)  # the transaction delays the requests of the other key
-    with acting(installation, principal.key_id, changing=key_id) as (session, principal):
+    with acting(installation, principal, changing=key_id) as (session, principal):
         principal.require(Role.ADMIN)
         row = keys.find(session, key_id)
         if row.revoked_at is None:
@@ -83,7 +109,7 @@ def ensure_first_admin(database: Database, configured: str | None) -> NewKey | N
         if configured is not None:
             _register_configured(database, session, configured)
             return None
-        if keys.living_admin_exists(session):
+        if keys.living_admin_exists(session, at=at):
             return None
         return _create_admin(session, "first admin", at=at)
 
@@ -101,7 +127,27 @@ def _create_admin(session: Session, name: str, *, at: datetime) -> NewKey:
 
 
 def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
-    control.record(session, EntryKind.KEY_MADE, actor=actor, key=row.id, roles=row.roles)
+    control.record(session, EntryKind.KEY_MADE, actor=actor, key=row.id, roles=row.roles, **_expiry(row))
+
+
+def _expiry(row: KeyRow) -> dict[str, str]:
+    """The time of expiry as a detail of an act; nothing for a key that does not expire."""
+    return {} if row.expires_at is None else {"expires_at": clock.to_text(row.expires_at)}
+
+
+def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
+    """Checks that a key expires later than now, and not too late.
+
+    Raises:
+        InvalidRequest: it does not.
+    """
+    if expires_at is None:
+        return
+    if expires_at <= at:
+        raise InvalidRequest.at("/expires_at", "too-early")
+    if expires_at > at + timedelta(days=limits.MAX_KEY_LIFETIME_DAYS):
+        latest = f"at most {limits.MAX_KEY_LIFETIME_DAYS} days from now"
+        raise InvalidRequest.at("/expires_at", "too-late", accepted=[latest])
 
 
 def _register_configured(database: Database, session: Session, configured: str) -> None:
@@ -124,12 +170,24 @@ def _register_configured(database: Database, session: Session, configured: str) 
         raise InstallationError("the id of the configured admin key belongs to a key with another secret")
 
 
+def _key_created(row: KeyRow, shown: NewKey) -> KeyCreated:
+    return KeyCreated(
+        id=row.id, name=row.name, key=shown.text, roles=row.roles, expires_at=_text_or_none(row.expires_at)
+    )
+
+
 def _key_out(row: KeyRow) -> KeyOut:
-    roles: Sequence[str] = row.roles
     return KeyOut(
         id=row.id,
         name=row.name,
-        roles=list(roles),
+        issuer=row.issuer,
+        roles=row.roles,
         created_at=clock.to_text(row.created_at),
-        revoked_at=None if row.revoked_at is None else clock.to_text(row.revoked_at),
+        expires_at=_text_or_none(row.expires_at),
+        rotated_at=_text_or_none(row.rotated_at),
+        revoked_at=_text_or_none(row.revoked_at),
     )
+
+
+def _text_or_none(at: datetime | None) -> str | None:
+    return None if at is None else clock.to_text(at)

@@ -6,14 +6,14 @@ from typing import Any, BinaryIO
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.roles import SEE_DATASET, SEE_MODEL, TAKE_MODEL, Principal
 from app.core import clock
 from app.forests import catalogue
 from app.privacy import guarantees
 from app.registry import models
 from app.registry.tables import ModelRow
-from app.services.authorization import acting
+from app.services.authorization import acting, present
 from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pages import PageRequest, page_of
@@ -98,7 +98,7 @@ def delete_model(installation: Installation, principal: Principal, model_id: str
         NotFound: no such model, or it is not visible to this key.
         RoleMissing: the key may predict, but not delete.
     """
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         row = models.find(session, model_id)
         grants.require(session, principal, row.dataset_id, TAKE_MODEL, kind="model")
         digest = models.remove(session, model_id)
@@ -112,8 +112,7 @@ def _taken(installation: Installation, principal: Principal, model_id: str) -> M
     """The row of a model that the caller may download now."""
     with installation.database.read() as session:
         row = models.find(session, model_id)
-        present = authority.read(session, principal.key_id)
-        grants.require(session, present, row.dataset_id, TAKE_MODEL, kind="model")
+        grants.require(session, present(installation, session, principal), row.dataset_id, TAKE_MODEL, kind="model")
         return row
 
 

@@ -42,7 +42,7 @@ def open_population(
     if body.budget.delta_set_aside is not None:
         raise NotSupported("delta_set_aside of a population")
     cap = cap_of(body.budget)
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 

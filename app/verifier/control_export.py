@@ -24,7 +24,10 @@ _ENTRY_FIELDS = {
 _DETAILS = {
     "open": {"log"},
     "key-made": {"key", "roles"},
+    "key-rotated": {"key"},
     "key-revoked": {"key"},
+    "subject-admitted": {"key", "roles"},
+    "subject-roles": {"key", "roles"},
     "grant-made": {"dataset", "key", "role"},
     "grant-removed": {"dataset", "key"},
     "dataset-declared": {"dataset"},
@@ -35,6 +38,7 @@ _DETAILS = {
     "population-joined": {"population", "dataset", "sequence"},
     "signer-pinned": {"verifier_key"},
 }
+_OPTIONAL_DETAILS = {"key-made": {"expires_at"}, "key-rotated": {"expires_at"}}
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,9 @@ def _read_act(value: Json) -> Link:
     unused = (fields["amount"], fields["scope"], fields["event"], fields["job_id"])
     if unused != ("0", {}, None, None):
         raise Malformed("an administrative act carries an amount, a scope, an event or a job")
-    details = json_fields.fields(fields.get("details"), _DETAILS[kind], f"the details of {kind}")
+    stated = fields.get("details")
+    optional = _OPTIONAL_DETAILS.get(kind, set()) & set(stated if isinstance(stated, dict) else ())
+    details = json_fields.fields(stated, _DETAILS[kind] | optional, f"the details of {kind}")
     if kind == "open" and details != {"log": CONTROL}:
         raise Malformed("the first entry names another log")
     return Link(

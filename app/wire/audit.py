@@ -15,7 +15,10 @@ class ActOut(Answer):
     kind: Literal[
         "open",
         "key-made",
+        "key-rotated",
         "key-revoked",
+        "subject-admitted",
+        "subject-roles",
         "grant-made",
         "grant-removed",
         "dataset-declared",

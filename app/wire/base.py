@@ -1,6 +1,7 @@
 """Defines the base classes of request and response types, and exact number types."""
 
 import math
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias
@@ -8,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from app.core import amounts, limits
+from app.core import amounts, clock, limits
 
 
 class Request(BaseModel):
@@ -70,6 +71,21 @@ def _finite(value: object) -> float:
 
 FiniteNumber: TypeAlias = Annotated[float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})]
 """A JSON number that fits a double."""
+
+
+def _instant(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise problem("not-a-string")
+    try:
+        return clock.from_rfc_3339(value)
+    except ValueError:
+        raise problem("not-a-time") from None
+
+
+Instant: TypeAlias = Annotated[
+    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 32})
+]
+"""A time of a request, as RFC 3339 text with a zone."""
 
 DecimalText: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
 """An exact decimal of an answer."""

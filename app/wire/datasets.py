@@ -245,13 +245,14 @@ class GrantOut(Answer):
 
 
 class ListedGrant(Answer):
-    """A grant on a dataset; ``revoked_at`` is of the key."""
+    """A grant on a dataset; ``expires_at`` and ``revoked_at`` are of the key."""
 
     key_id: str
     key_name: str
     role: str
     granted_at: str
     granted_by: str
+    expires_at: str | None
     revoked_at: str | None
 
 

@@ -1,11 +1,11 @@
-"""Defines the types of ``/keys``: access keys."""
+"""Defines the types of ``/keys``: access keys and subjects of the identity provider."""
 
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import NO_CONTROLS, Answer, Request
+from app.wire.base import NO_CONTROLS, Answer, Instant, Request
 
 RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
 
@@ -13,22 +13,35 @@ RoleName = Literal["admin", "owner", "analyst", "predictor", "auditor"]
 class KeyIn(Request):
     name: Annotated[str, Field(min_length=1, max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)]
     roles: Annotated[list[RoleName], Field(max_length=len(get_args(RoleName)), fail_fast=True)]
+    expires_at: Instant | None = None
+
+
+class RotationIn(Request):
+    """``expires_at`` replaces the key's time of expiry; ``null`` keeps it."""
+
+    expires_at: Instant | None = None
 
 
 class KeyCreated(Answer):
-    """A new key. No other answer holds its secret."""
+    """A key with a secret that no other answer shows."""
 
     id: str
     name: str
     key: str
     roles: list[str]
+    expires_at: str | None
 
 
 class KeyOut(Answer):
+    """A key; or a subject of the identity provider, with its issuer and the roles in its newest token."""
+
     id: str
     name: str
+    issuer: str | None
     roles: list[str]
     created_at: str
+    expires_at: str | None
+    rotated_at: str | None
     revoked_at: str | None
 
 

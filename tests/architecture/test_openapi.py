@@ -20,7 +20,7 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
 VERB_NOUN = re.compile(
     "predict|"
     "(cancel|change|check|create|declare|delete|download|erase|evaluate|export|join|list|put|quote|release|revoke"
-    "|select|show|train|upload|watch)"
+    "|rotate|select|show|train|upload|watch)"
     "_[a-z]+"
 )
 PUBLIC = {"check_health", "check_readiness"}

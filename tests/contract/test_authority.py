@@ -13,9 +13,10 @@ from app.services.authorization import acting
 from app.services.execution.run_job import run_job
 from app.services.grants import put_grant, remove_grant
 from app.services.jobs.task import JobTask
-from app.services.keys import revoke_key
+from app.services.keys import revoke_key, rotate_key
+from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
-from tests.support.job_kinds import claimed
+from tests.support.job_kinds import claimed, must_not_run
 from tests.support.two_datasets import Pair
 
 KEY = OWNER.key_id
@@ -25,12 +26,12 @@ def _revoke(scene: Scene) -> None:
     revoke_key(scene.installation, ADMIN, KEY)
 
 
+def _rotate(scene: Scene) -> None:
+    rotate_key(scene.installation, ADMIN, KEY, RotationIn())
+
+
 def _remove(scene: Scene) -> None:
     remove_grant(scene.installation, ADMIN, scene.dataset_id, KEY)
-
-
-def _must_not_run(_: JobTask) -> None:
-    raise AssertionError("rows would be read")
 
 
 @pytest.mark.parametrize("take_away", [_revoke, _remove])
@@ -39,7 +40,7 @@ def test_a_job_whose_submitter_lost_its_authority_before_the_charge_is_void(
 ) -> None:
     job_id = scene.submit_job(key="k")
     take_away(scene)
-    run_job(scene.installation, claimed(scene.installation), _must_not_run)
+    run_job(scene.installation, claimed(scene.installation), must_not_run)
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == (JobState.FAILED, EndReason.REVOKED, None)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
@@ -49,7 +50,7 @@ def test_a_job_of_two_datasets_needs_both_grants_at_its_charge(scene: Scene) -> 
     pair = Pair.beside(scene)
     job_id = pair.submit(key="k")
     remove_grant(scene.installation, ADMIN, pair.second.dataset_id, KEY)
-    run_job(scene.installation, claimed(scene.installation), _must_not_run)
+    run_job(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.job(job_id).reason == EndReason.REVOKED
     assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
 
@@ -66,7 +67,7 @@ def test_a_job_of_a_key_that_was_revoked_after_the_charge_ends_as_any_other(scen
     assert (scene.job(job_id).reason, scene.kinds_of(job_id)) == (EndReason.FAILED, ["reserve", "charge"])
 
 
-@pytest.mark.parametrize("take_away", [_revoke, _remove])
+@pytest.mark.parametrize("take_away", [_revoke, _rotate, _remove])
 def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other(
     scene: Scene, take_away: Callable[[Scene], None]
 ) -> None:
@@ -79,7 +80,7 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
         return committed.is_set()
 
     with ThreadPoolExecutor(1) as pool:
-        with acting(scene.installation, KEY):
+        with acting(scene.installation, OWNER):
             revocation = pool.submit(revoked)
             assert begun.wait(60)
             with pytest.raises(TimeoutError):
@@ -90,13 +91,15 @@ def test_a_revocation_is_answered_after_the_running_effects_and_before_any_other
 
 def test_who_may_not_change_a_key_or_its_grants_does_not_wait_for_it(scene: Scene) -> None:
     """Otherwise anybody could delay the requests of a key."""
-    with acting(scene.installation, KEY):
+    with acting(scene.installation, OWNER):
         with pytest.raises(NotFound):
             remove_grant(scene.installation, STRANGER, scene.dataset_id, KEY)
         with pytest.raises(NotFound):
             put_grant(scene.installation, STRANGER, scene.dataset_id, KEY, role="predictor")
         with pytest.raises(RoleMissing):
             revoke_key(scene.installation, STRANGER, KEY)
+        with pytest.raises(RoleMissing):
+            rotate_key(scene.installation, STRANGER, KEY, RotationIn())
 
 
 def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(postgresql_scene: Scene) -> None:
@@ -108,7 +111,7 @@ def test_a_busy_key_is_revoked_within_the_time_of_its_running_transactions(postg
         def act_until_revoked() -> None:
             started.wait(60)
             while monotonic() < until:
-                with acting(scene.installation, KEY):
+                with acting(scene.installation, OWNER):
                     Event().wait(0.02)
 
         busy = [pool.submit(act_until_revoked) for _ in range(4)]

@@ -169,7 +169,7 @@ def test_a_failed_revision_changes_nothing(database_url: str, next_revision: "_N
     before, head = _counts(database_url), migrate.current_revision(database_url)
     next_revision.does(
         "op.create_table('half_done', sa.Column('id', sa.Integer()))",
-        "op.execute(\"INSERT INTO keys VALUES ('k', 'n', '', '[]', '2026-01-01T00:00:00.000000Z', NULL)\")",
+        "op.execute(\"INSERT INTO dataset_populations VALUES ('ds', 'people')\")",
         "raise RuntimeError('broke')",
     )
     with pytest.raises(RuntimeError, match="broke"):

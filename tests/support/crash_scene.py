@@ -71,7 +71,9 @@ class Scene:
             file.write(_ROWS)
             upload_rows(self.installation, OWNER, self.dataset_id, SpooledBody(file, is_gzip=False), request=None)
 
-    def submit(self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None) -> Answer:
+    def submit(
+        self, *, key: str, epsilon: str = "0.01", scope: dict[str, Any] | None = None, by: Principal = OWNER
+    ) -> Answer:
         """Submits a training of a tiny forest. Raises the service's errors."""
         body = TrainIn(
             dataset=self.dataset_id,
@@ -80,8 +82,8 @@ class Scene:
             parameters={"n_estimators": 2, "max_depth": 2},
             scope=scope or {},
         )
-        request = IdempotentRequest(OWNER.key_id, "POST /train", key, key.encode().ljust(32, b"."))
-        return submit_training(self.installation, OWNER, body, request=request)
+        request = IdempotentRequest(by.key_id, "POST /train", key, key.encode().ljust(32, b"."))
+        return submit_training(self.installation, by, body, request=request)
 
     def charge_external(self, *, key: str, epsilon: str = "0.5") -> Answer:
         """Charges for an external mechanism."""

@@ -52,6 +52,11 @@ def run(scene: Scene, work: Callable[[JobTask], None] = perform_here) -> None:
     run_job.run_job(scene.installation, claimed(scene.installation), work)
 
 
+def must_not_run(_: JobTask) -> None:
+    """The work of a job that may not read rows."""
+    raise AssertionError("rows would be read")
+
+
 def model(scene: Scene, key: str) -> str:
     """Trains a model on one cell and returns its id."""
     job_id = scene.submit_job(key=key, scope={"shard": [0]})

@@ -45,6 +45,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "check_readiness": lambda it: ("GET", "/readyz", {}),
     "create_key": lambda it: ("POST", "/keys", {"json": {"name": "another", "roles": []}}),
     "list_keys": lambda it: ("GET", "/keys", {}),
+    "rotate_key": lambda it: ("POST", f"/keys/{it.key}/secret", {"json": {}}),
     "revoke_key": lambda it: ("DELETE", f"/keys/{it.key}", {}),
     "declare_dataset": lambda it: ("POST", "/datasets", {"json": declaration()}),
     "list_datasets": lambda it: ("GET", "/datasets", {}),
@@ -116,6 +117,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
 
 ACTS: dict[str, tuple[str, ...]] = {
     "create_key": ("key-made",),
+    "rotate_key": ("key-rotated",),
     "revoke_key": ("key-revoked",),
     "put_grant": ("grant-made",),
     "delete_grant": ("grant-removed",),

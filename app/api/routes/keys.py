@@ -1,4 +1,4 @@
-"""Defines the routes of ``/keys``: create, list and revoke access keys."""
+"""Defines the routes of ``/keys``: create, list, rotate and revoke access keys."""
 
 from fastapi import APIRouter
 
@@ -8,7 +8,7 @@ from app.api.bodies import BodyRoute, limited
 from app.api.deps import Caller, CurrentInstallation, Page
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
-from app.wire.keys import KeyCreated, KeyIn, KeyList
+from app.wire.keys import KeyCreated, KeyIn, KeyList, RotationIn
 
 router = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
 
@@ -25,9 +25,21 @@ def create_key(installation: CurrentInstallation, caller: Caller, body: KeyIn) -
     return keys.create_key(installation, caller, body)
 
 
+@router.post(
+    "/{key_id}/secret",
+    operation_id="rotate_key",
+    status_code=201,
+    responses=problems.documented(RoleMissing, NotFound, *problems.JSON_BODY),
+)
+@limited(needs=Role.ADMIN)
+def rotate_key(installation: CurrentInstallation, caller: Caller, key_id: str, body: RotationIn) -> KeyCreated:
+    """Replace the secret of a key. The key's id stays; requests with the earlier secret are refused at once."""
+    return keys.rotate_key(installation, caller, key_id, body)
+
+
 @router.get("", operation_id="list_keys", responses=problems.documented(RoleMissing))
 def list_keys(installation: CurrentInstallation, caller: Caller, page: Page) -> KeyList:
-    """List all keys without secrets, revoked keys included."""
+    """List all keys without secrets, expired and revoked keys included."""
     return keys.list_keys(installation, caller, page)
 
 

@@ -46,7 +46,7 @@ def register_dataset(
     budget, cap = _checked(declaration)  # converted before anything is locked
     unit_column = declaration.privacy_unit.column
     partitions = read_partitions(declaration.partitions, schema, unit_column=unit_column)
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
         at = installation.database.now(session)
 

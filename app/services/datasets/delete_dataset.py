@@ -20,7 +20,7 @@ def delete_dataset(installation: Installation, principal: Principal, reference: 
         NotFound: no such dataset, or it is not visible to this key.
         RoleMissing: only the owner erases.
     """
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         row = catalog.locked(session, dataset.id).row  # locked before its jobs, so that no job is added meanwhile
         at = installation.database.now(session)

@@ -34,7 +34,7 @@ def erase_unit(installation: Installation, principal: Principal, reference: str,
     try:
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows):
             # Under the dataset's lock: the last upload may have closed the book without having committed yet.
-            with acting(installation, principal.key_id) as (session, principal):
+            with acting(installation, principal) as (session, principal):
                 authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
                 catalog.locked(session, dataset.id).living()
                 epochs = [epoch.id for epoch in catalog.epochs(session, dataset.id)]

@@ -18,7 +18,7 @@ def join_population(installation: Installation, principal: Principal, reference:
         DatasetDeleted: the dataset's rows are erased.
         PopulationMismatch: the dataset's loss cannot be added to the members', or it is a member of another population.
     """
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         locked = catalog.locked(session, dataset.id).living()
         at = installation.database.now(session)

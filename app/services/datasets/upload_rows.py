@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 from sqlalchemy.orm import Session
 
-from app.access import authority
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import MANAGE_DATASET, Principal
 from app.core import ids, limits
@@ -16,7 +15,7 @@ from app.core.errors import DatasetDeleted, TooLarge, Unavailable
 from app.datasets import admission, catalog, fingerprints, ingest, row_files
 from app.datasets.admission import AdmissionBook
 from app.datasets.fingerprints import Fingerprints
-from app.services.authorization import acting, authorized_dataset
+from app.services.authorization import acting, authorized_dataset, present
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
 
@@ -64,7 +63,7 @@ def upload_rows(
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
     with installation.database.read() as session:
-        principal = authority.read(session, principal.key_id)  # a revoked key gets no stored answer
+        principal = present(installation, session, principal)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         earlier = None if request is None else stored(session, request)
         if earlier is not None:
@@ -72,9 +71,9 @@ def upload_rows(
         dataset.living()
     try:
         if dataset.unit_column is None:
-            return _Upload(installation, principal.key_id, dataset, book=None).run(body, request)
+            return _Upload(installation, principal, dataset, book=None).run(body, request)
         with admission.opened(installation.home, dataset.id, max_rows=dataset.max_rows) as book:
-            return _Upload(installation, principal.key_id, dataset, book).run(body, request)
+            return _Upload(installation, principal, dataset, book).run(body, request)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
 
@@ -83,10 +82,10 @@ class _Upload:
     """One upload, from its file to the committed epoch."""
 
     def __init__(
-        self, installation: Installation, key_id: str, dataset: catalog.Dataset, book: AdmissionBook | None
+        self, installation: Installation, caller: Principal, dataset: catalog.Dataset, book: AdmissionBook | None
     ) -> None:
         self._installation = installation
-        self._key_id = key_id
+        self._caller = caller
         self._dataset = dataset
         self._book = book
         self._epoch_id = ids.new(ids.EPOCH)
@@ -114,7 +113,7 @@ class _Upload:
     @contextmanager
     def _acting(self) -> Iterator[Session]:
         """A write transaction in which the caller still owns the dataset."""
-        with acting(self._installation, self._key_id) as (session, principal):
+        with acting(self._installation, self._caller) as (session, principal):
             authorized_dataset(session, principal, self._dataset.id, MANAGE_DATASET)
             yield session
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.idempotency import Answer, IdempotentRequest, stored
 from app.access.roles import SEE_MODEL, TRAIN, Principal
 from app.core.errors import InvalidRequest, NotFound
@@ -19,7 +19,7 @@ from app.jobs import queue
 from app.privacy.adjacency import Adjacency
 from app.registry import models
 from app.registry.tables import ModelRow
-from app.services.authorization import authorized_dataset
+from app.services.authorization import authorized_dataset, present
 from app.services.installation import Installation
 from app.services.spending import scopes
 from app.services.spending.accept import Job, accept
@@ -120,7 +120,7 @@ def submit_evaluation(
         )
     except NotFound:  # a stored answer stays valid although a model was deleted
         with installation.database.read() as session:
-            principal = authority.read(session, principal.key_id)
+            principal = present(installation, session, principal)
             earlier = stored(session, request)
             if earlier is None or earlier.location is None:
                 raise

@@ -45,7 +45,7 @@ WORKER = "worker"
 
 
 class SubmitterRevoked(GrovekeeperError):
-    """The submitter's key or grant was revoked before the job was charged."""
+    """The submitter's key or grant was revoked, or the key expired, before the job was charged."""
 
     def __str__(self) -> str:
         return "the submitter of a job may not train any more"
@@ -111,7 +111,7 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         TaskNotPaid: the job's reservations do not pay for the job's task; nothing was charged.
     """
     with installation.database.write() as session:
-        _hold_submitter(session, queue.job(session, claim.job_id))
+        _hold_submitter(installation, session, queue.job(session, claim.job_id))
         row = queue.leased(session, claim)
         if row.charged_at is not None:
             raise LeaseLost  # a charged job is never run twice
@@ -122,10 +122,11 @@ def charge_job(installation: Installation, claim: Claim) -> JobTask:
         return _task(installation, session, row)
 
 
-def _hold_submitter(session: Session, row: JobRow) -> None:
+def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
     """Locks the submitter's key, before the job is locked, and checks its roles on every dataset of the job."""
     try:
-        submitter = authority.hold(session, row.submitted_by)
+        authority.lock(session, row.submitted_by)
+        submitter = authority.read(session, row.submitted_by, now=installation.database.now)
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except (Unauthenticated, NotFound, RoleMissing):

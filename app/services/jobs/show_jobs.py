@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
-from app.access import authority, grants
+from app.access import grants
 from app.access.roles import MANAGE_DATASET, TRAIN, Principal
 from app.core import clock
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
@@ -14,14 +14,14 @@ from app.jobs import queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import service as ledger
-from app.services.authorization import acting
+from app.services.authorization import acting, present
 from app.services.installation import Installation
 from app.services.jobs.part_fields import part_fields
 from app.services.pages import PageRequest, page_of
 from app.wire.training import JobList, JobOut
 
-Followed: TypeAlias = tuple[str, str]
-"""The id of a follower's key, and the id of the job."""
+Followed: TypeAlias = tuple[Principal, str]
+"""A follower, and the id of the job."""
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -57,7 +57,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         RoleMissing: the key neither submitted the job nor owns the job's dataset.
         JobFinished: the job has already ended.
     """
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
         needed = TRAIN if row.submitted_by == principal.key_id else MANAGE_DATASET
         grants.require(session, principal, row.dataset_id, needed, kind="job")
@@ -105,15 +105,15 @@ def look_at(installation: Installation, followed: Collection[Followed]) -> dict[
     with installation.database.read() as session:
         rows = {row.id: row for row in queue.several(session, sorted({job_id for _, job_id in followed}))}
         return {
-            (key_id, job_id): job_out(rows[job_id])
-            for key_id, job_id in followed
-            if _may_still_see(session, key_id, rows[job_id])
+            (follower, job_id): job_out(rows[job_id])
+            for follower, job_id in followed
+            if _may_still_see(installation, session, follower, rows[job_id])
         }
 
 
-def _may_still_see(session: Session, key_id: str, row: JobRow) -> bool:
+def _may_still_see(installation: Installation, session: Session, follower: Principal, row: JobRow) -> bool:
     try:
-        grants.require(session, authority.read(session, key_id), row.dataset_id, TRAIN, kind="job")
+        grants.require(session, present(installation, session, follower), row.dataset_id, TRAIN, kind="job")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
     return True

@@ -64,7 +64,7 @@ def change_cap(
         cap = _changed_cap(statements.highest_cap(session, account.id), body.cap)
     # The route of the idempotency key names the id, because a name may come to mean another dataset.
     identity = None if request is None else replace(request, route=f"POST /ledger/{account.id}/cap")
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:

@@ -8,10 +8,9 @@ from typing import Generic, TypeVar
 
 from sqlalchemy.orm import Session
 
-from app.access import authority
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.access.roles import Principal
-from app.services.authorization import acting
+from app.services.authorization import acting, present
 from app.services.installation import Installation
 
 Subject = TypeVar("Subject")
@@ -47,16 +46,16 @@ def submit(
     transactions read the caller's key and grants: the request may have begun long before.
 
     Raises:
-        Unauthenticated: the caller's key was revoked meanwhile.
+        Unauthenticated: the caller's key was revoked or rotated meanwhile, or has expired.
     """
     with installation.database.read() as session:
-        subject = steps.authorize(session, authority.read(session, principal.key_id))
+        subject = steps.authorize(session, present(installation, session, principal))
         if steps.route is not None:
             request = replace(request, route=steps.route(subject))
         earlier = stored(session, request)
         if earlier is not None:
             return earlier
         quoted = steps.quote(session, subject)
-    with acting(installation, principal.key_id) as (session, principal):
+    with acting(installation, principal) as (session, principal):
         at = installation.database.now(session)
         return once(session, request, at=at, work=partial(steps.write, session, principal, quoted, at))

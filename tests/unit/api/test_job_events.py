@@ -41,7 +41,7 @@ class _Script:
         look = self.looks.pop(0)
         if isinstance(look, Exception):
             raise look
-        return {(CALLER.key_id, job.id): job for job in look}
+        return {(CALLER, job.id): job for job in look}
 
 
 @pytest.fixture(autouse=True)

@@ -146,8 +146,11 @@ EXTERNAL = {
     "price": {"accountant": "pure", "unit": "epsilon", "amount": "0.5", "delta": None}, "description": "a mean",
     "per": "row", "event": None, "declared": {}, "attested_by": "key_3", "receipt": "Declared: at most ε = 0.5",
 }  # fmt: skip
-CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": []}
-LISTED_KEY = {"id": "key_2", "name": "ann", "roles": ["auditor"], "created_at": "2026", "revoked_at": None}
+CREATED_KEY = {"id": "key_2", "name": "ann", "key": "key_2." + "t" * 43, "roles": [], "expires_at": None}
+LISTED_KEY = {
+    "id": "key_2", "name": "ann", "issuer": None, "roles": ["auditor"], "created_at": "2026", "expires_at": "2027",
+    "rotated_at": None, "revoked_at": None,
+}  # fmt: skip
 ALGORITHM = {
     "slug": "mrf",
     "title": "Multinomial forest",
@@ -231,7 +234,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         "dataset": "ds_1", "dataset_name": "census", "next": None,
         "grants": [{
             "key_id": "key_2", "key_name": "ann", "role": "analyst", "granted_by": "key_1",
-            "granted_at": "2026-11-20T09:00:00.000000Z", "revoked_at": None,
+            "granted_at": "2026-11-20T09:00:00.000000Z", "expires_at": None, "revoked_at": None,
         }],
     }),
     ("PUT", "/datasets/census/grants/key_2"): (
@@ -305,6 +308,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/audit/checkpoint"): (200, NOTE.encode()),
     ("POST", "/keys"): (201, CREATED_KEY),
     ("GET", "/keys"): (200, {"keys": [LISTED_KEY], "next": None}),
+    ("POST", "/keys/key_2/secret"): (201, CREATED_KEY),
     ("DELETE", "/keys/key_2"): (204, None),
 }  # fmt: skip
 

@@ -147,7 +147,8 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["populations", "join", "census", "patients", "--yes"], ["census belongs to patients"]),
     (["keys", "create", "ann"], ["key_2." + "t" * 43, "next: grovekeeper datasets grant DATASET key_2 analyst"]),
-    (["keys", "list"], ["ann", "auditor"]),
+    (["keys", "list"], ["ann", "auditor", "2027"]),
+    (["keys", "rotate", "key_2"], ["key_2." + "t" * 43, "shown once"]),
     (["keys", "revoke", "key_2"], ["key_2 opens nothing"]),
 ]
 

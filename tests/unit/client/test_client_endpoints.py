@@ -52,7 +52,8 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.quote_external("a", {"per": "row"}), "POST", "/ledger/a/quotes", {"per": "row"}),
     (lambda c: c.charge_external("a", {"per": "row"}), "POST", "/ledger/a/reservations", {"per": "row"}),
     (lambda c: c.reservation("a", "rs_1"), "GET", "/ledger/a/reservations/rs_1", None),
-    (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"]}),
+    (lambda c: c.create_key("n", ["admin"]), "POST", "/keys", {"name": "n", "roles": ["admin"], "expires_at": None}),
+    (lambda c: c.rotate_key("key_b", expires_at="2027"), "POST", "/keys/key_b/secret", {"expires_at": "2027"}),
     (lambda c: c.revoke_key("key_b"), "DELETE", "/keys/key_b", None),
 ]  # fmt: skip
 

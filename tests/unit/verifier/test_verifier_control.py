@@ -20,6 +20,7 @@ ACTS: list[tuple[EntryKind, dict[str, Any]]] = [
     (EntryKind.KEY_MADE, {"key": "key_a", "roles": ["admin"]}),
     (EntryKind.GRANT_MADE, {"dataset": "ds_a", "key": "key_b", "role": "analyst"}),
     (EntryKind.GRANT_REMOVED, {"dataset": "ds_a", "key": "key_b"}),
+    (EntryKind.KEY_ROTATED, {"key": "key_b", "expires_at": "2027-01-01T00:00:00.000000Z"}),
     (EntryKind.KEY_REVOKED, {"key": "key_a"}),
 ]
 
@@ -51,7 +52,7 @@ def _lines(entries: list[Entry], header: dict[str, object] = HEADER) -> list[byt
 
 def test_a_control_chain_is_verified() -> None:
     summary = control_export.verify(_lines(_entries()))
-    assert (summary.last.sequence, sum(summary.kinds.values())) == (5, 5)
+    assert (summary.last.sequence, sum(summary.kinds.values())) == (6, 6)
 
 
 def test_every_kind_of_act_has_its_details() -> None:
@@ -64,6 +65,7 @@ def test_every_kind_of_act_has_its_details() -> None:
     [
         ({"details": {"key": "key_a", "unit": "bob"}}, "details of key-revoked"),
         ({"details": None}, "details of key-revoked"),
+        ({"details": {"key": "key_a", "expires_at": "2027"}}, "details of key-revoked"),
         ({"kind": EntryKind.CHARGE}, "not one of administrative acts"),
         ({"amount": 1}, "carries an amount"),
         ({"scope": {"shard": [0]}}, "carries an amount"),
@@ -75,7 +77,7 @@ def test_every_kind_of_act_has_its_details() -> None:
 def test_an_act_of_another_form_is_not_verified(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NotVerified, match=reason) as failure:
         control_export.verify(_lines(_entries(**changes)))
-    assert failure.value.line == 6
+    assert failure.value.line == 7
 
 
 def test_a_changed_or_missing_act_is_not_verified() -> None:
@@ -84,7 +86,7 @@ def test_a_changed_or_missing_act_is_not_verified() -> None:
         control_export.verify([line.replace(b"key_b", b"key_c") for line in lines])
     with pytest.raises(NotVerified, match="sequence is 3"):
         control_export.verify([*lines[:2], *lines[3:]])
-    covers = Checkpoint("grovekeeper/ledger/control", 5, bytes(32), "2026-11-20T09:30:00.000000Z")
+    covers = Checkpoint("grovekeeper/ledger/control", len(ACTS), bytes(32), "2026-11-20T09:30:00.000000Z")
     with pytest.raises(NotVerified, match="truncated"):
         control_export.verify(lines[:-1], [covers])
     with pytest.raises(NotVerified, match="root was signed"):
@@ -102,7 +104,7 @@ def test_the_command_prints_the_result(tmp_path: Path, capsys: pytest.CaptureFix
     file = tmp_path / "acts.jsonl"
     file.write_bytes(b"".join(_lines(_entries())))
     assert run(file, as_json=False) == VERIFIED
-    assert "5 (1 open, 1 key-made" in capsys.readouterr().out
+    assert "6 (1 open, 1 key-made" in capsys.readouterr().out
     assert run(file, as_json=True) == VERIFIED
     assert json.loads(capsys.readouterr().out)["kinds"]["key-revoked"] == 1
     file.write_bytes(file.read_bytes().replace(b"key_b", b"key_c"))
