@@ -49,12 +49,12 @@ def main(arguments: list[str]) -> None:
     if command not in ("test", "lint", "check"):
         _install("runtime")
         _replace_process([str(BIN / "grovekeeper"), command, *rest])
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that a test starts compiles the product again
     _install("test")
     if command in ("lint", "check"):
         _lint()
     if command == "lint":
         sys.exit(0)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process that a test starts compiles the product again
     _replace_process([str(PYTHON), "-m", "pytest", *_on_every_processor(), *rest])
 
 
@@ -90,6 +90,12 @@ def _install(lock: str) -> None:
         stamp.write_text(fingerprint, encoding="utf-8")
         if lock == "test":  # the test lock contains the runtime lock
             (VENV / "runtime.stamp").write_text(_fingerprint("runtime"), encoding="utf-8")
+            _compile_tests()
+
+
+def _compile_tests() -> None:
+    """Compile the tests and the product once; otherwise, each test process compiles all of them at the same time."""
+    subprocess.run([str(PYTHON), "-m", "pytest", "--collect-only", "-qq"], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def _fingerprint(lock: str) -> str:

@@ -57,6 +57,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "VENV": tmp_path / ".venv",
         "PYTHON": tmp_path / ".venv" / "python",
         "LOCKS": tmp_path / "requirements",
+        "_compile_tests": lambda: None,
         "installed": [],
     }.items():
         monkeypatch.setattr(module, name, value, raising=False)
