@@ -55,7 +55,7 @@ def read_scope(typed: list[str] | None, declaration: Callable[[], dict[str, Any]
         scope.setdefault(name, []).extend(listed.split(","))
     if not any(_is_number(cell) for cells in scope.values() for cell in cells):
         return dict(scope)
-    columns = {each["name"] for each in declaration()["partitions"] if each["kind"] == "column"}
+    columns = {partition["name"] for partition in declaration()["partitions"] if partition["kind"] == "column"}
     return {
         name: [int(cell) if _is_number(cell) and name not in columns else cell for cell in cells]
         for name, cells in scope.items()

@@ -107,20 +107,20 @@ def algorithms(
 ) -> None:
     """List the algorithms, or show some: what their papers claim, what runs here, accuracy, parameters."""
     with call.client() as client:
-        found = client.algorithms()
-    unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in found}]
+        listed = client.algorithms()
+    unknown = [slug for slug in slugs or () if slug not in {item["slug"] for item in listed}]
     if unknown:
         raise WrongUse(f"there is no algorithm {unknown[0]}; see: grovekeeper algorithms")
-    found = [item for item in found if not slugs or item["slug"] in slugs]
+    listed = [item for item in listed if not slugs or item["slug"] in slugs]
     if call.as_json:
-        call.output.json({"algorithms": found})
+        call.output.json({"algorithms": listed})
         return
     if not slugs:
-        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in found]
+        rows = [[item["slug"], ", ".join(item["accountants"]), item["title"]] for item in listed]
         call.output.table(["algorithm", "accounts", "title"], rows, empty="no algorithms")
         call.output.hint("grovekeeper algorithms ALGORITHM    (claims, accuracy, parameters)")
         return
-    for item in found:
+    for item in listed:
         call.output.say(f"{item['slug']}: {item['title']} ({item['source']})")
         call.output.say(f"  accounts: {', '.join(item['accountants'])}")
         _show_about(call.output, item["about"])
@@ -134,7 +134,7 @@ def _show_about(output: Output, about: Mapping[str, Any]) -> None:
         if about[heading] is not None:
             output.say(f"  {heading}: {about[heading]}")
     for terms, measured in groupby(about["accuracy"], key=itemgetter("accountant", "epsilon")):
-        numbers = ", ".join(f"{each['dataset']} {each['percent']} %" for each in measured)
+        numbers = ", ".join(f"{result['dataset']} {result['percent']} %" for result in measured)
         output.say(f"  accuracy at ε = {terms[1]} ({terms[0]}): {numbers}; {about['results']}")
     output.say(f"  proof: {about['proof']}")
 

@@ -51,7 +51,7 @@ def test_the_committed_document_equals_the_code() -> None:
 
 
 def test_operation_ids_are_a_verb_and_a_noun_and_distinct() -> None:
-    listed = [it["operationId"] for methods in DOCUMENT["paths"].values() for it in methods.values()]
+    listed = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(set(listed)) == len(listed)
     assert [name for name in listed if not VERB_NOUN.fullmatch(name)] == []
 

@@ -218,7 +218,7 @@ def _evaluation_law(account: Account, rows: tuple[tuple[int, Record], ...], metr
 
 
 def _release_law(planned: evaluation_price.EvaluationPlan, models: History, rows: Dataset) -> Law:
-    read = [(_forests[each], TWO_SPLITS) for each in models]
+    read = [(_forests[model], TWO_SPLITS) for model in models]
 
     def run(randomness: EnumeratingRandomness) -> Hashable:
         evaluation = evaluation_grow.release(planned, read, rows_of(rows), randomness)  # type: ignore[arg-type]

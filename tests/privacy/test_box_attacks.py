@@ -72,7 +72,7 @@ def _loss(charged: Sequence[BoxAmount], record: Record) -> Fraction:
     outcome = 10
 
     def exponent(dataset: Sequence[Record]) -> int:
-        counts = (sum(_holds(scope, each) for each in dataset) for scope, _ in charged)
+        counts = (sum(_holds(scope, record) for record in dataset) for scope, _ in charged)
         return sum(amount * (outcome - count) for (_, amount), count in zip(charged, counts, strict=True))
 
     return Fraction(exponent(others) - exponent([*others, record]))

@@ -26,7 +26,9 @@ SCHEMA = schema_of(
     *({"name": f"f{i}", "type": "numeric", "lower": 0, "upper": 1} for i in range(5)), classes=["a", "b", "c"]
 )
 SLUGS = sorted(slug for slug, own in catalogue.BY_SLUG.items() if "pure" in own.accountants)
-SHARDABLE = [slug for slug in SLUGS if "assignment" in {own.name for own in catalogue.algorithm(slug).parameters}]
+SHARDABLE = [
+    slug for slug in SLUGS if "assignment" in {parameter.name for parameter in catalogue.algorithm(slug).parameters}
+]
 """``bms-rf`` shards layers instead of trees: test_bms_rf.py."""
 SHARDABLE.remove("bms-rf")
 

@@ -177,7 +177,7 @@ def test_parted_rows_pay_for_one_part_only(leaf: str, parts_of_rows: list[bool],
 
     assert price.apart
     assert claim(laws) == 1.0
-    assert float(sum(own.range_sensitivity * own.inverse_scale for level in price.levels for own in level)) == 1.0
+    assert float(sum(event.range_sensitivity * event.inverse_scale for level in price.levels for event in level)) == 1.0
     assert reached <= add_remove <= 1.0 + TOLERANCE
     assert laws.worst(replace_one_pairs(every)) <= 2.0 + TOLERANCE
 
@@ -237,9 +237,9 @@ def test_selections_follow_the_unit_of_the_account(slug: str) -> None:
     for accountant, delta, kind in (("pure", None, PermuteAndFlip), ("zcdp", Fraction(1, 10**6), ExponentialMechanism)):
         settled = planned_on(slug, accountant, delta)
         price = TreePrice.of(settled.event)
-        drawn = [own for level in price.levels for own in level] or [price.leaves.parts[0].event]
+        drawn = [event for level in price.levels for event in level] or [price.leaves.parts[0].event]
 
-        assert all(type(own) is kind for own in drawn)
+        assert all(type(event) is kind for event in drawn)
 
 
 def planned_on(slug: str, accountant: str, delta: Fraction | None) -> Plan:

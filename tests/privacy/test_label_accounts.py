@@ -134,7 +134,7 @@ def test_structure_is_the_same_whatever_the_labels_are() -> None:
     laws = Laws(planned("sspe-2", TWO_SPLITS, max_depth=2, **SEQUENTIAL, **STOPS_NOWHERE), TWO_SPLITS, window=(0, 0))
 
     assert laws.worst(label_pairs(multisets(3, records()), (UNKNOWN, 0, 1))) == 0.0
-    assert len({frozenset(laws.of(each)) for each in multisets(3, records((0,)))}) > 1
+    assert len({frozenset(laws.of(dataset)) for dataset in multisets(3, records((0,)))}) > 1
 
 
 def halved(event: Event) -> Event:

@@ -110,7 +110,7 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
     def by_size(selections, rule, encoding, rows, *, level_boxes, randomness):
         size = int(rows.leaf_histogram().sum())
         per_row = Fraction(size + 1, max(size, 1))
-        louder = tuple(replace(each, inverse_scale=each.inverse_scale * per_row) for each in selections)
+        louder = tuple(replace(selection, inverse_scale=selection.inverse_scale * per_row) for selection in selections)
         return production(louder, rule, encoding, rows, level_boxes=level_boxes, randomness=randomness)
 
     production = greedy.choose_level

@@ -117,7 +117,7 @@ def test_a_whole_job_on_one_transcript() -> None:
         fewer = grown(np.arange(30) != row, Transcript(8, whole.released, whole.selected))
         check_neighbours(plan, whole, fewer)
         moved = [one - other for one, other in zip(whole.utilities, fewer.utilities, strict=True)]
-        ranges = [int(own.max(initial=0) - own.min(initial=0)) for own in moved if own.any()]
+        ranges = [int(moves.max(initial=0) - moves.min(initial=0)) for moves in moved if moves.any()]
         assert len(ranges) <= 2 * 4  # one interval per feature and level
         assert max(ranges) <= 2
     assert budget_of(plan.epsilon, accountant="gdp", delta=plan.delta, adjacency=plan.adjacency).covers(plan.event)

@@ -236,7 +236,7 @@ def test_a_parameter_that_depends_on_an_earlier_release_carries_its_loss(output:
     assert max(loss(*laws) for _, *laws in world.steps()) == pytest.approx(1, abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("account", [each for each in ACCOUNTS if not each.replacing], ids=name)
+@pytest.mark.parametrize("account", [account for account in ACCOUNTS if not account.replacing], ids=name)
 def test_the_total_of_a_receipt_is_conditional_too(account: Account) -> None:
     request = PlanRequest(
         "mrf",

@@ -254,13 +254,13 @@ def test_weights_below_a_row_do_occur(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def double_utility(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = node_splits.split_utilities
-    monkeypatch.setattr(node_splits, "split_utilities", lambda *a: tuple(2 * found for found in honest(*a)))
+    monkeypatch.setattr(node_splits, "split_utilities", lambda *a: tuple(2 * utility for utility in honest(*a)))
 
 
 def utility_rounded_up_to_a_coarser_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = node_splits.split_utilities
     monkeypatch.setattr(
-        node_splits, "split_utilities", lambda *a: tuple(-(-found // 500) * 500 for found in honest(*a))
+        node_splits, "split_utilities", lambda *a: tuple(-(-utility // 500) * 500 for utility in honest(*a))
     )
 
 

@@ -204,7 +204,7 @@ def test_inputs_are_the_columns_and_outputs_keep_out_of_their_way() -> None:
     """One column is named ``label``, and another one is named like an internal value."""
     grown = artifact("mrf")
     requested = session(exported(grown))
-    shapes = {given.name: (given.type, given.shape) for given in requested.get_inputs()}
+    shapes = {tensor.name: (tensor.type, tensor.shape) for tensor in requested.get_inputs()}
 
     assert list(shapes) == [feature.name for feature in grown.schema.features]
     assert shapes["count"] == ("tensor(double)", ["n_rows", 1])

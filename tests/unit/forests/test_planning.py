@@ -53,7 +53,7 @@ def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_plan_settles_every_parameter(slug: str) -> None:
     settled = planned(slug)
-    described = {each["slug"]: each for each in catalogue.algorithms()}[slug]
+    described = {algorithm["slug"]: algorithm for algorithm in catalogue.algorithms()}[slug]
 
     assert list(settled.parameters) == [parameter["name"] for parameter in described["parameters"]]
     assert all(isinstance(value, int | str) for value in settled.parameters.values())
@@ -289,12 +289,12 @@ def test_true_is_not_a_number_of_trees() -> None:
 
 
 def test_algorithms_are_described_with_ranges_and_defaults() -> None:
-    described = {each["slug"]: each for each in catalogue.algorithms()}
+    described = {algorithm["slug"]: algorithm for algorithm in catalogue.algorithms()}
 
     ours = ["auto", "rpf", "nbrt", "mrf", "rdt-mv", "rdt-ta", "rdt-pa"]
     assert list(described) == [*ours, *OF_PAPERS, *OF_TWO, *OF_LABELS]
-    assert all(each["source"] and each["title"] for each in described.values())
-    assert [each["accountants"][0] for each in described.values()] == ["pure", "pure", "gdp", *["pure"] * 12]
+    assert all(algorithm["source"] and algorithm["title"] for algorithm in described.values())
+    assert [algorithm["accountants"][0] for algorithm in described.values()] == ["pure", "pure", "gdp", *["pure"] * 12]
     assert described["nbrt"]["accountants"] == ["gdp", "zcdp"]
     assert all(
         set(each["accountants"]) == {"pure", "zcdp", "gdp"} for slug, each in described.items() if slug != "nbrt"
@@ -302,7 +302,7 @@ def test_algorithms_are_described_with_ranges_and_defaults() -> None:
     assert [slug for slug, each in described.items() if each["adjacency"] == "label"] == OF_LABELS
     assert [slug for slug, each in described.items() if each["unlabelled"]] == OF_TWO
     assert described["auto"]["read_outs"] == []
-    defaults = [each["read_outs"][0] for each in described.values() if each["read_outs"]]
+    defaults = [algorithm["read_outs"][0] for algorithm in described.values() if algorithm["read_outs"]]
     assert defaults == ["log", "calibrated", "log", "mv", "ta", "pa", "ta", "mv", *["log"] * 5, "ta"]
     by_name = {parameter["name"]: parameter for parameter in described["mrf"]["parameters"]}
     assert by_name["n_estimators"] | {"description": ""} == {

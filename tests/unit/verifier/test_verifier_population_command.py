@@ -276,7 +276,7 @@ def test_a_history_of_both_that_was_rewritten_contradicts_the_members_checkpoint
 def test_a_proof_about_a_populations_log_holds(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
     entries = folder.population.entries
     signed = folder.checkpoint("pop_test", entries)
-    path = [each.hex() for each in merkle.inclusion(3, 7, subtrees(entries))]
+    path = [sibling.hex() for sibling in merkle.inclusion(3, 7, subtrees(entries))]
     origin = "grovekeeper/ledger/pop_test"
     proof = {"kind": "inclusion", "origin": origin, "size": 7, "sequence": 4, "entry": entries[3], "path": path}
     folder.write("proof", [json.dumps(proof).encode() + b"\n"])

@@ -103,7 +103,7 @@ def test_every_honest_history_is_verified_with_its_sum(people: People, steps: li
     result = check(naive, naive.population.lines())
     assert Fraction(result.together, 10**9) == naive.together()
     assert Fraction(result.printable, 10**9) == max(naive.together(), Fraction(naive.cap, 4))
-    assert all((each.n_bounds, each.n_later) == (0, 0) for each in result.compared.values())
+    assert all((compared.n_bounds, compared.n_later) == (0, 0) for compared in result.compared.values())
 
 
 @relaxed

@@ -45,7 +45,9 @@ def test_members_are_compared_entry_by_entry(people: People) -> None:
     summary = checked(population, "ds_b", "ds_a")
     assert set(summary.compared) == {"ds_a", "ds_b"}
     assert summary.compared["ds_a"].ledger.tightest.load == 175 * 10**7
-    assert [(each.n_bounds, each.n_too_complex, each.n_later) for each in summary.compared.values()] == [(0, 0, 0)] * 2
+    assert [
+        (compared.n_bounds, compared.n_too_complex, compared.n_later) for compared in summary.compared.values()
+    ] == [(0, 0, 0)] * 2
 
 
 def test_spend_before_a_late_join_counts_and_restricts_later_admissions(people: People) -> None:

@@ -58,8 +58,8 @@ def test_accuracies_of_descriptions_equal_those_of_the_result_tables(slug: str) 
 def test_the_read_outs_of_one_release_share_their_story() -> None:
     three = [STORIES[slug] for slug in ("rdt-mv", "rdt-ta", "rdt-pa")]
 
-    assert len({(each.claimed, each.wrong, each.here, each.proof) for each in three}) == 1
-    assert len({each.accuracy for each in three}) == 3
+    assert len({(about.claimed, about.wrong, about.here, about.proof) for about in three}) == 1
+    assert len({about.accuracy for about in three}) == 3
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))

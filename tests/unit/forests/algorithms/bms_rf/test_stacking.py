@@ -100,7 +100,7 @@ def test_columns_between_layers_are_whole_numbers_with_room_for_the_shift() -> N
     stacked = stacked_features.stacked_schema(SCHEMA, 1_000)
 
     assert [feature.type for feature in stacked.features] == ["integer"] * 4 + ["categorical"]
-    assert [(own.lower, own.upper) for own in stacked.features[:4]] == [
+    assert [(feature.lower, feature.upper) for feature in stacked.features[:4]] == [
         (0, 66_536),
         (-16_384, 50_152),
         (-65_536, 1_000),
@@ -227,10 +227,10 @@ def test_dropout_keeps_a_share_and_at_least_one_split() -> None:
     drawn = [greedy.surviving(candidates, alive, half, randomness) for _ in range(2_000)]
 
     assert greedy.surviving(candidates, alive, SplitRule("gini"), randomness) is alive
-    assert np.mean([len(own) for own in drawn]) == pytest.approx(len(alive) / 4, rel=0.15)
-    assert all(len(own) and np.all(np.diff(own) > 0) for own in drawn)
+    assert np.mean([len(subset) for subset in drawn]) == pytest.approx(len(alive) / 4, rel=0.15)
+    assert all(len(subset) and np.all(np.diff(subset) > 0) for subset in drawn)
     single = [greedy.surviving(candidates, alive, few, randomness) for _ in range(500)]
-    assert min(len(own) for own in single) == 1
+    assert min(len(subset) for subset in single) == 1
     assert set(candidates.feature[np.concatenate(single)].tolist()) == set(range(5))
     assert len(greedy.surviving(candidates, alive[:0], few, randomness)) == 0
 

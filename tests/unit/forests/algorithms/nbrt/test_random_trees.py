@@ -59,7 +59,7 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
     def run(randomness: EnumeratingRandomness) -> frozenset:
         return frozenset(codes_right(random_tree(encoding, depth=1, randomness=randomness).right[0, 0]))
 
-    subsets = [frozenset(own) for size in (1, 2) for own in itertools.combinations(range(3), size)]
+    subsets = [frozenset(subset) for size in (1, 2) for subset in itertools.combinations(range(3), size)]
     expected = {subset: (3 - len(subset)) / 18 for subset in subsets} | {
         subset | {3}: len(subset) / 18 for subset in subsets
     }
@@ -69,10 +69,10 @@ def test_unordered_categories_are_cut_in_every_order_alike() -> None:
 def test_a_missing_category_has_a_separate_place() -> None:
     encoding = encoding_of(categories(2, missing=True))  # codes: two categories, OTHER, MISSING
     right = [codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]) for _ in range(200)]
-    assert {frozenset(own & {0, 1, 3}) for own in right} == {
-        frozenset(own) for size in (1, 2) for own in itertools.combinations((0, 1, 3), size)
+    assert {frozenset(subset & {0, 1, 3}) for subset in right} == {
+        frozenset(subset) for size in (1, 2) for subset in itertools.combinations((0, 1, 3), size)
     }
-    assert all((2 in own) in ((0 in own), (1 in own)) for own in right)
+    assert all((2 in subset) in ((0 in subset), (1 in subset)) for subset in right)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_ordered_codes_keep_their_order(feature: object, expected: list[set[int]
         frozenset(codes_right(random_tree(encoding, depth=1, randomness=SystemRandomness()).right[0, 0]))
         for _ in range(80)
     }
-    assert seen == {frozenset(own) for own in expected}
+    assert seen == {frozenset(subset) for subset in expected}
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -111,11 +111,11 @@ def test_many_ordered_categories_are_cut_between_their_bins(missing: bool) -> No
 def test_a_tree_draws_half_of_the_features_uniformly() -> None:
     encoding = encoding_of(*[number(2)] * 8)
     trees = some_trees(encoding, 3_000, depth=4)
-    used = [frozenset(own) for own in trees.feature.tolist()]
-    assert all(len(own) == 4 for own in used)  # four binary features fill exactly four levels
-    subsets = [frozenset(own) for own in itertools.combinations(range(8), 4)]
+    used = [frozenset(subset) for subset in trees.feature.tolist()]
+    assert all(len(subset) == 4 for subset in used)  # four binary features fill exactly four levels
+    subsets = [frozenset(subset) for subset in itertools.combinations(range(8), 4)]
     index = {own: place for place, own in enumerate(subsets)}
-    assert_law(Counter(index[own] for own in used), dict.fromkeys(range(70), 1 / 70))
+    assert_law(Counter(index[subset] for subset in used), dict.fromkeys(range(70), 1 / 70))
 
 
 def test_boxes_are_split_until_nothing_is_left_and_then_everything_goes_left() -> None:

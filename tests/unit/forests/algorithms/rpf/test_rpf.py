@@ -304,7 +304,7 @@ def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels()
     tempered = grown(n_estimators=4, max_depth=3)
     parameters = {**tempered.plan.parameters, "calibration": "none"}
     plain = Forest(replace(tempered.plan, parameters=parameters), tempered.arrays)
-    soft, sure = (predict.probabilities(own, SCHEMA, rows().features, read_out=None) for own in (tempered, plain))
+    soft, sure = (predict.probabilities(forest, SCHEMA, rows().features, read_out=None) for forest in (tempered, plain))
     powers = sure ** (1 / 2**0.5)  # the fourth root of four
 
     assert soft == pytest.approx(powers / powers.sum(axis=1, keepdims=True))
@@ -312,7 +312,7 @@ def test_temperature_softens_what_several_trees_promise_and_keeps_their_labels()
 
 
 def test_catalogue_describes_its_parameters() -> None:
-    described = {each["slug"]: each for each in catalogue.algorithms()}["rpf"]
+    described = {algorithm["slug"]: algorithm for algorithm in catalogue.algorithms()}["rpf"]
 
     assert [parameter["name"] for parameter in described["parameters"]] == [  # type: ignore[index, union-attr]
         "n_estimators",

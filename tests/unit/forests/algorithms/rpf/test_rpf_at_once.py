@@ -48,9 +48,9 @@ def test_sets_of_splits_are_numbered_as_their_utilities_are(n_competing: int, n_
     sums = joint_splits.sums_over_sets(powers, n_splits)
     expected = list(itertools.combinations(range(len(competing)), n_splits))
 
-    assert sums.tolist() == [sum(1 << place for place in each) for each in expected]
+    assert sums.tolist() == [sum(1 << place for place in places) for places in expected]
     result = [joint_splits.set_at(number, competing, n_splits) for number in range(len(sums))]
-    assert result == [tuple(int(competing[place]) for place in each) for each in expected]
+    assert result == [tuple(int(competing[place]) for place in places) for places in expected]
 
 
 def with_numbers(n: int) -> Schema:
