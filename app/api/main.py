@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from app.api import problems
+from app.api.answer_headers import HEADERS, document_headers
 from app.api.capacity import THREADS, Capacities
 from app.api.job_events import JobEvents
 from app.api.middleware import EveryRequest
@@ -77,11 +78,13 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=_API_VERSION, description=_DESCRIPTION, routes=app.routes)
         schema["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        schema["components"]["headers"] = HEADERS
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         for methods in schema["paths"].values():
             for operation in methods.values():
                 _require_key_where_it_is_missed(operation)
+                document_headers(operation)
         app.openapi_schema = schema
     return app.openapi_schema
 

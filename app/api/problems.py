@@ -194,7 +194,7 @@ def _methods_of(request: Request) -> list[str]:
 def documented(*kinds: type[GrovekeeperError], needs_key: bool = True) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI ``responses`` of a route: every problem of the route, by status."""
     keyed = (errors.Unauthenticated, errors.InvalidRequest, errors.TooManyRequests, errors.Unavailable)
-    common = keyed if needs_key else ()
+    common = (errors.MalformedRequest, *(keyed if needs_key else ()))  # no call reads a head that is too long
     rows = sorted({PROBLEMS[kind] for kind in (*kinds, *common)} | {INTERNAL}, key=lambda row: (row.status, row.slug))
     result: dict[int | str, dict[str, Any]] = {}
     for row in rows:

@@ -94,6 +94,9 @@ _OBEYED = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Characters that control a terminal or a browser: control characters, line separators, and marks that reverse the
 direction of the text, so that an amount looks like another amount."""
 
+_INVISIBLE = r"\s\u200b-\u200f\u2060-\u2064\ufeff"
+"""Spaces and characters of no width. The ``\\s`` of some languages contains U+FEFF, and that of others does not."""
+
 NO_CONTROLS = rf"^[^{_OBEYED}]*$"
 """Pattern of a name that people read: no control character."""
 
@@ -102,7 +105,7 @@ PublicSentence: TypeAlias = Annotated[
     Field(
         min_length=1,
         max_length=limits.MAX_SENTENCE_CHARS,
-        pattern=rf"^[^{_OBEYED}]*[^\s{_OBEYED}][^{_OBEYED}]*$",
+        pattern=rf"^[^{_OBEYED}]*[^{_INVISIBLE}{_OBEYED}][^{_OBEYED}]*$",
     ),
 ]
 """A line that people read in the ledger: at least one visible character, and no control character."""

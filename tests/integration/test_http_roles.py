@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -15,9 +15,10 @@ from app.client.client import Client
 from app.core import ids
 from app.registry import models
 from app.registry.tables import ModelRow
+from tests.support.estate import Estate, built_estate
 from tests.support.lost_authority import Loss, lost_before_write
-from tests.support.operations import ACTS, EXTERNAL, REQUESTS, Ask, Targets, new_population
-from tests.support.server import Caller, Server, declaration, new_idempotency_key, training, worker
+from tests.support.operations import ACTS, REQUESTS, Ask, Targets
+from tests.support.server import Caller, Server, declaration, new_idempotency_key, training
 
 CALLERS = (
     "stranger", "predictor", "analyst", "auditor", "owner", "global auditor", "global owner", "admin",
@@ -95,46 +96,9 @@ OF_POPULATION = {
 """The calls about an account, of a population that an admin opened: no grant on a dataset counts."""
 
 
-@dataclass(frozen=True)
-class Estate:
-    """One server with one object of each kind, and a caller of each kind."""
-
-    server: Server
-    targets: Targets
-    callers: dict[str, Caller]
-    revoked: Caller
-
-
 @pytest.fixture(scope="module")
 def estate(idle_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Estate:
-    dataset = idle_server.uploaded(budget={"accountant": "pure", "epsilon": "1000"})["id"]
-    with worker(idle_server.settings, log=tmp_path_factory.mktemp("roles") / "worker.log"):
-        job = idle_server.trained(dataset)
-        body = {"json": {"epsilon": "1"}, "headers": new_idempotency_key()}
-        accepted = idle_server.admin.http.post(f"/datasets/{dataset}/profiles", **body).json()
-        rival = idle_server.trained(dataset)["model_id"]
-        judged = idle_server.admin.http.post(
-            f"/models/{job['model_id']}/evaluations", json={"epsilon": "1"}, headers=new_idempotency_key()
-        )
-        evaluation = idle_server.ended(judged.json()["job_id"])["evaluation_id"]
-        profile = idle_server.ended(accepted["job_id"])["profile_id"]
-    callers = {
-        "stranger": idle_server.caller("analyst", "predictor"),  # without effect when held globally
-        "global auditor": idle_server.caller("auditor"),
-        "global owner": idle_server.caller("owner"),
-        "admin": idle_server.admin,
-    }
-    callers |= {role: idle_server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
-    revoked = idle_server.caller("admin")
-    assert idle_server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
-    population = idle_server.admin.http.post("/populations", json=new_population()).json()["id"]
-    charged = idle_server.admin.http.post(
-        f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=new_idempotency_key()
-    )
-    reservation = charged.json()["reservation_id"]
-    made = (job["id"], job["model_id"], profile, idle_server.caller().id, population, reservation, rival, evaluation)
-    targets = Targets(dataset, *made)
-    return Estate(idle_server, targets, callers, revoked)
+    return built_estate(idle_server, tmp_path_factory.mktemp("roles"))
 
 
 READS = {"create_plan", "quote_profile", "quote_evaluation", "quote_selection", "create_quote", "predict"}

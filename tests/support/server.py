@@ -316,7 +316,7 @@ def _captured_log() -> Iterator[io.StringIO]:
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()
     level = root.level
-    for name in ("httpx", "httpcore"):  # the tests' client is in the same process
+    for name in ("httpx", "httpcore", "urllib3"):  # the tests' clients are in the same process
         logging.getLogger(name).setLevel("WARNING")
     root.addHandler(handler)
     root.setLevel("DEBUG")

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.wire.keys import KeyIn
+from app.wire.ledger import CapIn
 from app.wire.populations import JoinIn
 from app.wire.training import TrainIn
 
@@ -21,6 +22,13 @@ def test_names_with_terminal_control_characters_are_refused(character: str) -> N
 
 def test_names_are_of_any_language() -> None:
     assert TrainIn.model_validate(JOB | {"name": "forêt 森 №1"}).name == "forêt 森 №1"
+
+
+@pytest.mark.parametrize("reason", ["", " ", "\u00a0", "\u200b", "\u2060", "\ufeff", " \ufeff \u200d"])
+def test_a_reason_has_a_visible_character(reason: str) -> None:
+    with pytest.raises(ValidationError, match="reason"):
+        CapIn.model_validate({"cap": "1", "reason": reason})
+    assert CapIn.model_validate({"cap": "1", "reason": f"{reason}a"}).reason == f"{reason}a"
 
 
 @pytest.mark.parametrize("name", [".", "..", "...", "", "a/b", "a b", "n" * 65])

@@ -1,0 +1,47 @@
+"""Builds one object of each kind on a server, and a caller of each kind."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.operations import EXTERNAL, Targets, new_population
+from tests.support.server import Caller, Server, new_idempotency_key, worker
+
+
+@dataclass(frozen=True)
+class Estate:
+    """One server with one object of each kind, and a caller of each kind."""
+
+    server: Server
+    targets: Targets
+    callers: dict[str, Caller]
+    revoked: Caller
+
+
+def built_estate(server: Server, folder: Path, **changes: object) -> Estate:
+    """Declares a dataset, with changes, and makes everything else about it. The worker's log goes to the folder."""
+    dataset = server.uploaded(200, budget={"accountant": "pure", "epsilon": "1000"}, **changes)["id"]
+    with worker(server.settings, log=folder / "worker.log"):
+        job = server.trained(dataset)
+        accepted = server.admin.http.post(
+            f"/datasets/{dataset}/profiles", json={"epsilon": "1"}, headers=new_idempotency_key()
+        ).json()
+        rival = server.trained(dataset)["model_id"]
+        judged = server.admin.http.post(
+            f"/models/{job['model_id']}/evaluations", json={"epsilon": "1"}, headers=new_idempotency_key()
+        )
+        evaluation = server.ended(judged.json()["job_id"])["evaluation_id"]
+        profile = server.ended(accepted["job_id"])["profile_id"]
+    callers = {
+        "stranger": server.caller("analyst", "predictor"),  # without effect when held globally
+        "global auditor": server.caller("auditor"),
+        "global owner": server.caller("owner"),
+        "admin": server.admin,
+    }
+    callers |= {role: server.granted(dataset, role) for role in ("predictor", "analyst", "auditor", "owner")}
+    revoked = server.caller("admin")
+    assert server.admin.http.delete(f"/keys/{revoked.id}").status_code == 204
+    population = server.admin.http.post("/populations", json=new_population()).json()["id"]
+    charged = server.admin.http.post(f"/ledger/{dataset}/reservations", json=EXTERNAL, headers=new_idempotency_key())
+    reservation = charged.json()["reservation_id"]
+    made = (job["id"], job["model_id"], profile, server.caller().id, population, reservation, rival, evaluation)
+    return Estate(server, Targets(dataset, *made), callers, revoked)
