@@ -35,7 +35,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """The identity of a request: principal, route, idempotency key, and SHA-256 of the canonical body."""
+    """The identity of a request: principal, route, idempotency key, and SHA-256 of the canonical body.
+
+    What is stored of an upload is a keyed digest.
+    """
 
     principal: str
     route: str

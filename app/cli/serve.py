@@ -19,6 +19,7 @@ from app.cli.prepare import prepare, refuse_rewound
 from app.cli.worker_pool import WorkerPool
 from app.core import logging
 from app.core.errors import InstallationError
+from app.core.memory import forbid_core_dumps
 from app.core.settings import PREFIX, Settings
 from app.services.ledger.balance_checks import BalanceChecks
 from app.services.ledger.heads import HeadWriter
@@ -92,6 +93,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
             was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
+    forbid_core_dumps()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         prepare(settings)
         pool = WorkerPool(settings.workers, environ=worker_environment(settings))
@@ -118,6 +120,7 @@ def serve_api(settings: Settings) -> None:
         InstallationError: the address is in use, the ledger was rewound, or the API ended by itself.
     """
     logging.configure(settings.log_level)
+    forbid_core_dumps()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
         api = _api(settings, listener)
         api.start()

@@ -45,13 +45,21 @@ class JsonFormatter(logging.Formatter):
             "at": clock.to_text(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.msg if isinstance(record.msg, str) else type(record.msg).__name__,
+            "message": _text(record),
         }
         line |= {name: vars(record)[name] for name in PUBLIC_FIELDS if name in vars(record)}
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, at = record.exc_info
             line["error"] = {"type": f"{kind.__module__}.{kind.__qualname__}", "at": _places(at)}
         return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The text of a message; of a library's message only the first line, because asyncio appends texts of objects."""
+    if not isinstance(record.msg, str):
+        return type(record.msg).__name__
+    is_own = record.name.partition(".")[0] == "app"
+    return record.msg if is_own else record.msg.partition("\n")[0]
 
 
 def _places(at: TracebackType | None) -> list[str]:

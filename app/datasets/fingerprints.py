@@ -72,7 +72,7 @@ class Overlap:
 
 
 def installation_key(home: Path) -> bytes:
-    """The key of all fingerprints of an installation. Created on first use; never leaves the home.
+    """The key of an installation's fingerprints and digests of uploads. Created on first use; never leaves the home.
 
     Raises:
         InstallationError: the key file is damaged.

@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 
+from app.core.memory import forbid_core_dumps
+
 _PR_SET_PDEATHSIG = 1
 _FAILURE = 1
 
@@ -18,6 +20,7 @@ _FAILURE = 1
 def main(supervisor_pid: int) -> None:
     """Runs the job that standard input describes, then exits."""
     _die_with(supervisor_pid)
+    forbid_core_dumps()
     task_line = sys.stdin.readline()
     threading.Thread(target=_exit_when_stdin_closes, daemon=True).start()
     try:

@@ -8,6 +8,7 @@ from types import FrameType
 
 from app.core.errors import GrovekeeperError, InstallationError, LeaseLost
 from app.core.logging import configure
+from app.core.memory import forbid_core_dumps
 from app.core.settings import Settings
 from app.services.execution.run_job import claim_next, run_job
 from app.services.execution.sweep import expire_jobs, tidy_artifacts, tidy_jobs, tidy_rows
@@ -33,6 +34,7 @@ def run(settings: Settings) -> int:
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
+    forbid_core_dumps()
     installation = Installation.open(settings, pool_size=2)
     loop = _Loop(installation)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -235,7 +235,7 @@ def events_of(response: httpx.Response) -> list[dict[str, Any]]:
 @contextmanager
 def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator[Server]:
     """Runs a server and its workers on a migrated database, and stops them at the end."""
-    settings = Settings(home=home, database_url=database_url)
+    settings = Settings(home=home, database_url=database_url, log_level="DEBUG")
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         with opened(settings) as database:
@@ -294,6 +294,7 @@ def _worker_environment(settings: Settings) -> Mapping[str, str]:
         "GROVEKEEPER_HOME": str(settings.home),
         "GROVEKEEPER_DATABASE_URL": settings.database_url,
         "GROVEKEEPER_POLL_INTERVAL_S": POLL_INTERVAL_S,
+        "GROVEKEEPER_LOG_LEVEL": settings.log_level,
     }
 
 

@@ -1,8 +1,9 @@
 """Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an epoch."""
 
+import hmac
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import BinaryIO
 
@@ -18,6 +19,8 @@ from app.datasets.fingerprints import Fingerprints
 from app.services.authorization import acting, authorized_dataset, present
 from app.services.installation import Installation
 from app.wire.datasets import ColumnReport, DroppedRows, UploadOut
+
+_DOMAIN = b"grovekeeper/upload/1\0"
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def upload_rows(
         TooLarge: the file exceeds a public limit; nothing was stored.
         Unavailable: another upload to the dataset takes too long, or too many uploads are waiting; nothing was stored.
     """
+    request = None if request is None else _keyed(installation, request)
     with installation.database.read() as session:
         principal = present(installation, session, principal)  # a revoked key gets no stored answer
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
@@ -76,6 +80,12 @@ def upload_rows(
             return _Upload(installation, principal, dataset, book).run(body, request)
     except FileNotFoundError:  # the dataset was erased meanwhile
         raise DatasetDeleted from None
+
+
+def _keyed(installation: Installation, request: IdempotentRequest) -> IdempotentRequest:
+    """Replaces the body's digest by a keyed one, so that nobody can test guesses of rows against the database."""
+    key = fingerprints.installation_key(installation.home)
+    return replace(request, body_sha256=hmac.digest(key, _DOMAIN + request.body_sha256, "sha256"))
 
 
 class _Upload:

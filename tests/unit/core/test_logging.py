@@ -1,5 +1,6 @@
 """Tests that log lines carry constant texts and public fields only."""
 
+import asyncio
 import io
 import json
 import logging as stdlib_logging
@@ -39,6 +40,18 @@ def test_a_line_is_one_object_with_public_fields_only(lines: _Lines) -> None:
 def test_arguments_of_a_message_are_not_written(lines: _Lines) -> None:
     stdlib_logging.getLogger("other.library").warning("bad cell %r in %s", "PRIVATE", "column")
     assert lines.parsed()[0]["message"] == "bad cell %r in %s"
+    assert "PRIVATE" not in lines.getvalue()
+
+
+def test_texts_of_objects_after_the_first_line_of_a_library_are_not_written(lines: _Lines) -> None:
+    class Result:
+        def __repr__(self) -> str:
+            return "PRIVATE"
+
+    loop = asyncio.new_event_loop()
+    loop.call_exception_handler({"message": "a task failed", "future": Result()})
+    loop.close()
+    assert lines.parsed()[0]["message"] == "a task failed"
     assert "PRIVATE" not in lines.getvalue()
 
 

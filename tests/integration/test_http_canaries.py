@@ -1,0 +1,401 @@
+"""Private values that are planted in every path, failures included, are found nowhere but in the files of rows.
+
+Searched are all answers, the logs and outputs of all processes, what the kernel shows of the processes, the database,
+the home with artifacts and temporary files, and the exports of ledgers.
+"""
+
+import gzip
+import logging
+import os
+import resource
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from safetensors.numpy import load
+
+from app.core import durable, limits
+from app.datasets import row_files
+from app.forests.catalogue import BY_SLUG
+from app.forests.contract.algorithm import TwoDatasetAlgorithm
+from app.privacy.adjacency import Adjacency
+from tests.integration.test_http_full_disk import full
+from tests.support.canaries import Canaries
+from tests.support.canary_search import Search
+from tests.support.server import CSV, Caller, Server, declaration, new_idempotency_key, training, worker
+
+HEADER = "amount,height,colour,patient,region,income"
+DECLARATION: dict[str, Any] = {
+    "schema": {
+        "features": [
+            {"name": "amount", "type": "integer", "lower": 0, "upper": 2_000_000_000},
+            {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
+            {"name": "colour", "type": "categorical", "categories": ["red", "blue"], "missing": True},
+        ],
+        "label": {"name": "income", "classes": ["low", "high"]},
+    },
+    "budget": {"accountant": "pure", "epsilon": "100"},
+    "privacy_unit": {"column": "patient", "max_rows": 2},
+    "partitions": [
+        {"name": "shard", "kind": "hash", "cells": 2},
+        {"name": "region", "kind": "column", "column": "region", "categories": ["EU", "US"]},
+    ],
+}  # fmt: skip
+SHORT = ("rpf", "rdt-ta", "sspe-1")
+OF_ROWS = [
+    slug
+    for slug, algorithm in BY_SLUG.items()
+    if "pure" in algorithm.accountants and algorithm.adjacency is Adjacency.ADD_REMOVE_ONE
+]
+"""A label account publishes features, so canaries would be found."""
+
+
+class Walk:
+    """Requests with canaries, and every byte that came back."""
+
+    def __init__(self, server: Server, canaries: Canaries) -> None:
+        self.server = server
+        self.canaries = canaries
+        self.owner = server.caller("owner")
+        self.answers: list[tuple[str, bytes]] = []
+
+    def ask(self, caller: Caller | httpx.Client, method: str, path: str, *expected: int, **sent: Any) -> httpx.Response:
+        """Sends a request and records status, headers and body of the answer."""
+        client = caller.http if isinstance(caller, Caller) else caller
+        answer = client.request(method, path, **sent)
+        head = "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
+        self.answers.append((f"{method} {path}", f"{answer.status_code}\n{head}\n".encode() + answer.content))
+        assert not expected or answer.status_code in expected, (path, answer.status_code, answer.text)
+        return answer
+
+    def declared(self) -> str:
+        answer = self.ask(self.owner, "POST", "/datasets", 201, json=declaration(**DECLARATION))
+        return str(answer.json()["id"])
+
+    def upload(self, dataset: str, kind: str, body: bytes, *expected: int, **headers: str) -> httpx.Response:
+        """Uploads a private body, whose hashes are searched for later."""
+        content = self.canaries.body(kind, body)
+        path = f"/datasets/{dataset}/rows"
+        return self.ask(self.owner, "POST", path, *expected, content=content, headers=CSV | headers)
+
+    def submitted(self, path: str, body: dict[str, Any]) -> str:
+        answer = self.ask(self.owner, "POST", path, 202, json=body, headers=new_idempotency_key())
+        return str(answer.json()["job_id"])
+
+    def ended(self, job_id: str) -> dict[str, Any]:
+        """Follows a job to its end; every event is recorded."""
+        self.ask(self.owner, "GET", f"/jobs/{job_id}/events", 200)
+        return dict(self.ask(self.owner, "GET", f"/jobs/{job_id}", 200).json())
+
+    def rows(self, name: str, n_rows: int = 120) -> str:
+        """Rows with canaries in every column."""
+        it = self.canaries
+        usual = (
+            f"{it.integer(f'amount {index % 7}')},{it.number(f'height {index % 5}')},{('red', 'blue')[index % 2]},"
+            f"{it.text(f'patient {name} {index % 40}')},{('EU', 'US')[index % 2]},{('low', 'high')[index % 3 == 0]}"
+            for index in range(n_rows)
+        )
+        unusual = (
+            f"{it.integer('amount out of bounds') * 3},1.5,red,{it.text(f'patient {name} a')},EU,low",
+            f"-{it.integer('negative amount')},{it.number('height out of bounds') + 7},red,"
+            f"{it.text(f'patient {name} b')},US,high",
+            f"5,1.5,{it.text('unknown category')},{it.text(f'patient {name} c')},EU,low",
+            f"5,1.5,blue,{it.text(f'patient {name} d')},{it.text('unknown region')},low",
+            f"5,1.5,blue,{it.text(f'patient {name} e')},EU,{it.text('unknown label')}",
+            f"5,,,{it.text(f'patient {name} f')},,",
+            f"{it.integer('amount without patient')},1.5,red,,EU,low",
+        )  # fmt: skip
+        return "\n".join([HEADER, *usual, *unusual, ""])
+
+
+def _uploads(walk: Walk, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads that are stored, refused, cut off and repeated."""
+    it, row = walk.canaries, f"5,1.5,red,{walk.canaries.text('patient x')},EU,low\n"
+    walk.upload(dataset, "rows", walk.rows("rows").encode(), 201)
+    packed = gzip.compress(walk.rows("packed").encode())
+    walk.upload(dataset, "packed", packed, 201, **{"Content-Encoding": "gzip"})
+    key, repeated = new_idempotency_key(), (HEADER + "\n" + row).encode()
+    walk.upload(dataset, "one row", repeated, 201, **key)
+    walk.upload(dataset, "one row", repeated, 201, **key)
+    walk.upload(dataset, "another body", repeated + row.encode(), 422, **key)
+    name = it.text("column name")
+    refused = {
+        "unknown column": f"{HEADER},{name}\n{row}",
+        "no header": row,
+        "duplicate column": f"{HEADER},amount\n{row.strip()},{it.integer('duplicate amount')}\n",
+        "missing column": f"amount,{name}\n5,{it.text('cell')}\n",
+        "no number": f"{HEADER}\n{row}{it.text('no number')},1.5,red,p,EU,low\n",
+        "no integer": f"{HEADER}\n{it.number('no integer')},1.5,red,p,EU,low\n",
+        "ragged": f"{HEADER}\n{row}{it.text('ragged')}\n{it.text('ragged')},{it.text('cell')}\n",
+        "quote": f'{HEADER}\n{row}5,1.5,"{it.text("open quote")},p,EU,low\n',
+        "control": f"{HEADER}\n{it.text('before a NUL')}\0,1.5,red,p,EU,low\n",
+        "long line": f"{HEADER}\n{it.text('long line') * 100_000},1.5,red,p,EU,low\n",
+    }  # fmt: skip
+    for kind, refused_body in refused.items():
+        walk.upload(dataset, kind, refused_body.encode(), 413, 422)
+    walk.upload(dataset, "encoding", f"{HEADER}\n{it.text('encoding')}".encode() + b"\xff\xfe,1.5,red,p,EU,low\n", 422)
+    walk.upload(dataset, "broken gzip", packed[:-9], 400, **{"Content-Encoding": "gzip"})
+    walk.upload(dataset, "no gzip", row.encode(), 400, **{"Content-Encoding": "gzip"})
+    walk.upload(dataset, "media type", row.encode(), 415, **{"Content-Type": f"text/{it.text('media type')}"})
+    walk.upload(dataset, "malformed key", row.encode(), 422, **{"Idempotency-Key": it.text("key") + " x"})
+    with monkeypatch.context() as limited:
+        limited.setattr(limits, "MAX_ROWS_PER_DATASET", 50)
+        walk.upload(dataset, "too many rows", walk.rows("many").encode(), 413)
+    with monkeypatch.context() as limited:
+        limited.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 500)
+        walk.upload(dataset, "too many bytes", walk.rows("large").encode(), 413)
+    steps: list[tuple[Any, str]] = [(os, "fdopen"), (durable, "new_file")]
+    for step in steps:
+        with monkeypatch.context() as filled:
+            filled.setattr(*step, full)
+            walk.upload(dataset, f"full disk at {step[1]}", walk.rows("full").encode(), 503)
+    _aborted_upload(walk, dataset)
+    for unit in ("patient rows 3", "patient nowhere"):
+        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 200, json={"unit": it.text(unit)})
+    walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", 422, json={it.text("field"): it.text("unit")})
+
+
+def _aborted_upload(walk: Walk, dataset: str) -> None:
+    """Sends the head and half of the body, then goes away."""
+    body = walk.rows("aborted", 1000).encode()
+    head = (
+        f"POST /datasets/{dataset}/rows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {walk.owner.key}\r\n"
+        f"Content-Type: text/csv\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60) as connection:
+        connection.sendall(head.encode() + body[: len(body) // 2])
+        deadline = time.monotonic() + 20
+        while not any(walk.server.sizes_of_spools()):
+            assert time.monotonic() < deadline, "the text is spooled"
+            time.sleep(0.02)
+
+
+def _requests(walk: Walk, caller: Caller, dataset: str, model: str) -> None:
+    """Requests with canaries in every place of a request that is not for names."""
+    it = walk.canaries
+    odd, large, http = it.text("request"), it.integer("requested amount"), caller.http
+    for path in (
+        f"/{odd}", f"/datasets/{odd}", f"/jobs/{odd}", f"/jobs/{odd}/events", f"/models/{odd}",
+        f"/models/{odd}/artifact",
+        f"/models/{model}/artifact?format={odd}", f"/datasets?cursor={odd}", f"/datasets?limit={odd}", f"/ledger/{odd}",
+        f"/ledger/{dataset}?scope={odd}", f'/ledger/{dataset}?scope={{"{odd}":["{odd}"]}}', f"/profiles/{odd}",
+        f'/ledger/{dataset}?scope={{"region":["{odd}"]}}', f"/evaluations/{odd}", f"/jobs?cursor={odd}&{odd}={odd}",
+        f"/ledger/{dataset}/entries?cursor={odd}", f"/ledger/{dataset}/proofs?sequence={odd}",
+    ):  # fmt: skip
+        walk.ask(http, "GET", path)
+        walk.ask(http, "DELETE", path)
+    for headers in (
+        {"Authorization": f"Bearer {odd}"}, {"Authorization": f"Bearer {odd}.{odd * 3}"}, {"Authorization": odd},
+        {"X-Request-Id": odd}, {"Cookie": f"{odd}={odd}"}, {"User-Agent": odd}, {"Accept": odd}, {odd: odd},
+        {"Content-Type": odd}, {"Content-Encoding": odd}, {"Idempotency-Key": odd * 20},
+    ):  # fmt: skip
+        walk.ask(http, "GET", "/datasets", headers=headers)
+        walk.ask(http, "POST", "/plans", headers=headers, json=training(dataset))
+    bodies: list[dict[str, Any]] = [
+        {odd: odd}, training(odd), training(dataset, algorithm=odd), training(dataset, epsilon=odd),
+        training(dataset, parameters={odd: 1}), training(dataset, parameters={"n_estimators": odd}),
+        training(dataset, scope={odd: [odd]}), training(dataset, scope={"region": [odd]}),
+        training(dataset, profile=odd),
+        training(dataset, delta=odd), training(dataset, unlabelled={"dataset": odd, "epsilon": "1"}),
+        training(dataset, epsilon="1000", name=None),
+    ]  # fmt: skip
+    for path in ("/plans", "/train", f"/datasets/{dataset}/profiles", f"/models/{model}/evaluations", "/evaluations"):
+        for body in bodies:
+            walk.ask(http, "POST", path, json=body, headers=new_idempotency_key())
+        for content in (f'{{"{odd}": ', f'["{odd}"]', f'{{"epsilon": {large}1e999}}', f'"{odd}"'):
+            walk.ask(http, "POST", path, content=content, headers=CSV | {"Content-Type": "application/json"})
+    wrong = DECLARATION["schema"] | {"features": [{"name": "a", "type": odd}, {"name": "b", "lower": odd}]}
+    walk.ask(walk.owner, "POST", "/datasets", 422, json=declaration(schema=wrong))
+    walk.ask(walk.owner, "POST", "/datasets", 422, json=declaration(budget={"accountant": odd, odd: odd}))
+    with socket.create_connection(("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60) as connection:
+        connection.sendall(f"{odd} {odd}\r\n{odd}\r\n\r\n".encode())
+        walk.answers.append(("malformed head", b"".join(iter(lambda: connection.recv(65536), b""))))
+
+
+def _predictions(walk: Walk, caller: Caller, model: str) -> None:
+    """Predictions on canaries, accepted and refused."""
+    it, path = walk.canaries, f"/models/{model}/predict"
+    row = {"amount": it.integer("predicted amount"), "height": it.number("predicted height"), "colour": "red"}
+    odd = it.text("prediction")
+    for rows in (
+        [row], [{**row, "colour": odd}], [{**row, "amount": it.integer("large") * 1000}], [{**row, odd: 1}],
+        [{**row, "height": odd}], [{**row, "amount": it.number("no integer")}], [{"colour": odd}], [odd], odd,
+    ):  # fmt: skip
+        walk.ask(caller, "POST", path, json={"rows": rows})
+    for body in (
+        {"columns": {"amount": [row["amount"]], odd: [odd]}},
+        {odd: odd},
+        {"rows": [row], "read_out": odd},
+        {},
+    ):
+        walk.ask(caller, "POST", path, json=body)
+    many = {"rows": [row] * (limits.MAX_PREDICTION_ROWS + 1)}
+    walk.ask(caller, "POST", path, 413, json=many)
+    walk.ask(caller, "POST", path, 415, content=odd, headers={"Content-Type": "application/vnd.apache.arrow.stream"})
+    walk.ask(caller, "POST", path, 400, content=f'{{"rows": [{{"amount": {odd}')
+
+
+LONG = {"parameters": {"n_estimators": 64, "max_depth": 6}}
+"""A job that is still running when the test looks for its child."""
+
+
+@contextmanager
+def _stopped_child(process: "subprocess.Popen[bytes]") -> Iterator[psutil.Process]:
+    """Waits for the child of a worker and stops it; it goes on at the end, if it still exists."""
+    deadline = time.monotonic() + 120
+    while not (children := psutil.Process(process.pid).children()):
+        assert time.monotonic() < deadline, "a job runs"
+        time.sleep(0.002)
+    children[0].suspend()
+    yield children[0]
+    with suppress(psutil.NoSuchProcess):
+        children[0].resume()
+
+
+def _jobs(walk: Walk, dataset: str, second: str, algorithms: tuple[str, ...]) -> list[str]:
+    """Runs jobs of every kind; returns ids of models."""
+    path, models = f"/datasets/{dataset}/profiles", list[str]()
+    walk.ask(walk.owner, "POST", f"{path}/quote", 200, json={"epsilon": "1"})
+    assert walk.ended(walk.submitted(path, {"epsilon": "1"}))["state"] == "succeeded"
+    for algorithm in algorithms:
+        parameters = (
+            {"n_estimators": 2} if "n_estimators" in [each.name for each in BY_SLUG[algorithm].parameters] else {}
+        )
+        body = training(dataset, algorithm=algorithm, parameters=parameters, scope={"shard": [0]})
+        if isinstance(BY_SLUG[algorithm], TwoDatasetAlgorithm):
+            body["unlabelled"] = {"dataset": second, "epsilon": "1"}
+        walk.ask(walk.owner, "POST", "/plans", 200, json=body)
+        job = walk.ended(walk.submitted("/train", body))
+        assert job["state"] == "succeeded", (algorithm, job)
+        models.append(job["model_id"])
+    fields = {"epsilon": "1", "scope": {"shard": [1]}}
+    evaluated = [
+        (f"/models/{models[0]}/evaluations", {**fields, "metrics": ["accuracy", "auroc", "confusion"]}),
+        ("/evaluations", {**fields, "models": models[:2]}),
+    ]
+    for path, body in evaluated:
+        job = walk.ended(walk.submitted(path, body))
+        assert job["state"] == "succeeded", job
+        walk.ask(walk.owner, "GET", f"/evaluations/{job['evaluation_id']}", 200)
+    return models
+
+
+def _failures(walk: Walk, search: Search, process: "subprocess.Popen[bytes]", dataset: str) -> None:
+    """Jobs that end in every way but well, while their rows are in memory."""
+    body = training(dataset, **LONG)
+    job = walk.submitted("/train", body)
+    with _stopped_child(process) as child:
+        search.processes(os.getpid(), process.pid, child.pid)
+        search.files()
+        assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0), "no core dump with rows"
+        child.kill()
+    assert walk.ended(job)["reason"] == "failed"
+    job = walk.submitted("/train", body)
+    with _stopped_child(process) as child:
+        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (10, 10))  # the disk is full
+    assert walk.ended(job)["reason"] == "failed"
+    job = walk.submitted("/train", body)
+    with _stopped_child(process) as child:
+        walk.ask(walk.owner, "DELETE", f"/jobs/{job}", 200)
+        child.wait(timeout=60)
+    home = walk.server.settings.home
+    (file,) = (home / row_files.ROWS_FOLDER / dataset).glob("*.parquet")
+    content = file.read_bytes()
+    torn = content[: len(content) // 3] + walk.canaries.text("damaged").encode() + content[len(content) // 3 :]
+    for damaged in (walk.canaries.text("no rows").encode(), torn, None):
+        file.unlink()
+        if damaged is not None:
+            file.write_bytes(damaged)
+        assert walk.ended(walk.submitted("/train", training(dataset)))["reason"] == "failed"
+        walk.ask(walk.owner, "POST", f"/datasets/{dataset}/erasures", json={"unit": walk.canaries.text("patient x")})
+        walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
+    file.write_bytes(content)
+    job = walk.submitted("/train", body)
+    with _stopped_child(process) as child:
+        walk.ask(walk.owner, "DELETE", f"/datasets/{dataset}", 204)
+        child.wait(timeout=60)
+    walk.ended(job)
+
+
+def _exports(walk: Walk, dataset: str, models: list[str]) -> None:
+    """Everything that any role may read."""
+    callers = [walk.server.admin, *(walk.server.granted(dataset, role) for role in ("auditor", "analyst", "predictor"))]
+    of_dataset = ("", "/grants", "/profiles", "/overlaps")
+    of_ledger = ("", "/entries", "/export", "/export?format=csv", "/checkpoint", "/proofs?sequence=1")
+    of_model = ("", "/evaluations", "/artifact", "/artifact?format=onnx")
+    paths = [
+        *(f"/datasets/{dataset}{path}" for path in of_dataset),
+        *(f"/ledger/{dataset}{path}" for path in of_ledger),
+        *(f"/models/{model}{path}" for model in models for path in of_model),
+        "/datasets", "/jobs", "/models", "/ledger", "/audit", "/audit/export", "/audit/checkpoint", "/keys", "/signer",
+        "/healthz", "/readyz", "/openapi.json", "/metrics",
+    ]  # fmt: skip
+    for caller in callers:
+        for path in paths:
+            walk.ask(caller, "GET", path)
+
+
+def _tensors(walk: Walk, models: list[str]) -> list[np.ndarray[Any, Any]]:
+    files = [walk.ask(walk.owner, "GET", f"/models/{model}/artifact", 200).content for model in models]
+    return [tensor for file in files for tensor in load(file).values()]
+
+
+@contextmanager
+def _temporary_files_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder.mkdir()
+    with monkeypatch.context() as changed:
+        changed.setenv("TMPDIR", str(folder))
+        changed.setattr(tempfile, "tempdir", None)
+        yield
+    tempfile.tempdir = None
+
+
+@pytest.mark.parametrize(
+    "algorithms", [SHORT, pytest.param(OF_ROWS, marks=pytest.mark.long)], ids=["some algorithms", "every algorithm"]
+)
+def test_no_private_value_leaves_the_files_of_rows(
+    idle_server: Server,
+    algorithms: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    walk = Walk(idle_server, Canaries())
+    search = Search(idle_server, walk.canaries, folder=tmp_path)
+    log = tmp_path / "worker.log"
+    with _temporary_files_in(tmp_path / "tmp", monkeypatch):
+        first, second, third = (walk.declared() for _ in range(3))
+        _uploads(walk, first, monkeypatch)
+        walk.upload(second, "second rows", walk.rows("second").encode(), 201)
+        walk.upload(third, "third rows", walk.rows("third").encode(), 201)
+        walk.ask(walk.owner, "GET", f"/datasets/{first}/overlaps", 200)
+        with worker(idle_server.settings, log=log) as process:
+            models = _jobs(walk, first, second, algorithms)
+            _failures(walk, search, process, third)
+        _requests(walk, walk.owner, first, models[0])
+        _predictions(walk, idle_server.granted(first, "predictor"), models[0])
+        _exports(walk, first, models)
+        walk.ask(walk.owner, "DELETE", f"/models/{models.pop()}", 204)
+        for name, answer in walk.answers:
+            search.look(name, answer)
+        search.files()
+        search.database()
+        search.processes(os.getpid())
+    search.look("log of the server", idle_server.log().encode())
+    search.look("output of this process", "".join(capfd.readouterr()).encode())
+    assert logging.getLogger().isEnabledFor(logging.DEBUG)
+    assert "job ended" in log.read_text()
+    assert search.found == {}, f"{len(walk.canaries)} planted, {search.n_places} places, {search.n_bytes} bytes"
+    assert (len(walk.canaries) > 400, search.n_places > 700) == (True, True), "the search is not void"
+    numbers = walk.canaries.numbers()
+    assert not any(np.isin(tensor, numbers).any() for tensor in _tensors(walk, models))
+    assert not list((tmp_path / "tmp").iterdir())
