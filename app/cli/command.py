@@ -18,12 +18,12 @@ import typer
 
 from app.cli.exit_codes import ExitCode, of_problem
 from app.cli.output import Output
-from app.client.errors import ApiProblem, Unreachable
 from app.core.errors import GrovekeeperError, InstallationError
 from app.core.settings import Settings
+from grovekeeper_client.errors import ApiProblem, Unreachable
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 ADMIN_KEY_FILE = "admin.key"
 
@@ -91,7 +91,7 @@ class Remote(Plain):
             NoKey: no key is configured.
             WrongUse: a setting, the key, its file or the address is malformed.
         """
-        from app.client.client import Client
+        from grovekeeper_client.client import Client
 
         try:
             settings = Settings.from_environment(os.environ, url=self.url)

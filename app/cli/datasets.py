@@ -9,10 +9,10 @@ import typer
 from app.cli.arguments import DatasetArgument, KeyArgument, confirm, read_bytes
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import amount
-from app.client.errors import ApiProblem, Unreachable
+from grovekeeper_client.errors import ApiProblem, Unreachable
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Declare datasets, upload rows, grant roles.", no_args_is_help=True)
 

@@ -22,12 +22,12 @@ from app.cli.command import Plain, command
 from app.cli.demo_dataset import DemoDataset
 from app.cli.demo_server import DemoServer, running
 from app.cli.output import Output, amount
-from app.client.errors import ApiProblem
 from app.core.errors import InstallationError
 from app.core.settings import Settings
+from grovekeeper_client.errors import ApiProblem
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 BUDGET = "3"
 JOB = {"algorithm": "mrf", "epsilon": "1"}
@@ -61,7 +61,7 @@ def demo(
 
 
 def _run(output: Output, folder: Path, settings: Settings, *, port: int | None, serve_on: bool) -> None:
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
     output.say("Grovekeeper demo: a lifetime privacy budget, a private forest, free predictions, a ledger to check.")
     output.say(f"Data: {demo_dataset.TITLE}.")

@@ -11,7 +11,7 @@ from app.cli.output import Output, amount
 from app.cli.training import show_accepted, show_quote
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Evaluate models privately, and choose the best of several.", no_args_is_help=True)
 

@@ -12,10 +12,10 @@ import typer
 from app.cli.arguments import DatasetArgument, ScopeOption, json_object, read_bytes, read_scope
 from app.cli.command import Remote, WrongUse, command, one_attempt
 from app.cli.output import Output, amount
-from app.client.errors import ApiProblem
+from grovekeeper_client.errors import ApiProblem
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from app.cli.arguments import AccountArgument, ScopeOption, check_new, read_scop
 from app.cli.command import Remote, command, one_attempt
 from app.cli.datasets import balance_cells
 from app.cli.output import Output, amount, budget_bar
-from app.client.errors import ApiProblem
+from grovekeeper_client.errors import ApiProblem
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 MAX_SHOWN_CELLS = 32
 

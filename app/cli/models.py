@@ -12,7 +12,7 @@ from app.cli.exit_codes import ExitCode
 from app.core import limits
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Look at model cards, take models away.", no_args_is_help=True)
 

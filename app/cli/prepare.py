@@ -9,13 +9,13 @@ from sqlalchemy.exc import DBAPIError
 from app.access.keys import living_admin_exists
 from app.cli.command import ADMIN_KEY_FILE
 from app.core import durable
-from app.core.addresses import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate
 from app.db.unit_of_work import Database
 from app.services.keys import ensure_first_admin
 from app.services.ledger.heads import Heads
+from grovekeeper_client.addresses import is_loopback
 
 
 def prepare(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from app.cli.output import amount
 from app.cli.training import read_parameters, show_accepted, show_quote
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 app = typer.Typer(help="Release profiles of datasets, and look at them.", no_args_is_help=True)
 

@@ -17,7 +17,7 @@ from app.cli.output import Output, amount
 from app.jobs.states import SENTENCES
 
 if TYPE_CHECKING:  # httpx takes 0.11 s of CPU to import, which commands without a service need not spend
-    from app.client.client import Client
+    from grovekeeper_client.client import Client
 
 FINISHED = ("succeeded", "failed", "cancelled")
 _DONE = {"train": "trained model", "profile": "released profile", "evaluation": "released evaluation"}

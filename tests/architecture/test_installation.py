@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 _ROOT = Path(__file__).parents[2]
+_CLIENT = _ROOT / "clients" / "python"
 _LOCKS = sorted((_ROOT / "requirements").glob("*.lock"))
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]+\])?==([^ ;\\]+)")
 
@@ -103,3 +104,12 @@ def test_the_notice_names_the_source_and_the_licence_of_shipped_data() -> None:
         source = (path.parent / "SOURCE.md").read_text(encoding="utf-8")
         for address in re.findall(r"https://[^\s)]+", source):
             assert address.rstrip(".,") in notice
+
+
+def test_the_client_has_the_version_the_licence_and_the_bounds_of_the_service() -> None:
+    client = tomllib.loads((_CLIENT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    service = _project()["project"]
+    for name in ("version", "license", "authors", "requires-python"):
+        assert client[name] == service[name]
+    assert (_CLIENT / "LICENSE").read_bytes() == (_ROOT / "LICENSE").read_bytes()
+    assert set(client["dependencies"]) <= set(service["dependencies"])

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from app.cli import demo_dataset, own_process
-from app.client.client import Client
+from grovekeeper_client.client import Client
 from tests.support.ports import free_port
 
 READY = "Grovekeeper is ready at "

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from app.api.main import openapi_text
-from app.client.client import Client
 from app.core import ids
 from app.registry import models
 from app.registry.tables import ModelRow
+from grovekeeper_client.client import Client
 from tests.support.estate import Estate, built_estate
 from tests.support.lost_authority import Loss, lost_before_write
 from tests.support.operations import ACTS, REQUESTS, Ask, Targets

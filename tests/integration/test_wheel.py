@@ -5,15 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.support.processes import running, stop
+from tests.support.wheels import environment_with
 
 _ROOT = Path(__file__).parents[2]
 
@@ -44,23 +43,22 @@ def _copy(source: Path, target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``bin`` folder of an environment that contains the wheel; its dependencies are those of this environment."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False, symlinks=True)
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python)]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
-    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
-    # A .pth file in this folder adds the other folder, but not the paths that its .pth files name: the
-    # checkout, which is installed there in editable form, is not importable.
-    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return folder / "bin"
+    """The ``bin`` folder of an environment that contains the wheel."""
+    return environment_with(wheel, tmp_path_factory.mktemp("environment"))
 
 
 def test_it_holds_the_package_its_types_and_its_migrations_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"app/py.typed", "app/_migrations/env.py", "app/_migrations/versions/0001_schema.py"} <= names
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"app"}
+    assert {
+        "grovekeeper_client/py.typed",
+        "app/py.typed",
+        "app/_migrations/env.py",
+        "app/_migrations/versions/0001_schema.py",
+    } <= names
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
+        "app",
+        "grovekeeper_client",
+    }
     assert not [name for name in names if name.endswith(".pyc")]
 
 
@@ -80,13 +78,18 @@ def test_the_source_distribution_carries_them_too(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "README.md", "app/cli/demo_data/SOURCE.md"} <= names
+    assert {"LICENSE", "NOTICE", "CONTRIBUTING.md", "CHANGELOG.md", "README.md"} <= names
+    assert {"app/cli/demo_data/SOURCE.md", "clients/python/pyproject.toml"} <= names
 
 
 def test_every_file_of_the_package_is_in_it(wheel: Path) -> None:
     """The wheel also contains files that are not Python: the demo's data, the pages, the typing marker."""
-    tracked = subprocess.run(["git", "ls-files", "app"], cwd=_ROOT, capture_output=True, text=True, check=True).stdout
-    assert set(tracked.split()) <= set(zipfile.ZipFile(wheel).namelist())
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder, package in ((_ROOT, "app"), (_ROOT / "clients" / "python", "grovekeeper_client")):
+        listed = subprocess.run(["git", "ls-files", package], cwd=folder, capture_output=True, text=True, check=True)
+        tracked = set(listed.stdout.split())
+        assert tracked
+        assert tracked <= names
 
 
 def test_it_serves_and_stops_from_the_root_folder(installed: Path, tmp_path: Path) -> None:
@@ -111,8 +114,16 @@ def test_it_verifies_from_the_root_folder(installed: Path, tmp_path: Path) -> No
 
 
 def test_it_is_the_installed_package_that_runs(installed: Path) -> None:
-    program = "import app, app.db.migrate as m; print(app.__file__, m.head_revision())"
+    program = """
+import app
+import app.db.migrate
+import grovekeeper_client
+
+print(app.__file__, grovekeeper_client.__file__, app.db.migrate.head_revision())
+"""
     completed = subprocess.run(
-        [installed / "python", "-c", program], cwd="/", capture_output=True, text=True, check=True
-    )
-    assert completed.stdout.startswith(str(installed.parent))
+        [installed / "python", "-c", program],
+        cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    paths = completed.stdout.split()[:2]
+    assert [path for path in paths if not path.startswith(str(installed.parent))] == []

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-import app.client.client
+import grovekeeper_client.client
 from app.cli.main import app as grovekeeper
 
 KEY = "key_test." + "s" * 43
@@ -342,8 +342,8 @@ class FakeService:
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
     """The service that every command of the test calls; the working directory is ``tmp_path``."""
     fake = FakeService()
-    client = partial(app.client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None)
-    monkeypatch.setattr(app.client.client, "Client", client)
+    client = partial(grovekeeper_client.client.Client, transport=httpx.MockTransport(fake), sleep=lambda _seconds: None)
+    monkeypatch.setattr(grovekeeper_client.client, "Client", client)
     for name in ("GROVEKEEPER_URL", "GROVEKEEPER_API_KEY_FILE", "GROVEKEEPER_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GROVEKEEPER_HOME", str(tmp_path / "home"))

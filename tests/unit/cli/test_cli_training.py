@@ -81,7 +81,7 @@ def test_jobs_that_grow_no_trees_say_what_they_do(
     ended = {**service.answers["GET", "/jobs/jb_1"][1], "kind": kind, "trees_done": n_trees, "n_trees": n_trees}
     running = {**ended, "state": "running", "trees_done": 0}
     answers = iter([running, running, running, ended])
-    monkeypatch.setattr("app.client.client.Client.func.job", lambda *_: next(answers))
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.job", lambda *_: next(answers))
     reports: list[str] = []
     update = Progress.update
 
@@ -269,7 +269,7 @@ def test_interrupting_a_wait_says_that_the_job_goes_on(run: Run, monkeypatch: py
     def interrupted(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("app.client.client.Client.func.wait_for_job", interrupted)
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.wait_for_job", interrupted)
     result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
     assert result.exit_code == 1
     assert "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr

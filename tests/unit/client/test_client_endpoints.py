@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client.client import Client
-from app.client.errors import ApiProblem, Unreachable
+from app.core import limits
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem, Unreachable
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -96,7 +97,7 @@ def test_lists_follow_the_cursor_to_the_end() -> None:
     pages = {None: ([1, 2], "x"), "x": ([3], "y"), "y": ([], None)}
 
     def handler(request: httpx.Request) -> httpx.Response:
-        assert request.url.params["limit"] == "500"
+        assert request.url.params["limit"] == str(limits.MAX_PAGE_SIZE)
         items, following = pages[request.url.params.get("cursor")]
         return httpx.Response(200, json={"entries": [{"n": n} for n in items], "next": following})
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.client.client import Client
-from app.client.errors import ApiProblem, Unreachable
+from grovekeeper_client.client import Client
+from grovekeeper_client.errors import ApiProblem, Unreachable
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]

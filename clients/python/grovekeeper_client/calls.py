@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 import httpx
 
-from app.client.transport import Request, Transport, not_grovekeeper
-from app.core import limits
+from grovekeeper_client.transport import Request, Transport, not_grovekeeper
 
 Json: TypeAlias = dict[str, Any]
 
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
+PAGE_SIZE = 500
+"""Items that a request for a list names as its limit: the largest number that the service accepts."""
 
 
 class Calls:
@@ -80,7 +81,7 @@ class Calls:
     def _pages(self, path: str, member: str) -> Iterator[Json]:
         cursor: str | None = None
         while True:
-            page = self._json("GET", path, params={"limit": limits.MAX_PAGE_SIZE, "cursor": cursor})
+            page = self._json("GET", path, params={"limit": PAGE_SIZE, "cursor": cursor})
             yield from page[member]
             cursor = page["next"]
             if cursor is None:

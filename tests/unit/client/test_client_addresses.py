@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.addresses import is_loopback
+from grovekeeper_client.addresses import is_loopback
 
 
 @pytest.mark.parametrize(

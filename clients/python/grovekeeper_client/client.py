@@ -1,7 +1,7 @@
 """Calls each endpoint of the API by one method. Answers are the API's JSON; amounts are exact decimal text.
 
-Every method raises :class:`~app.client.errors.ApiProblem` when the service refuses or fails, and
-:class:`~app.client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an
+Every method raises :class:`~grovekeeper_client.errors.ApiProblem` when the service refuses or fails, and
+:class:`~grovekeeper_client.errors.Unreachable` when no answer came. Requests that spend budget, and uploads, carry an
 ``Idempotency-Key``, which is new for every call unless the caller gives the key of an earlier attempt.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.client.calls import CHUNK_BYTES, Calls, Json, read_object, segment
-from app.client.transport import Request, new_idempotency_key
+from grovekeeper_client.calls import CHUNK_BYTES, Calls, Json, read_object, segment
+from grovekeeper_client.transport import Request, new_idempotency_key
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UPLOAD_TIMEOUT_S = 3_600.0

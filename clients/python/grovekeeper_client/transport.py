@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from app.client.errors import ApiProblem, Unreachable
-from app.core.addresses import is_loopback
+from grovekeeper_client.addresses import is_loopback
+from grovekeeper_client.errors import ApiProblem, Unreachable
 
 ATTEMPTS = 5
 """Largest number of attempts for a request that may be repeated."""

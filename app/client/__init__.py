@@ -1,1 +1,0 @@
-"""Calls the HTTP API for the command line, with httpx and plain JSON only."""
