@@ -83,9 +83,8 @@ class Walk:
 
     def upload(self, dataset: str, kind: str, body: bytes, *expected: int, **headers: str) -> httpx.Response:
         """Uploads a private body, whose hashes are searched for later."""
-        content = self.canaries.body(kind, body)
-        path = f"/datasets/{dataset}/rows"
-        return self.ask(self.owner, "POST", path, *expected, content=content, headers=CSV | headers)
+        sent = {"content": self.canaries.body(kind, body), "headers": CSV | headers}
+        return self.ask(self.owner, "POST", f"/datasets/{dataset}/rows", *expected, **sent)
 
     def submitted(self, path: str, body: dict[str, Any]) -> str:
         answer = self.ask(self.owner, "POST", path, 202, json=body, headers=new_idempotency_key())

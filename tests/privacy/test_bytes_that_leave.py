@@ -40,6 +40,7 @@ from app.services.training import grow_forest
 from tests.privacy.fixed_releases import FixedReleases
 from tests.support.crash_scene import open_installation
 from tests.support.job_kinds import claimed
+from tests.support.neighbours import ALGORITHMS, BUDGETS, DECLARATION, HEADER, NEIGHBOURS, ROWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,31 +53,6 @@ from app.worker import child
 child.main(int(sys.argv[1]))
 """
 """The production child, with releases that do not depend on rows."""
-
-ROWS = "".join(f"{age},{'red' if age % 2 else 'blue'},{'low' if age % 3 else 'high'}\n" for age in range(20, 60))
-NEIGHBOURS = {
-    "a row more": ROWS + "119,green,high\n",
-    "a row fewer": "".join(ROWS.splitlines(keepends=True)[:-1]),
-    "another row": ROWS.replace("20,blue,low", "77,red,high"),
-    "a row of unknown label": ROWS + "33,red,\n",
-}
-
-DECLARATION = {
-    "name": "census",
-    "schema": {
-        "features": [
-            {"name": "age", "type": "numeric", "lower": 0, "upper": 120},
-            {"name": "colour", "type": "categorical", "categories": ["red", "blue"]},
-        ],
-        "label": {"name": "income", "classes": ["low", "high"]},
-    },
-    "partitions": [{"name": "shard", "kind": "hash", "cells": 2}],
-}
-ALGORITHMS = {"pure": "rpf", "gdp": "nbrt"}
-BUDGETS = {
-    "pure": {"accountant": "pure", "epsilon": "9"},
-    "gdp": {"accountant": "gdp", "epsilon": "9", "delta": "0.000001"},
-}
 
 
 @dataclass
@@ -175,7 +151,7 @@ def _walk(
         dataset = world.ask("POST", "/datasets", **DECLARATION, budget=BUDGETS[accountant])["id"]
         analyst = world.ask("POST", "/keys", name="analyst", roles=[])
         world.ask("PUT", f"/datasets/{dataset}/grants/{analyst['id']}", role="analyst")
-        world.ask("POST", f"/datasets/{dataset}/rows", content="age,colour,income\n" + rows)
+        world.ask("POST", f"/datasets/{dataset}/rows", content=HEADER + rows)
         world.left.clear()  # analysts do not see the owner's report on the upload
         admin, world.key = world.key, analyst["key"]
         body = {"epsilon": "1", **delta}

@@ -265,14 +265,21 @@ def running_server(database_url: str, home: Path, *, n_workers: int) -> Iterator
 
 
 @contextmanager
-def worker(settings: Settings, *, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def worker(
+    settings: Settings, *, log: Path, module: str = "tests.support.forking_worker"
+) -> Iterator["subprocess.Popen[bytes]"]:
     """Runs a worker process whose jobs are forks; the worker and its child are killed at the end.
 
     A worker also ends when this process is killed, because its standard input closes.
+
+    Args:
+        settings: of the installation.
+        log: the file of the worker's output.
+        module: starts the worker; :mod:`tests.support.fixed_releases_worker` draws releases that no row influences.
     """
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.forking_worker"],
+            [sys.executable, "-m", module],
             cwd=_ROOT,
             env=dict(_worker_environment(settings)),
             stdin=subprocess.PIPE,

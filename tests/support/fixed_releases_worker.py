@@ -1,0 +1,23 @@
+"""Runs the product's worker, whose jobs are forks, with releases that do not depend on rows.
+
+``python -m tests.support.fixed_releases_worker`` takes the settings of the worker from its environment.
+"""
+
+import sys
+
+from app.services.evaluations import release_evaluation
+from app.services.profiles import release_profile
+from app.services.training import grow_forest
+from tests.privacy.fixed_releases import FixedReleases
+from tests.support import forking_worker
+
+
+def main() -> int:
+    """Replaces the source of randomness of every kind of job, then runs the worker."""
+    for module in (grow_forest, release_profile, release_evaluation):
+        vars(module)["SystemRandomness"] = FixedReleases
+    return forking_worker.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
